@@ -1,0 +1,107 @@
+"""Checks that take more than one key. All of them come before anything is built."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+
+from configs.keys import ConfigError
+
+ROW_KEYS = ("until", "seq_len", "masking_prob")
+BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
+LABML_NN_MAX_LEN = 5_000  # positions that labml_nn's fixed encodings have
+
+
+def check(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError, with one line for the user, where keys do not go together."""
+    _check_device(values["device"])
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
+        raise ConfigError(f"name={values['name']!r} cannot name a folder: use letters, digits, '.', '_' and '-'")
+    if not values["data.corpus"]:
+        raise ConfigError("data.corpus is empty: give auto, tiny_shakespeare, or the path of a text file")
+    if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
+        raise ConfigError("masking.randomize_prob and masking.no_change_prob are above 1 together")
+    if all(values[budget] is None for budget in BUDGETS):
+        raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
+    if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
+        raise ConfigError("sample.prompts must be a list of texts")
+    _check_model(values)
+    _check_stages(values)
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu" or device == "auto":
+        return
+    if device == "mps":
+        if not torch.backends.mps.is_available():
+            raise ConfigError("device=mps: PyTorch finds no Apple GPU here; use device=cpu")
+        return
+    match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
+    if not match:
+        raise ConfigError(f"device={device!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
+    if not torch.cuda.is_available():
+        raise ConfigError(f"device={device}: PyTorch finds no CUDA device here; use device=cpu")
+    if int(match[1] or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device={device}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0")
+
+
+def _check_model(values: Mapping[str, Any]) -> None:
+    d_model, n_heads = values["model.d_model"], values["model.n_heads"]
+    if d_model % n_heads:
+        raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
+    if values["model.architecture"] == "modern" and d_model // n_heads % 2:
+        raise ConfigError(
+            f"model.d_model={d_model} over model.n_heads={n_heads} is an odd size of head: rotary positions need an even one"
+        )
+    if values["masking.strategy"] == "labml_nn" and values["training.compile"]:
+        raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
+
+
+def _check_stages(values: Mapping[str, Any]) -> None:
+    stages = values["training.stages"]
+    if not stages:
+        raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
+    before = 0.0
+    for number, row in enumerate(stages, start=1):
+        _check_row(f"training.stages, row {number}", row, values)
+        if row["until"] <= before:
+            raise ConfigError(f"training.stages, row {number}: until={row['until']} must be above {before}, the row before")
+        before = row["until"]
+    if before != 1:
+        raise ConfigError(f"training.stages: the last row must have until=1.0, not {before}")
+
+
+def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where} is not of the form {{until: 1.0, seq_len: 64}}")
+    for key in row:
+        if key not in ROW_KEYS:
+            near = get_close_matches(str(key), ROW_KEYS, 1)
+            raise ConfigError(f"{where}: unknown key {key!r}" + (f": did you mean {near[0]}?" if near else ""))
+    for key in ("until", "seq_len"):
+        if key not in row:
+            raise ConfigError(f"{where} has no {key}")
+    if not _is_number(row["until"]) or not 0 < row["until"] <= 1:
+        raise ConfigError(f"{where}: until={row['until']} must be a number above 0 and at most 1")
+    seq_len, longest = row["seq_len"], 2**20
+    if values["model.architecture"] == "labml_nn":
+        longest = LABML_NN_MAX_LEN
+    if not isinstance(seq_len, int) or isinstance(seq_len, bool) or not 2 <= seq_len <= longest:
+        raise ConfigError(f"{where}: seq_len={seq_len} must be an integer from 2 to {longest:,}")
+    masking_prob = row.get("masking_prob", values["masking.masking_prob"])
+    if not _is_number(masking_prob) or not 0 < masking_prob <= 1:
+        raise ConfigError(f"{where}: masking_prob={masking_prob} must be a number above 0 and at most 1")
+    if values["masking.strategy"] == "labml_nn" and masking_prob != values["masking.masking_prob"]:
+        raise ConfigError(f"{where}: masking.strategy=labml_nn has one masking rate, masking.masking_prob")
+    chars, accumulation = values["training.chars_per_step"], values["training.accumulation"]
+    if chars % (seq_len * accumulation):
+        raise ConfigError(
+            f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
+            + (f" times training.accumulation={accumulation}" if accumulation > 1 else "")
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,134 @@
+"""The command line: presets, files and `key=value`s in, every key with its value out."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from configs.checks import BUDGETS, check
+from configs.experiment import Configs, best_device
+from configs.keys import ConfigError, Setting, keys_of, unknown_key
+
+PRESETS = Path(__file__).parent / "presets"
+SETTINGS: Mapping[str, Setting] = keys_of(Configs)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command line asks for."""
+
+    values: dict[str, Any]  # every key, parsed and checked
+    overridden: dict[str, Any]  # the keys that the command line itself set
+    source: str  # the preset or file under them, and why it was taken
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """Read a command line. Raises ConfigError for what is wrong; prints the keys and ends for --help."""
+    parser = _Parser(
+        prog="python experiment.py",
+        usage="%(prog)s [--preset NAME | --config FILE.yaml] [key=value ...]",
+        description="Train a masked language model.",
+        epilog=_keys_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    base = parser.add_mutually_exclusive_group()
+    base.add_argument("--preset", metavar="NAME", help=f"a recipe to start from: {', '.join(presets())}")
+    base.add_argument("--config", metavar="FILE.yaml", help="a file of keys to start from, such as a run's config.yaml")
+    parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
+    options = parser.parse_args(arguments)
+
+    if options.config is not None:
+        base_values, source = read_config(Path(options.config)), f"config {options.config}"
+    else:
+        name, why = _choose_preset(options.preset)
+        base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
+    overridden = _assignments(options.keys)
+    return Command(resolve(base_values, overridden), overridden, source)
+
+
+def presets() -> list[str]:
+    """The names that --preset takes."""
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file, parsed. Raises ConfigError."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path} ({error.strerror or error})") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not YAML ({' '.join(str(error).split())})") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{path} does not hold keys and values, such as model.d_model: 256")
+    return {key: _setting(key).parse(value) for key, value in content.items()}
+
+
+def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str, Any]:
+    """Every key with its value: the defaults, under `base`, under `overridden`; checked together.
+
+    A budget that is overridden takes the place of all of the base's: `training.max_steps=500` on a preset that
+    ends after 180 seconds trains 500 steps.
+    """
+    values = {name: setting.default for name, setting in SETTINGS.items()}
+    for layer in (base, overridden):
+        if any(layer.get(budget) is not None for budget in BUDGETS):
+            values |= dict.fromkeys(BUDGETS)
+        values |= layer
+    check(values)
+    values["device"] = best_device() if values["device"] == "auto" else values["device"]
+    return values
+
+
+def _assignments(words: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ConfigError(f"{word!r} is not of the form key=value")
+        values[key] = _setting(key).parse(text)
+    return values
+
+
+def _setting(key: str) -> Setting:
+    if key not in SETTINGS:
+        raise unknown_key(key, SETTINGS)
+    return SETTINGS[key]
+
+
+def _choose_preset(name: str | None) -> tuple[str, str]:
+    if name is not None:
+        if name not in presets():
+            raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(presets())}")
+        return name, "as asked for"
+    if best_device() == "cuda":
+        return "gpu", "a CUDA device is here (--preset chooses another)"
+    return "quick", "no CUDA device is here (--preset chooses another)"
+
+
+def _keys_help() -> str:
+    lines = ["keys, with their defaults (a preset sets some of them):", ""]
+    for setting in SETTINGS.values():
+        default = yaml.safe_dump(setting.default, default_flow_style=True).removesuffix("\n...\n").strip()
+        lines.append(f"  {setting.name}={default}")
+        words = [setting.key.text, setting.type_name if not setting.key.choices else "", setting.allowed]
+        lines.append("      " + "; ".join(word for word in words if word))
+    return "\n".join(lines)
+
+
+def fail(error: Exception) -> int:
+    """Say in one line what is wrong with the user's input; the exit code for that."""
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,177 @@
+"""The root of the config tree, and how its branches are wired."""
+
+import math
+from typing import Annotated
+
+import torch
+from labml.configs import BaseConfigs, option
+from torch import nn
+
+from configs.data import DataConfigs
+from configs.keys import ConfigError, Key
+from configs.masking import MaskingConfigs
+from configs.model import ModelConfigs
+from configs.seeds import derived_seed
+from configs.training import TrainingConfigs
+from data.corpus import split_at
+from data.protocol import unigram_loss
+from training.loop import Schedule, Trainer
+from training.schedule import Budget
+from training.step import TrainingStep
+
+
+class CheckpointConfigs(BaseConfigs):
+    """Keys `checkpoint.*`."""
+
+    every_seconds: Annotated[float, Key("seconds between saves of the last state", above=0, high=10**9)] = 60.0
+
+
+class SampleConfigs(BaseConfigs):
+    """Keys `sample.*`."""
+
+    every_evaluations: Annotated[int, Key("show a sample each so many evaluations; 0: never", low=0, high=10**6)] = 5
+    prompts: Annotated[list, Key("texts to hide characters of; none: lines of the validation text")] = []
+
+
+class Configs(BaseConfigs):
+    """The whole experiment."""
+
+    name: Annotated[str, Key("name of the experiment: its runs are in logs/NAME")] = "mlm"
+    logs: Annotated[str, Key("folder that the runs are written to")] = "logs"
+    device: Annotated[str, Key("auto, cpu, cuda, cuda:N or mps; auto takes the best there is")] = "auto"
+    seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1)] = 0
+    data: DataConfigs
+    masking: MaskingConfigs
+    model: ModelConfigs
+    training: TrainingConfigs
+    checkpoint: CheckpointConfigs
+    sample: SampleConfigs
+
+    torch_device: torch.device = "by_name"  # type: ignore[assignment]
+    network: nn.Module = "on_device"  # type: ignore[assignment]
+    step: TrainingStep = "training_step"  # type: ignore[assignment]
+    prompts: list[str] = "checked_prompts"  # type: ignore[assignment]
+    trainer: Trainer = "wire"  # type: ignore[assignment]
+
+
+@option(Configs.data, "configs")
+def _data(c: Configs) -> DataConfigs:
+    conf = DataConfigs()
+    conf.set_default(DataConfigs.device, func=lambda: c.torch_device)
+    conf.set_default(DataConfigs.seed, func=lambda: c.seed)
+    conf.set_default(DataConfigs.longest, func=lambda: max(row["seq_len"] for row in c.training.stages))
+    return conf
+
+
+@option(Configs.masking, "configs")
+def _masking(c: Configs) -> MaskingConfigs:
+    conf = MaskingConfigs()
+    conf.set_default(MaskingConfigs.device, func=lambda: c.torch_device)
+    conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
+    conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
+    conf.set_default(MaskingConfigs.ids, func=lambda: c.data.ids)
+    return conf
+
+
+@option(Configs.model, "configs")
+def _model(c: Configs) -> ModelConfigs:
+    conf = ModelConfigs()
+    conf.set_default(ModelConfigs.n_tokens, func=lambda: c.data.vocabulary.n_tokens)
+    return conf
+
+
+@option(Configs.training, "configs")
+def _training(c: Configs) -> TrainingConfigs:
+    conf = TrainingConfigs()
+    conf.set_default(TrainingConfigs.network, func=lambda: c.network)
+    conf.set_default(TrainingConfigs.d_model, func=lambda: c.model.d_model)
+    conf.set_default(TrainingConfigs.device, func=lambda: c.torch_device)
+    conf.set_default(TrainingConfigs.masking_prob, func=lambda: c.masking.masking_prob)
+    return conf
+
+
+@option(Configs.checkpoint, "configs")
+def _checkpoint() -> CheckpointConfigs:
+    return CheckpointConfigs()
+
+
+@option(Configs.sample, "configs")
+def _sample() -> SampleConfigs:
+    return SampleConfigs()
+
+
+@option(Configs.torch_device)
+def by_name(c: Configs) -> torch.device:
+    """The device that `device` names; `auto` is the best there is."""
+    if c.device == "auto":
+        return torch.device(best_device())
+    return torch.device(c.device)
+
+
+def best_device() -> str:
+    """CUDA where it is there, else Apple's MPS, else the CPU."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@option(Configs.network)
+def on_device(c: Configs) -> nn.Module:
+    """The model with its first weights, which depend on the seed alone: not on what was drawn before them."""
+    torch.manual_seed(derived_seed(c.seed, "weights"))
+    return c.model.architecture.to(c.torch_device)
+
+
+@option(Configs.step)
+def training_step(c: Configs) -> TrainingStep:
+    return TrainingStep(
+        c.network,
+        c.data.windows,
+        c.masking.strategy,
+        c.training.optimizer,
+        chars_per_step=c.training.chars_per_step,
+        accumulation=c.training.accumulation,
+        grad_norm_clip=c.training.grad_norm_clip,
+        autocast=c.training.autocast,
+    )
+
+
+@option(Configs.prompts)
+def checked_prompts(c: Configs) -> list[str]:
+    """The prompts of the samples: the config's, or lines from the beginning of the validation text."""
+    if not c.sample.prompts:
+        validation = c.data.loaded.text[split_at(len(c.data.loaded.text)) :]
+        lines = [line for line in validation[:2_000].splitlines()[1:-1] if len(line) > 20]
+        return lines[:6] or [validation[:60]]
+    for prompt in c.sample.prompts:
+        try:
+            c.data.vocabulary.encode(prompt)
+        except ValueError as error:
+            raise ConfigError(f"sample.prompts: {error}") from error
+    return c.sample.prompts
+
+
+@option(Configs.trainer)
+def wire(c: Configs) -> Trainer:
+    """Everything that trains, put together."""
+    schedule = Schedule(
+        budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
+        stages=c.training.stage_rows,
+        warmup=c.training.warmup,
+        decay=c.training.decay,
+        final_learning_rate=c.training.final_learning_rate,
+        evaluations=c.training.evaluations,
+        evaluations_a_sample=c.sample.every_evaluations,
+        seconds_a_checkpoint=c.checkpoint.every_seconds,
+    )
+    n_chars = c.data.vocabulary.n_chars
+    return Trainer(
+        c.step,
+        schedule,
+        c.data.validation,
+        c.data.vocabulary,
+        corpus=c.data.loaded.name,
+        prompts=c.prompts,
+        reference_lines={"uniform": math.log(n_chars), "unigram": unigram_loss(c.data.ids, n_chars)},
+        compile=c.training.compile,
+    )

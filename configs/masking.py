@@ -1,0 +1,91 @@
+"""What is hidden from the model, and what stands in its place."""
+
+from typing import Annotated, Any
+
+import torch
+from labml.configs import BaseConfigs, option
+
+from configs.keys import ConfigError, Key
+from configs.seeds import derived_seed
+from data.corpus import split_at
+from data.masking import Corruption, IndependentMasker, Masker
+from data.vocabulary import Vocabulary
+
+
+class MaskingConfigs(BaseConfigs):
+    """Keys `masking.*`. `strategy` becomes the masker that its name stands for."""
+
+    strategy: Annotated[Any, Key("which characters are selected")] = "random"
+    masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
+    randomize_prob: Annotated[float, Key("share of the selected that become a random character", low=0, high=1)] = 0.1
+    no_change_prob: Annotated[float, Key("share of the selected that stay as they are", low=0, high=1)] = 0.1
+    random_tokens: Annotated[
+        str,
+        Key("random characters: all alike, or by frequency in the training text", choices=("uniform", "unigram")),
+    ] = "uniform"
+    masks: Annotated[
+        str,
+        Key("dynamic: new masks each time (RoBERTa); static: drawn once (BERT)", choices=("dynamic", "static")),
+    ] = "dynamic"
+    no_mask_tokens: Annotated[str, Key("characters that are never selected, one after the other")] = ""
+
+    # From the experiment: see configs/experiment.py.
+    device: torch.device
+    seed: int
+    vocabulary: Vocabulary
+    ids: torch.Tensor
+
+
+def _no_mask_ids(c: MaskingConfigs) -> list[int]:
+    unknown = set(c.no_mask_tokens) - set(c.vocabulary.characters)
+    if unknown:
+        raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the corpus")
+    return [c.vocabulary.id_of(character) for character in c.no_mask_tokens]
+
+
+def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
+    """`[n_tokens]`: special tokens, and those that are never selected, are never drawn."""
+    weights = torch.zeros(c.vocabulary.n_tokens)
+    training = c.ids[: split_at(len(c.ids))].cpu()
+    counts = torch.bincount(training, minlength=c.vocabulary.n_chars).float()
+    weights[: c.vocabulary.n_chars] = counts if c.random_tokens == "unigram" else 1.0
+    weights[_no_mask_ids(c)] = 0.0
+    if not weights.any():
+        raise ConfigError("masking.no_mask_tokens leaves no character to mask")
+    return weights
+
+
+@option(MaskingConfigs.strategy, "random")
+def random_masker(c: MaskingConfigs) -> Masker:
+    """Every set of positions of the right size is as likely as any other (BERT)."""
+    corruption = Corruption(
+        mask_token=c.vocabulary.mask_token,
+        random_token_weights=_random_token_weights(c),
+        randomize_prob=c.randomize_prob,
+        no_change_prob=c.no_change_prob,
+    )
+    return Masker(
+        corruption,
+        seed=derived_seed(c.seed, "masks"),
+        device=c.device,
+        no_mask_tokens=_no_mask_ids(c),
+        static=c.masks == "static",
+        corpus_len=split_at(len(c.ids)),
+    )
+
+
+@option(MaskingConfigs.strategy, "labml_nn")
+def labml_nn_masker(c: MaskingConfigs) -> IndependentMasker:
+    """labml_nn's own MLM: each position selected independently, shares of 81/10/9."""
+    from labml_nn.transformers.mlm import MLM
+
+    mlm = MLM(
+        padding_token=c.vocabulary.padding_token,
+        mask_token=c.vocabulary.mask_token,
+        no_mask_tokens=_no_mask_ids(c),
+        n_tokens=c.vocabulary.n_tokens,
+        masking_prob=c.masking_prob,
+        randomize_prob=c.randomize_prob,
+        no_change_prob=c.no_change_prob,
+    )
+    return IndependentMasker(mlm, c.vocabulary.padding_token)

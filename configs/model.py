@@ -1,0 +1,56 @@
+"""The model. A new architecture is one function with one line above it: see `modern`."""
+
+from typing import Annotated, Any
+
+from labml.configs import BaseConfigs, option
+from torch import nn
+
+from configs.keys import Key
+from model import MaskedLanguageModel, ModernEncoder
+
+
+class ModelConfigs(BaseConfigs):
+    """Keys `model.*`. `architecture` becomes the model that its name stands for."""
+
+    architecture: Annotated[Any, Key("which model is trained")] = "modern"
+    d_model: Annotated[int, Key("size of the hidden vectors", low=2, high=16_384)] = 128
+    n_layers: Annotated[int, Key("number of layers", low=1, high=256)] = 6
+    n_heads: Annotated[int, Key("attention heads; they divide d_model", low=1, high=1_024)] = 4
+    d_ff: Annotated[int, Key("size of the hidden layer of the feed-forward", low=1, high=65_536)] = 256
+    dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
+
+    # From the experiment: see configs/experiment.py.
+    n_tokens: int
+
+
+@option(ModelConfigs.architecture)
+def modern(c: ModelConfigs) -> nn.Module:
+    """Rotary positions, GeGLU, pre-norm, a tied head: what Hugging Face's ModernBERT can express."""
+    encoder = ModernEncoder(
+        n_tokens=c.n_tokens,
+        d_model=c.d_model,
+        n_layers=c.n_layers,
+        n_heads=c.n_heads,
+        d_ff=c.d_ff,
+        dropout=c.dropout,
+    )
+    return MaskedLanguageModel(encoder)
+
+
+@option(ModelConfigs.architecture)
+def labml_nn(c: ModelConfigs) -> nn.Module:
+    """The annotated experiment's transformer, from labml_nn's own configs."""
+    from labml_nn.transformers import TransformerConfigs
+
+    from model.labml_transformer import LabmlTransformer
+
+    transformer = TransformerConfigs()
+    transformer.n_src_vocab = transformer.n_tgt_vocab = c.n_tokens
+    transformer.d_model = c.d_model
+    transformer.n_heads = c.n_heads
+    transformer.n_layers = c.n_layers
+    transformer.dropout = c.dropout
+    transformer.ffn.d_ff = c.d_ff
+    return LabmlTransformer(
+        encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
+    )

@@ -1,0 +1,80 @@
+"""How the model is trained: the budget, the stages, the optimizer."""
+
+from typing import Annotated, Any
+
+import torch
+from labml.configs import BaseConfigs, option
+from torch import nn
+from torch.optim import Optimizer
+
+from configs.keys import Key
+from training import optimizer
+from training.stages import Stage
+
+
+class TrainingConfigs(BaseConfigs):
+    """Keys `training.*`. Of the three budgets every one that is set holds."""
+
+    max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12)] = None
+    max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15)] = None
+    max_seconds: Annotated[float | None, Key("stop after this many seconds of training", above=0, high=10**9)] = 180.0
+    stages: Annotated[
+        list,
+        Key("sequence-length warmup: rows {until: share of the budget, seq_len: N, masking_prob: P if it differs}"),
+    ] = [{"until": 1.0, "seq_len": 64}]
+    chars_per_step: Annotated[int, Key("characters in a step; the batch is this over seq_len", low=1, high=2**30)] = 2048
+    accumulation: Annotated[int, Key("split a step into this many batches, to save memory", low=1, high=65_536)] = 1
+    optimizer: Annotated[Any, Key("what changes the weights")] = "muon"
+    learning_rate: Annotated[float, Key("peak learning rate of AdamW or Noam", above=0, high=100)] = 2e-3
+    muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
+    weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
+    warmup: Annotated[float, Key("share of the budget in which the learning rate rises", low=0, high=1)] = 0.05
+    decay: Annotated[float, Key("share of the budget, at the end, in which it falls", low=0, high=1)] = 0.4
+    final_learning_rate: Annotated[float, Key("where it falls to, as a share of the peak", low=0, high=1)] = 0.01
+    grad_norm_clip: Annotated[float, Key("gradients are scaled down to this norm", above=0, high=10**6)] = 1.0
+    precision: Annotated[
+        str,
+        Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16")),
+    ] = "auto"
+    compile: Annotated[bool, Key("compile the step with torch.compile where a compiler is there")] = True
+    evaluations: Annotated[int, Key("how many evaluations, evenly spaced", low=1, high=100_000)] = 20
+
+    # From the experiment: see configs/experiment.py.
+    network: nn.Module
+    d_model: int
+    device: torch.device
+    masking_prob: float
+
+    stage_rows: list[Stage] = "with_masking_prob"  # type: ignore[assignment]
+    autocast: bool = "by_precision"  # type: ignore[assignment]
+
+
+@option(TrainingConfigs.stage_rows)
+def with_masking_prob(c: TrainingConfigs) -> list[Stage]:
+    """Rows that give no masking rate of their own have `masking.masking_prob`."""
+    return [Stage(row["until"], row["seq_len"], row.get("masking_prob", c.masking_prob)) for row in c.stages]
+
+
+@option(TrainingConfigs.autocast)
+def by_precision(c: TrainingConfigs) -> bool:
+    return c.precision == "bfloat16" or (c.precision == "auto" and c.device.type == "cuda")
+
+
+@option(TrainingConfigs.optimizer)
+def muon(c: TrainingConfigs) -> list[Optimizer]:
+    return optimizer.muon(
+        c.network,
+        learning_rate=c.learning_rate,
+        muon_learning_rate=c.muon_learning_rate,
+        weight_decay=c.weight_decay,
+    )
+
+
+@option(TrainingConfigs.optimizer)
+def adamw(c: TrainingConfigs) -> list[Optimizer]:
+    return optimizer.adamw(c.network, learning_rate=c.learning_rate, weight_decay=c.weight_decay)
+
+
+@option(TrainingConfigs.optimizer)
+def noam(c: TrainingConfigs) -> list[Optimizer]:
+    return optimizer.noam(c.network, learning_rate=c.learning_rate, d_model=c.d_model)

@@ -1,0 +1,121 @@
+"""The text that is trained on: tiny Shakespeare, or any UTF-8 file.
+
+Tiny Shakespeare is looked for in this order: the file that the environment variable
+`FOLIO_TINY_SHAKESPEARE` names, the cache, the download. Whatever the source, its hash is checked.
+"""
+
+import hashlib
+import os
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TINY_SHAKESPEARE = "tiny_shakespeare"
+TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+TINY_SHAKESPEARE_BYTES = 1_115_394
+ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
+CACHE = Path(__file__).parent / "cache"
+
+DOWNLOAD_SECONDS = 30.0
+HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
+
+
+class CorpusError(ValueError):
+    """The text cannot be had, or cannot be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text and where it came from. `name` is what a run's config and metrics call it."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the text as UTF-8: what two runs on the same text share."""
+        return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
+
+
+def split_at(length: int) -> int:
+    """Where the validation text begins: the first 90% of `length` characters are trained on."""
+    return int(length * 0.9)
+
+
+def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
+    """Load the corpus that `data.corpus` names.
+
+    `name` is `auto`, `tiny_shakespeare`, or the path of a UTF-8 text file. `announce` gets one line
+    before a download begins. Raises CorpusError where the text is missing, not UTF-8, or empty.
+    """
+    if name in ("auto", TINY_SHAKESPEARE):
+        return Corpus(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
+    return Corpus(str(Path(name).expanduser().resolve()), _read_text(Path(name).expanduser(), "data.corpus"))
+
+
+def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        text = _read_text(Path(named).expanduser(), ENVIRONMENT_VARIABLE)
+        _check_hash(text.encode("utf-8"), f"{ENVIRONMENT_VARIABLE}={named}")
+        return text
+    cached = CACHE / "tiny_shakespeare.txt"
+    if cached.exists():
+        text = _read_text(cached, "the cached corpus")
+        _check_hash(text.encode("utf-8"), f"{cached} (delete it to download it again)")
+        return text
+    announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB) to {cached}")
+    download(TINY_SHAKESPEARE_URL, cached)
+    return _read_text(cached, "the cached corpus")
+
+
+def download(url: str, target: Path, seconds: float = DOWNLOAD_SECONDS) -> None:
+    """Download tiny Shakespeare from `url` to `target`, within `seconds` in all.
+
+    The bytes are checked before anything takes the name `target`: a broken, stalled or wrong
+    download leaves what was there untouched and raises CorpusError.
+    """
+    content = _fetch(url, seconds)
+    _check_hash(content, f"what {url} sent")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as temporary:
+        temporary.write(content)
+    os.replace(temporary.name, target)
+
+
+def _fetch(url: str, seconds: float) -> bytes:
+    deadline = time.monotonic() + seconds
+    content = b""
+    try:
+        with urllib.request.urlopen(url, timeout=seconds) as response:
+            # One byte more than expected shows a wrong file without reading all of it.
+            while len(content) <= TINY_SHAKESPEARE_BYTES and (block := response.read1(1 << 16)):
+                content += block
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not done after {seconds:g} s")
+    except OSError as error:  # URLError, timeouts, resets and refused connections are all OSErrors
+        raise CorpusError(f"cannot download tiny Shakespeare ({error}): {HOW_TO_GET_IT}") from error
+    return content
+
+
+def _check_hash(content: bytes, source: str) -> None:
+    if hashlib.sha256(content).hexdigest() != TINY_SHAKESPEARE_SHA256:
+        raise CorpusError(f"{source} is not tiny Shakespeare (its SHA-256 is wrong): {HOW_TO_GET_IT}")
+
+
+def _read_text(path: Path, source: str) -> str:
+    try:
+        # newline="" keeps the text as it is: no translation of line ends.
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{source}: {path} is not UTF-8 text (byte {error.start}): convert it first") from error
+    except OSError as error:
+        raise CorpusError(f"{source}: cannot read {path} ({error.strerror or error})") from error
+    if not text:
+        raise CorpusError(f"{source}: {path} is empty")
+    return text

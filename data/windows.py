@@ -1,0 +1,53 @@
+"""Training windows, gathered on the device in one indexing operation."""
+
+from typing import Any
+
+import torch
+
+
+class Windows:
+    """Draws windows of the training text.
+
+    `sampling="random"` draws every start independently. `sampling="shuffled"` is an epoch in the
+    annotated labml experiment's sense: the text is cut into cells of `seq_len`, every cell is visited
+    once in random order, and its window starts at a random place inside the cell.
+    """
+
+    def __init__(self, ids: torch.Tensor, *, seed: int, sampling: str = "random"):
+        """`ids` `[n_chars]` stay where they are: windows come out on the same device."""
+        self.ids = ids
+        self.sampling = sampling
+        self.generator = torch.Generator(device=ids.device).manual_seed(seed)
+        self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)
+        self._cell_len = 0
+
+    def draw(self, batch_size: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch of windows: token ids and their places in the text, both `[batch_size, seq_len]`."""
+        if self.sampling == "shuffled":
+            starts = self._shuffled_starts(batch_size, seq_len)
+        else:
+            starts = self._integers(len(self.ids) - seq_len + 1, batch_size)
+        places = starts[:, None] + torch.arange(seq_len, device=self.ids.device)
+        return self.ids[places], places
+
+    def _shuffled_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
+        if self._cell_len != seq_len:  # a new stage begins its own epoch
+            self._cells, self._cell_len = self._cells[:0], seq_len
+        while len(self._cells) < batch_size:
+            n_cells = (len(self.ids) - 1) // seq_len
+            epoch = torch.randperm(n_cells, generator=self.generator, device=self.ids.device)
+            self._cells = torch.cat([self._cells, epoch])
+        cells, self._cells = self._cells[:batch_size], self._cells[batch_size:]
+        starts = cells * seq_len + self._integers(seq_len, batch_size)
+        return starts.clamp(max=len(self.ids) - seq_len)
+
+    def _integers(self, high: int, n: int) -> torch.Tensor:
+        return torch.randint(high, (n,), generator=self.generator, device=self.ids.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides the windows still to come."""
+        return {"generator": self.generator.get_state(), "cells": self._cells, "cell_len": self._cell_len}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.generator.set_state(state["generator"].cpu())
+        self._cells, self._cell_len = state["cells"].to(self.ids.device), state["cell_len"]

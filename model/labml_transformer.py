@@ -1,0 +1,27 @@
+"""The annotated labml experiment's model, with the interface of Folio's own."""
+
+import torch
+from labml_nn.transformers import Encoder, Generator
+from torch import nn
+
+
+class LabmlTransformer(nn.Module):
+    """labml_nn's encoder, embedding and generator, as its `TransformerMLM` puts them together.
+
+    labml_nn is sequence first; the batch is transposed in here and nowhere else. The generator runs at the
+    masked positions only, which changes no logit.
+    """
+
+    def __init__(self, *, encoder: Encoder, src_embed: nn.Module, generator: Generator):
+        super().__init__()
+        self.encoder = encoder
+        self.src_embed = src_embed
+        self.generator = generator
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
+        x = self.encoder(self.src_embed(inputs.t()), None)  # [seq_len, batch, d_model]
+        x = x.transpose(0, 1).flatten(0, 1)
+        if positions is not None:
+            x = x[positions]
+        return self.generator(x)

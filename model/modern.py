@@ -1,0 +1,115 @@
+"""The `modern` encoder: a bidirectional transformer that Hugging Face's ModernBERT can express.
+
+Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et al. 2021)
+and GeGLU (Shazeer 2020); a final norm. Layer 0 has no attention norm: the embedding's own stands right before
+it. No biases. See Warner et al. 2024 (ModernBERT) for the whole.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+NORM_EPS = 1e-5
+ROTARY_BASE = 10_000.0
+
+
+def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), the i's twice over."""
+    frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head)
+    angles = torch.outer(torch.arange(seq_len, device=device, dtype=torch.float32), frequencies).repeat(1, 2)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Turn queries or keys `[..., seq_len, d_head]` by their positions' angles, so that dot products between
+    them depend on distances only."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention in both directions: every position sees every other."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float):
+        super().__init__()
+        if d_model % n_heads or (d_model // n_heads) % 2:
+            raise ValueError(f"n_heads={n_heads} must divide d_model={d_model} into heads of an even size")
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.query_key_value = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        batch, seq_len, d_model = x.shape
+        heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(
+            rotate(query, cos, sin), rotate(key, cos, sin), value, dropout_p=dropout
+        )
+        return self.output(mixed.transpose(1, 2).reshape(batch, seq_len, d_model))
+
+
+class GeGLU(nn.Module):
+    """The gated feed-forward: output(GELU(x W) * (x V)), with W and V in one matrix."""
+
+    def __init__(self, d_model: int, d_ff: int):
+        super().__init__()
+        self.input_gate = nn.Linear(d_model, 2 * d_ff, bias=False)
+        self.output = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden, gate = self.input_gate(x).chunk(2, dim=-1)
+        return self.output(F.gelu(hidden) * gate)
+
+
+class Layer(nn.Module):
+    """Attention, then the feed-forward, each on the normed stream and added to it."""
+
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool):
+        super().__init__()
+        self.attention_norm = nn.Identity() if is_first else nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.attention = Attention(d_model, n_heads, dropout)
+        self.feed_forward_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.feed_forward = GeGLU(d_model, d_ff)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), cos, sin))
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+class ModernEncoder(nn.Module):
+    """Token ids `[batch, seq_len]` to vectors `[batch, seq_len, d_model]`, for windows of any length."""
+
+    def __init__(self, *, n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float = 0.0):
+        """Raises ValueError where `n_heads` does not divide `d_model` into heads of an even size."""
+        super().__init__()
+        self.d_head = d_model // n_heads
+        self.embedding = nn.Embedding(n_tokens, d_model)
+        self.embedding_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
+        self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Linear weights normal with standard deviation 1/sqrt(fan_in), embeddings 0.02.
+
+        What a layer adds to the stream starts at zero, so every layer is the identity at first and the
+        gradient reaches the embedding undisturbed.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+        for layer in self.layers:
+            nn.init.zeros_(layer.attention.output.weight)
+            nn.init.zeros_(layer.feed_forward.output.weight)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
+        x = self.dropout(self.embedding_norm(self.embedding(inputs)))
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.final_norm(x)

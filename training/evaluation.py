@@ -1,0 +1,70 @@
+"""The headline number: the masked cross-entropy of the validation protocol, in nats a masked character."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from data.protocol import N_MASKED, ValidationSet
+
+CHARS_AT_ONCE = 16_384  # bounds the memory of an evaluation, whatever the window length
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one evaluation by the protocol gives. Losses in nats a masked character."""
+
+    loss: float
+    loss_stderr: float  # over windows
+    loss_at_seq_len: float  # the windows cut into pieces of the training length
+    accuracy: float  # share of the masked characters whose most likely character is right
+
+
+def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int) -> Evaluation:
+    """Evaluate by the protocol: every masked position is `[MASK]`, dropout is off, float32.
+
+    `seq_len` is the training length that `loss_at_seq_len` cuts the windows to. Uses no random numbers, and
+    leaves the model in the mode that it was in.
+    """
+    losses, correct = window_losses(model, validation.windows, validation.masked, mask_token)
+    at_seq_len = losses
+    if seq_len < validation.windows.shape[1]:
+        pieces = zip(validation.windows.split(seq_len, 1), validation.masked.split(seq_len, 1), strict=True)
+        cut = [window_losses(model, windows, masked, mask_token)[0] for windows, masked in pieces]
+        at_seq_len = torch.stack(cut).sum(0)
+    loss = losses / N_MASKED  # [n_windows], each a mean over the window's masked positions
+    n = validation.n_windows
+    return Evaluation(
+        loss=loss.mean().item(),
+        loss_stderr=(loss.std() / n**0.5).item() if n > 1 else float("nan"),
+        loss_at_seq_len=(at_seq_len / N_MASKED).mean().item(),
+        accuracy=correct.sum().item() / (N_MASKED * n),
+    )
+
+
+@torch.no_grad()
+def window_losses(
+    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Summed loss (float64, nats) and number of right predictions of each window, both `[n_windows]`.
+
+    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are hidden.
+    """
+    losses, correct = [], []
+    was_training = model.training
+    model.eval()
+    rows = max(1, CHARS_AT_ONCE // windows.shape[1])
+    for tokens, hidden in zip(windows.split(rows), masked.split(rows), strict=True):
+        positions = torch.nonzero(hidden.flatten()).flatten()
+        with torch.autocast(tokens.device.type, enabled=False):
+            logits = model(tokens.masked_fill(hidden, mask_token), positions)
+        logits, positions, tokens = logits.cpu(), positions.cpu(), tokens.cpu()  # MPS knows no float64
+        labels = tokens.flatten()[positions]
+        window = positions // tokens.shape[1]
+        zeros = torch.zeros(len(tokens), dtype=torch.float64)
+        loss = F.cross_entropy(logits.double(), labels, reduction="none")
+        losses.append(zeros.index_add(0, window, loss))
+        correct.append(zeros.index_add(0, window, (logits.argmax(-1) == labels).double()))
+    model.train(was_training)
+    return torch.cat(losses), torch.cat(correct)

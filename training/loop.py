@@ -1,0 +1,190 @@
+"""The training loop: read it straight down."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from data.protocol import ValidationSet
+from data.vocabulary import Vocabulary
+from training.checkpoint import save_state, save_weights
+from training.clock import TrainingClock
+from training.curves import save_curves
+from training.evaluation import evaluate
+from training.optimizer import learning_rate_of, set_learning_rate
+from training.run_folder import RunFolder
+from training.samples import Guess, sample
+from training.schedule import Budget, learning_rate_at
+from training.stages import Stage, stage_at
+from training.step import StepSums, TrainingStep
+
+
+class Listener(Protocol):
+    """Who is told how the training goes; see `training.tracking`."""
+
+    def says(self, line: str) -> None: ...
+    def progressed(self, progress: float) -> None: ...
+    def evaluated(self, row: Mapping[str, Any]) -> None: ...
+    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When things happen, all as functions of the share of the budget that is spent."""
+
+    budget: Budget
+    stages: Sequence[Stage]
+    warmup: float
+    decay: float
+    final_learning_rate: float
+    evaluations: int  # how many, evenly spaced, the last one at the end
+    evaluations_a_sample: int  # 0: no samples
+    seconds_a_checkpoint: float
+
+
+class Trainer:
+    """Trains a model and writes the run's files; all that changes while training is in `state_dict`."""
+
+    def __init__(
+        self,
+        step: TrainingStep,
+        schedule: Schedule,
+        validation: ValidationSet,
+        vocabulary: Vocabulary,
+        *,
+        corpus: str,
+        prompts: Sequence[str],
+        reference_lines: Mapping[str, float],
+        compile: bool,
+    ):
+        self.take_step = step
+        self.model = step.model
+        self.schedule = schedule
+        self.validation = validation
+        self.vocabulary = vocabulary
+        self.corpus = corpus
+        self.prompts = prompts
+        self.reference_lines = dict(reference_lines)
+        self.compile = compile
+        self.device = validation.windows.device
+        self.clock = TrainingClock(self.device)
+        self.step = 0
+        self.chars = 0
+        self.n_evaluations = 0
+        self.best_loss = float("inf")
+        self._begin_interval()
+
+    def train(self, run: RunFolder, listener: Listener) -> None:
+        """Train until the budget is spent; evaluate, sample and save on the way."""
+        began = last_saved = time.monotonic()
+        listener.says("reference losses: " + ", ".join(f"{k} {v:.2f}" for k, v in self.reference_lines.items()))
+        if self.compile:
+            self._compile(listener)
+        self.vocabulary.save(run.vocabulary_path)
+        self.model.train()
+        self.clock.start()
+        progress = self._progress()
+        while progress < 1:
+            stage = stage_at(self.schedule.stages, progress)
+            set_learning_rate(self.take_step.optimizers, self._learning_rate_factor(progress))
+            for total, value in zip(self.sums, self.take_step(stage), strict=True):
+                total += value
+            self.step += 1
+            self.chars += self.take_step.chars_per_step
+
+            progress = self._progress()
+            listener.progressed(progress)
+            if int(min(progress, 1) * self.schedule.evaluations + 1e-9) > self.n_evaluations:
+                with self.clock.stopped():
+                    self._evaluate(run, listener, stage, progress, time.monotonic() - began)
+            if time.monotonic() - last_saved > self.schedule.seconds_a_checkpoint:
+                with self.clock.stopped():
+                    self.save(run, "last")
+                last_saved = time.monotonic()
+        self.clock.stop()
+        self.save(run, "last")
+        save_curves(run.curves_path, run.metrics(), self.reference_lines, f"{self.corpus}, {run.path.name}")
+
+    def save(self, run: RunFolder, name: str) -> None:
+        """Write the checkpoint `name`: the weights, and the state beside them."""
+        save_weights(run.checkpoints / f"{name}.safetensors", self.model)
+        save_state(run.checkpoints / f"{name}.pt", self.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides the rest of the training, weights aside."""
+        return {
+            "step": self.step,
+            "chars": self.chars,
+            "seconds": self.clock.seconds,
+            "n_evaluations": self.n_evaluations,
+            "best_loss": self.best_loss,
+            "optimizers": [optimizer.state_dict() for optimizer in self.take_step.optimizers],
+            "windows": self.take_step.windows.state_dict(),
+            "masker": self.take_step.masker.state_dict(),
+            "dropout": torch.get_rng_state(),
+        }
+
+    def _compile(self, listener: Listener) -> None:
+        began = time.monotonic()
+        try:
+            self.take_step.compile(self.schedule.stages)
+        except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            listener.says(f"torch.compile does not work here, going on without it ({reason})")
+        else:
+            listener.says(f"compiled for {len(self.schedule.stages)} stages in {time.monotonic() - began:.0f} s")
+
+    def _begin_interval(self) -> None:
+        """Start the sums over the steps up to the next evaluation. They stay on the device until then."""
+        self.sums = StepSums(*torch.zeros(4, device=self.device))
+        self.chars_at_evaluation = self.chars
+        self.seconds_at_evaluation = self.clock.seconds
+
+    def _progress(self) -> float:
+        return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
+
+    def _learning_rate_factor(self, progress: float) -> float:
+        schedule = self.schedule
+        return learning_rate_at(
+            progress, warmup=schedule.warmup, decay=schedule.decay, final=schedule.final_learning_rate
+        )
+
+    def _evaluate(
+        self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float
+    ) -> None:
+        self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
+        evaluation = evaluate(
+            self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len
+        )
+        loss_sum, n_correct, n_labels, grad_norm = (total.item() for total in self.sums)
+        seconds = self.clock.seconds
+        chars = self.chars - self.chars_at_evaluation
+        row = {
+            "step": self.step,
+            "chars": self.chars,
+            "seconds": round(seconds, 3),
+            "wall_seconds": round(wall_seconds, 3),
+            "corpus": self.corpus,
+            "seq_len": stage.seq_len,
+            "learning_rate": learning_rate_of(self.take_step.optimizers),
+            "masking_prob": stage.masking_prob,
+            "loss.train": loss_sum / n_labels,
+            "accuracy.train": n_correct / n_labels,
+            "loss.valid": evaluation.loss,
+            "loss.valid_stderr": evaluation.loss_stderr,
+            "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
+            "accuracy.valid": evaluation.accuracy,
+            "grad_norm": grad_norm * self.take_step.chars_per_step / chars,
+            "chars_per_second": round(chars / (seconds - self.seconds_at_evaluation), 1),
+        }
+        self._begin_interval()
+        run.append_metrics(row)
+        listener.evaluated(row)
+        if evaluation.loss < self.best_loss:
+            self.best_loss = evaluation.loss
+            self.save(run, "best")
+        every = self.schedule.evaluations_a_sample
+        if every and self.n_evaluations % every == 0:
+            listener.sampled(sample(self.model, self.prompts, self.vocabulary, stage.masking_prob, self.device))

@@ -1,0 +1,49 @@
+"""The files of a run: `logs/<experiment>/<uuid>/`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class RunFolder:
+    """Reads and writes the files of one run; everything is written under a temporary name and renamed."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.metrics_path = path / "metrics.jsonl"
+        self.config_path = path / "config.yaml"
+        self.vocabulary_path = path / "vocabulary.json"
+        self.curves_path = path / "curves.png"
+        self.checkpoints = path / "checkpoints"
+
+    def save_config(self, values: dict[str, Any]) -> None:
+        """Write every resolved key: `--config` with this file repeats the run."""
+        write_atomically(self.config_path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode())
+
+    def config(self) -> dict[str, Any]:
+        """Every key of the run with its value."""
+        return yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        """Add one evaluation to metrics.jsonl, in one write: a reader never sees half a line but the last."""
+        with open(self.metrics_path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All evaluations so far, oldest first."""
+        with open(self.metrics_path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at every moment `path` is the old content or the new, whole on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

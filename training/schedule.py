@@ -1,0 +1,31 @@
+"""The training budget, and the learning rate as a function of how much of it is spent."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train. Every limit that is set holds: the run ends at the first that is reached."""
+
+    max_steps: int | None = None
+    max_chars: int | None = None
+    max_seconds: float | None = None
+
+    def progress(self, *, step: int, chars: int, seconds: float) -> float:
+        """The share of the budget that is spent: the largest share of any limit; 1 or more ends the run."""
+        spent = ((step, self.max_steps), (chars, self.max_chars), (seconds, self.max_seconds))
+        return max(value / limit for value, limit in spent if limit is not None)
+
+
+def learning_rate_at(progress: float, *, warmup: float, decay: float, final: float) -> float:
+    """The learning rate as a share of its peak: linearly up, hold, linearly down to `final`.
+
+    `warmup` and `decay` are shares of the budget: the rise takes the first, the fall the last. The rise starts
+    above 0, so that the first step already trains.
+    """
+    if progress < warmup:
+        return max(progress / warmup, 0.01)
+    if progress > 1 - decay:
+        left = max(0.0, (1 - progress) / decay)
+        return final + (1 - final) * left
+    return 1.0

@@ -1,0 +1,106 @@
+"""One training step, compiled where a compiler is there, the same on every device."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from data.masking import MaskedBatch
+from data.windows import Windows
+from training.objective import MaskedLoss, masked_loss, n_labels
+from training.stages import Stage
+
+
+class BatchMasker(Protocol):
+    """What draws masks: see `data.masking`."""
+
+    def __call__(self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float) -> MaskedBatch: ...
+    def state_dict(self) -> dict: ...
+    def load_state_dict(self, state: dict) -> None: ...
+
+
+class StepSums(NamedTuple):
+    """What a step adds to the training metrics, still on the device: reading it would wait for the device."""
+
+    loss_sum: torch.Tensor
+    n_correct: torch.Tensor
+    n_labels: torch.Tensor
+    grad_norm: torch.Tensor
+
+
+class TrainingStep:
+    """Windows in, weights changed: draw, mask, forward, backward, clip, optimize."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        windows: Windows,
+        masker: BatchMasker,
+        optimizers: Sequence[Optimizer],
+        *,
+        chars_per_step: int,
+        accumulation: int = 1,
+        grad_norm_clip: float = 1.0,
+        autocast: bool = False,
+    ):
+        """`accumulation` splits the `chars_per_step` characters of a step into batches of equal size;
+        `autocast` computes in bfloat16 where that is safe."""
+        self.model = model
+        self.windows = windows
+        self.masker = masker
+        self.optimizers = list(optimizers)
+        self.chars_per_step = chars_per_step
+        self.accumulation = accumulation
+        self.grad_norm_clip = grad_norm_clip
+        self.autocast = autocast
+        self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
+
+    def __call__(self, stage: Stage) -> StepSums:
+        batches = [self._draw(stage) for _ in range(self.accumulation)]
+        # Every label weighs the same, in whichever batch it is: the sums are divided by the count over all.
+        count = torch.stack([n_labels(batch) for batch in batches]).sum()
+        losses = [self._backward(batch, count) for batch in batches]
+        grad_norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_norm_clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self._clear_gradients()
+        loss_sum, n_correct = (torch.stack(sums).sum(0) for sums in zip(*losses, strict=True))
+        return StepSums(loss_sum, n_correct, count, grad_norm)
+
+    def compile(self, stages: Sequence[Stage]) -> None:
+        """Compile for the shapes of every stage. Raises what torch.compile raises where it cannot work.
+
+        The weights, the random draws still to come and the optimizers are the same afterwards.
+        """
+        shapes = {(stage.seq_len, stage.masking_prob): stage for stage in stages}
+        # One recompilation a shape is meant, not a sign of trouble.
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * len(shapes))
+        self._loss = torch.compile(masked_loss, dynamic=False)
+        state = self.windows.state_dict(), self.masker.state_dict()
+        try:
+            for stage in shapes.values():
+                batch = self._draw(stage)
+                self._backward(batch, n_labels(batch))
+        except Exception:
+            self._loss = masked_loss
+            raise
+        finally:
+            self.windows.load_state_dict(state[0])
+            self.masker.load_state_dict(state[1])
+            self._clear_gradients()
+
+    def _draw(self, stage: Stage) -> MaskedBatch:
+        batch_size = self.chars_per_step // (stage.seq_len * self.accumulation)
+        return self.masker(*self.windows.draw(batch_size, stage.seq_len), stage.masking_prob)
+
+    def _backward(self, batch: MaskedBatch, count: torch.Tensor) -> MaskedLoss:
+        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
+            loss = self._loss(self.model, batch)
+        (loss.loss_sum / count.clamp(min=1)).backward()
+        return MaskedLoss(loss.loss_sum.detach(), loss.n_correct)
+
+    def _clear_gradients(self) -> None:
+        for parameter in self.model.parameters():
+            parameter.grad = None
