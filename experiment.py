@@ -12,7 +12,7 @@ from configs.experiment import Configs
 from configs.keys import ConfigError
 from data.corpus import CorpusError
 from training import tracking
-from training.run_folder import RunFolder
+from training.run_folder import RunFolder, RunFolderError
 
 
 def main(arguments: list[str]) -> int:
@@ -24,10 +24,10 @@ def main(arguments: list[str]) -> int:
         configs = Configs()
         experiment.configs(configs, dict(command.values))
         trainer = configs.trainer
-    except (ConfigError, CorpusError) as error:
+        run = RunFolder.create(path)
+    except (ConfigError, CorpusError, RunFolderError) as error:
         return fail(error)
 
-    run = RunFolder(path)
     listener = tracking.Tracking()
     with tracking.started():
         run.save_config(command.values)

@@ -53,7 +53,8 @@ def _check_model(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
     if values["model.architecture"] == "modern" and d_model // n_heads % 2:
         raise ConfigError(
-            f"model.d_model={d_model} over model.n_heads={n_heads} is an odd size of head: rotary positions need an even one"
+            f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
+            " rotary positions need an even one"
         )
     if values["masking.strategy"] == "labml_nn" and values["training.compile"]:
         raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
@@ -67,7 +68,9 @@ def _check_stages(values: Mapping[str, Any]) -> None:
     for number, row in enumerate(stages, start=1):
         _check_row(f"training.stages, row {number}", row, values)
         if row["until"] <= before:
-            raise ConfigError(f"training.stages, row {number}: until={row['until']} must be above {before}, the row before")
+            raise ConfigError(
+                f"training.stages, row {number}: until={row['until']} must be above {before}, where the row before ends"
+            )
         before = row["until"]
     if before != 1:
         raise ConfigError(f"training.stages: the last row must have until=1.0, not {before}")

@@ -1,7 +1,8 @@
 """The root of the config tree, and how its branches are wired."""
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import torch
 from labml.configs import BaseConfigs, option
@@ -52,6 +53,13 @@ class Configs(BaseConfigs):
     step: TrainingStep = "training_step"  # type: ignore[assignment]
     prompts: list[str] = "checked_prompts"  # type: ignore[assignment]
     trainer: Trainer = "wire"  # type: ignore[assignment]
+
+
+def configs_of(values: Mapping[str, Any]) -> Configs:
+    """The tree for keys that are already resolved, outside of an experiment: for notebooks, tools and tests."""
+    configs = Configs()
+    configs._set_values(dict(values))
+    return configs
 
 
 @option(Configs.data, "configs")

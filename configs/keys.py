@@ -103,9 +103,9 @@ def unknown_key(name: str, known: typing.Iterable[str]) -> ConfigError:
     """The error for a key that does not exist, with the nearest one that does."""
     known = list(known)
     # A bare last part, such as d_model, is a common slip: compare with those too.
-    lasts = {key.rpartition(".")[2]: key for key in known}
-    near = get_close_matches(name, known, 1, 0.6) or [lasts[m] for m in get_close_matches(name.rpartition(".")[2], lasts, 1, 0.6)]
-    hint = f": did you mean {near[0]}?" if near else ": --help lists every key"
+    by_last_part = {key.rpartition(".")[2]: key for key in known}
+    near = get_close_matches(name, known, 1) or get_close_matches(name.rpartition(".")[2], by_last_part, 1)
+    hint = f": did you mean {by_last_part.get(near[0], near[0])}?" if near else ": --help lists every key"
     return ConfigError(f"unknown key {name!r}{hint}")
 
 

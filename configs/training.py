@@ -22,7 +22,7 @@ class TrainingConfigs(BaseConfigs):
         list,
         Key("sequence-length warmup: rows {until: share of the budget, seq_len: N, masking_prob: P if it differs}"),
     ] = [{"until": 1.0, "seq_len": 64}]
-    chars_per_step: Annotated[int, Key("characters in a step; the batch is this over seq_len", low=1, high=2**30)] = 2048
+    chars_per_step: Annotated[int, Key("characters a step; the batch is this over seq_len", low=1, high=2**30)] = 2048
     accumulation: Annotated[int, Key("split a step into this many batches, to save memory", low=1, high=65_536)] = 1
     optimizer: Annotated[Any, Key("what changes the weights")] = "muon"
     learning_rate: Annotated[float, Key("peak learning rate of AdamW or Noam", above=0, high=100)] = 2e-3

@@ -37,7 +37,7 @@ def validation_windows(ids: torch.Tensor) -> torch.Tensor:
     valid = ids[split_at(len(ids)) :]
     n = len(valid) // WINDOW_LEN
     if n == 0:
-        needed = 10 * WINDOW_LEN
+        needed = 10 * (WINDOW_LEN - 1) + 1
         raise CorpusError(
             f"the corpus has {len(ids):,} characters, too few: its last 10% must hold a validation window of"
             f" {WINDOW_LEN}, so it needs at least {needed:,}"

@@ -1,8 +1,11 @@
 """The annotated labml experiment's model, with the interface of Folio's own."""
 
 import torch
-from labml_nn.transformers import Encoder, Generator
+from labml_nn.transformers import Encoder, Generator, mha
 from torch import nn
+
+if not hasattr(mha.tracker, "debug"):  # labml_nn's attention still calls it; labml 0.5 has it no more
+    mha.tracker.debug = lambda *_: None
 
 
 class LabmlTransformer(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from model.modern import NORM_EPS, ModernEncoder
+from model.modern import NORM_EPS, ModernEncoder, linear
 
 
 class MaskedLanguageModel(nn.Module):
@@ -17,13 +17,9 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         d_model = encoder.embedding.embedding_dim
         self.encoder = encoder
-        self.head = nn.Sequential(
-            nn.Linear(d_model, d_model, bias=False),
-            nn.GELU(),
-            nn.LayerNorm(d_model, eps=NORM_EPS, bias=False),
-        )
+        norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
+        self.head = nn.Sequential(linear(d_model, d_model), nn.GELU(), norm)
         self.decoder_bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
-        nn.init.normal_(self.head[0].weight, std=d_model**-0.5)
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.

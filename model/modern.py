@@ -27,6 +27,21 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
 
 
+def linear(n_in: int, n_out: int) -> nn.Linear:
+    """A matrix without bias, its weights normal with standard deviation 1/sqrt(n_in): it keeps a vector's size."""
+    layer = nn.Linear(n_in, n_out, bias=False)
+    nn.init.normal_(layer.weight, std=n_in**-0.5)
+    return layer
+
+
+def zero_linear(n_in: int, n_out: int) -> nn.Linear:
+    """A matrix without bias that starts at zero. What a layer adds to the stream comes out of one: at first every
+    layer is the identity, and the gradient reaches the embedding undisturbed."""
+    layer = nn.Linear(n_in, n_out, bias=False)
+    nn.init.zeros_(layer.weight)
+    return layer
+
+
 class Attention(nn.Module):
     """Multi-head self-attention in both directions: every position sees every other."""
 
@@ -36,17 +51,15 @@ class Attention(nn.Module):
             raise ValueError(f"n_heads={n_heads} must divide d_model={d_model} into heads of an even size")
         self.n_heads = n_heads
         self.dropout = dropout
-        self.query_key_value = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.output = nn.Linear(d_model, d_model, bias=False)
+        self.query_key_value = linear(d_model, 3 * d_model)
+        self.output = zero_linear(d_model, d_model)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         batch, seq_len, d_model = x.shape
         heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(
-            rotate(query, cos, sin), rotate(key, cos, sin), value, dropout_p=dropout
-        )
+        mixed = F.scaled_dot_product_attention(rotate(query, cos, sin), rotate(key, cos, sin), value, dropout_p=dropout)
         return self.output(mixed.transpose(1, 2).reshape(batch, seq_len, d_model))
 
 
@@ -55,8 +68,8 @@ class GeGLU(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
-        self.input_gate = nn.Linear(d_model, 2 * d_ff, bias=False)
-        self.output = nn.Linear(d_ff, d_model, bias=False)
+        self.input_gate = linear(d_model, 2 * d_ff)
+        self.output = zero_linear(d_ff, d_model)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden, gate = self.input_gate(x).chunk(2, dim=-1)
@@ -91,20 +104,6 @@ class ModernEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
-        self._initialise()
-
-    def _initialise(self) -> None:
-        """Linear weights normal with standard deviation 1/sqrt(fan_in), embeddings 0.02.
-
-        What a layer adds to the stream starts at zero, so every layer is the identity at first and the
-        gradient reaches the embedding undisturbed.
-        """
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=module.in_features**-0.5)
-        for layer in self.layers:
-            nn.init.zeros_(layer.attention.output.weight)
-            nn.init.zeros_(layer.feed_forward.output.weight)
         nn.init.normal_(self.embedding.weight, std=0.02)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

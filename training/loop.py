@@ -151,13 +151,9 @@ class Trainer:
             progress, warmup=schedule.warmup, decay=schedule.decay, final=schedule.final_learning_rate
         )
 
-    def _evaluate(
-        self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float
-    ) -> None:
+    def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float) -> None:
         self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
-        evaluation = evaluate(
-            self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len
-        )
+        evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
         loss_sum, n_correct, n_labels, grad_norm = (total.item() for total in self.sums)
         seconds = self.clock.seconds
         chars = self.chars - self.chars_at_evaluation

@@ -7,9 +7,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 
-def muon(
-    model: nn.Module, *, learning_rate: float, muon_learning_rate: float, weight_decay: float
-) -> list[Optimizer]:
+def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, weight_decay: float) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for all other parameters.
 
     Muon makes every step of a matrix orthogonal, which suits maps between hidden states; embeddings, norms,

@@ -8,6 +8,10 @@ from typing import Any
 import yaml
 
 
+class RunFolderError(ValueError):
+    """A run's folder cannot be written or read; the message is one line for the user."""
+
+
 class RunFolder:
     """Reads and writes the files of one run; everything is written under a temporary name and renamed."""
 
@@ -18,6 +22,15 @@ class RunFolder:
         self.vocabulary_path = path / "vocabulary.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path) -> "RunFolder":
+        """Make the folder of a new run. Raises RunFolderError where that cannot be."""
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise RunFolderError(f"cannot write to {path} ({error.strerror or error}): set logs to a folder") from error
+        return cls(path)
 
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key: `--config` with this file repeats the run."""

@@ -49,7 +49,10 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
     AppTracker.__init__.__kwdefaults__["daemon"] = True
     experiment.create(
-        name=name, comment=comment, writers={"app"} if _server_answers() else set(), python_file=str(ROOT / "experiment.py")
+        name=name,
+        comment=comment,
+        writers={"app"} if _server_answers() else set(),
+        python_file=str(ROOT / "experiment.py"),
     )
     run = experiment_singleton().run
     run.repo_remotes = []  # a remote's address may hold a password, and would be sent to the server
@@ -133,7 +136,7 @@ class Tracking:
             ]
         )
         tracker.set_global_step(row["step"])
-        tracker.save({key: float(value) for key, value in row.items() if isinstance(value, int | float) and key != "step"})
+        tracker.save({key: float(value) for key, value in row.items() if key not in ("step", "corpus")})
 
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: on a terminal in colour, else `[e]` is right, `[x!e]` is x for e."""

@@ -1,0 +1,115 @@
+import pytest
+import yaml
+
+from configs.command_line import SETTINGS, parse, presets, read_config, resolve
+from configs.keys import ConfigError
+
+
+@pytest.mark.parametrize("name", ["annotated", "gpu", "quick"])
+def test_presets_are_valid(name: str):
+    assert name in presets()
+    values = parse(["--preset", name]).values
+    assert set(values) == set(SETTINGS)
+
+
+def test_without_a_preset_the_reason_for_the_choice_is_given():
+    command = parse(["seed=3"])
+    assert command.source.startswith(("preset quick: no CUDA", "preset gpu: a CUDA device"))
+    assert command.values["seed"] == 3
+    assert command.overridden == {"seed": 3}
+
+
+def test_a_resolved_config_read_back_resolves_to_itself(tmp_path):
+    values = parse(["--preset", "annotated", "training.max_steps=5", "seed=9", "data.corpus=play.txt"]).values
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(values))
+    assert parse(["--config", str(path)]).values == values
+
+
+def test_a_budget_takes_the_place_of_the_presets():
+    values = parse(["--preset", "quick", "training.max_steps=500"]).values
+    assert (values["training.max_steps"], values["training.max_seconds"]) == (500, None)
+    values = parse(["--preset", "quick", "training.max_steps=500", "training.max_chars=1e6"]).values
+    assert (values["training.max_steps"], values["training.max_chars"]) == (500, 1_000_000)
+    assert parse(["--preset", "quick"]).values["training.max_seconds"] is not None
+
+
+def test_help_lists_every_key(capsys):
+    with pytest.raises(SystemExit) as end:
+        parse(["--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    for name, setting in SETTINGS.items():
+        assert f"  {name}=" in text
+        assert setting.key.text in text
+
+
+def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("training.learning_rate: 1e-3\n")  # a text, by YAML 1.1
+    assert read_config(path) == {"training.learning_rate": 0.001}
+
+
+ROW = "{until: 1.0, seq_len: 64}"
+WRONG = {
+    "unknown key": (["model.d_modle=3"], "did you mean model.d_model?"),
+    "wrong type": (["model.d_model=big"], "is not an integer"),
+    "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5 is out of range"),
+    "masking_prob of 0": (["masking.masking_prob=0"], "above 0 and at most 1"),
+    "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
+    "n_heads": (["model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
+    "odd heads": (["model.d_model=12", "model.n_heads=4"], "odd size"),
+    "huge": (["model.d_model=1000000000"], "at most 16384"),
+    "stages out of order": (
+        ["training.stages=[{until: 0.7, seq_len: 32}, {until: 0.3, seq_len: 64}, {until: 1.0, seq_len: 64}]"],
+        "row 2: until=0.3 must be above 0.7",
+    ),
+    "stages that end early": (["training.stages=[{until: 0.9, seq_len: 32}]"], "last row must have until=1.0"),
+    "no stages": (["training.stages=[]"], "training.stages is empty"),
+    "stages that are no rows": (["training.stages=[64]"], "is not of the form"),
+    "stage without length": (["training.stages=[{until: 1.0}]"], "has no seq_len"),
+    "stage with another key": (["training.stages=[{until: 1.0, seqlen: 64}]"], "did you mean seq_len?"),
+    "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
+    "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "is not a multiple of seq_len=100"),
+    "preset": (["--preset", "quik"], "choose one of annotated, gpu, quick"),
+    "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
+    "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "above 1 together"),
+    "no budget": (["training.max_seconds=none"], "no budget is set"),
+    "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    "no equals sign": (["model.d_model"], "is not of the form key=value"),
+    "unknown option": (["--pressed"], "unrecognized arguments: --pressed"),
+    "device": (["device=tpu"], "is not a device"),
+    "device that is not here": (["device=cuda:99"], "cuda"),
+    "name with a path": (["name=../elsewhere"], "cannot name a folder"),
+    "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
+    "strategy": (["masking.strategy=rnadom"], "one of random, labml_nn"),
+    "labml_nn compiled": (["masking.strategy=labml_nn"], "set training.compile=false"),
+    "long labml_nn": (
+        ["--preset", "annotated", "training.chars_per_step=8192", "training.stages=[{until: 1.0, seq_len: 8192}]"],
+        "from 2 to 5,000",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_one_clear_line(case: str):
+    arguments, message = WRONG[case]
+    with pytest.raises(ConfigError) as error:
+        parse([*(["--preset", "quick"] if not arguments[0].startswith("--") else []), *arguments])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "a: [", "!!python/object/apply:os.system ['true']", "1: 2", "\x00"])
+def test_files_that_hold_no_keys_are_refused(tmp_path, content: str):
+    path = tmp_path / "config.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as error:
+        read_config(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_file_is_the_defaults(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("# nothing\n")
+    assert resolve(read_config(path), {}) == resolve({}, {})

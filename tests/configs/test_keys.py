@@ -1,0 +1,89 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.command_line import SETTINGS
+from configs.keys import ConfigError, Key, Setting, unknown_key
+
+
+def setting(kind, **key) -> Setting:
+    return Setting("group.key", kind, None, Key("", **key))
+
+
+def test_every_key_has_a_line_of_text_and_a_default_that_it_allows():
+    for name, each in SETTINGS.items():
+        assert each.key.text, name
+        assert "\n" not in each.key.text, name
+        assert each.parse(each.default) == each.default, name
+
+
+def test_the_tree_has_the_names_that_users_rely_on():
+    assert {
+        "model.d_model", "model.n_heads", "model.architecture", "data.corpus", "masking.strategy",
+        "masking.masking_prob", "training.max_seconds", "training.max_steps", "training.max_chars",
+        "training.learning_rate", "training.stages", "checkpoint.every_seconds", "seed", "device",
+    } <= set(SETTINGS)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "given_value", "parsed"),
+    [
+        (int, "12", 12),
+        (int, "1e6", 1_000_000),
+        (int, 7, 7),
+        (float, "1e-3", 0.001),
+        (float, 3, 3.0),
+        (bool, "true", True),
+        (bool, "False", False),
+        (str, "text", "text"),
+        (list, "[{until: 1.0, seq_len: 64}]", [{"until": 1.0, "seq_len": 64}]),
+        (int | None, "none", None),
+        (float | None, "2.5", 2.5),
+        (float | None, None, None),
+    ],
+)
+def test_values_are_read_as_their_type(kind, given_value, parsed):
+    value = setting(kind).parse(given_value)
+    assert value == parsed
+    assert type(value) is type(parsed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (int, "twelve"), (int, "1.5"), (int, True), (int, "inf"), (float, "nan"), (float, "abc"), (float, [1]),
+        (bool, "yes please"), (bool, 1), (list, "{a: 1}"), (list, "[1"), (str, 5), (int, "none"), (int, None),
+        (int | None, "some"), (float, "9" * 400),
+    ],
+)  # fmt: skip
+def test_values_of_the_wrong_type_are_refused_in_one_line(kind, value):
+    with pytest.raises(ConfigError, match=r"group\.key") as error:
+        setting(kind).parse(value)
+    assert "\n" not in str(error.value)
+
+
+def test_ranges():
+    open_below = setting(float, above=0, high=1)
+    assert open_below.parse("1") == 1.0
+    for wrong in ("0", "-1", "1.01"):
+        with pytest.raises(ConfigError, match="above 0 and at most 1"):
+            open_below.parse(wrong)
+    with pytest.raises(ConfigError, match="one of red, green"):
+        setting(str, choices=("red", "green")).parse("blue")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("model.d_modl", "model.d_model"), ("d_model", "model.d_model"), ("masking.prob", "masking.masking_prob"),
+     ("training.max_second", "training.max_seconds"), ("n_head", "model.n_heads")],
+)  # fmt: skip
+def test_an_unknown_key_gets_the_nearest_one(wrong: str, right: str):
+    assert f"did you mean {right}?" in str(unknown_key(wrong, SETTINGS))
+
+
+@given(st.sampled_from(sorted(SETTINGS)), st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.lists(st.integers())))
+def test_any_value_parses_or_is_a_config_error(name, value):
+    try:
+        SETTINGS[name].parse(value)
+    except ConfigError:
+        pass

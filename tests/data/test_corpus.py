@@ -1,0 +1,151 @@
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from data import corpus
+from data.corpus import CorpusError, download, load_corpus
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable]:
+    """A real server on loopback that answers with a function of the request's handler."""
+    servers = []
+
+    def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
+        handler = type("Handler", (BaseHTTPRequestHandler,), {"do_GET": answer, "log_message": lambda *_: None})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/input.txt"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def answer_with(content: bytes, promised: int | None = None) -> Callable:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content) if promised is None else promised))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return answer
+
+
+def test_a_download_arrives_whole(serve, tmp_path: Path, shakespeare: str):
+    target = tmp_path / "cache" / "text.txt"
+    download(serve(answer_with(shakespeare.encode())), target)
+    assert target.read_text(encoding="utf-8") == shakespeare
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_wrong_download_is_not_kept_and_loses_nothing(serve, tmp_path: Path):
+    target = tmp_path / "text.txt"
+    target.write_text("what was there")
+    with pytest.raises(CorpusError, match="SHA-256 is wrong"):
+        download(serve(answer_with(b"<html>log in first</html>")), target)
+    assert target.read_text() == "what was there"
+    assert list(tmp_path.glob("text*")) == [target]
+
+
+def test_a_download_that_breaks_off_is_not_kept(serve, tmp_path: Path):
+    with pytest.raises(CorpusError):
+        download(serve(answer_with(b"First Citizen", promised=1_115_394)), tmp_path / "text.txt")
+    assert not list(tmp_path.glob("text*"))
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"])
+def test_a_download_that_stalls_ends_at_the_limit(serve, tmp_path: Path, drip: bytes):
+    done = threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1115394")
+        handler.end_headers()
+        while not done.wait(0.05):  # silent, or a byte now and then
+            handler.wfile.write(drip)
+            handler.wfile.flush()
+
+    began = time.monotonic()
+    with pytest.raises(CorpusError, match="cannot download"):
+        download(serve(answer), tmp_path / "text.txt", seconds=0.5)
+    done.set()
+    assert time.monotonic() - began < 10
+    assert not list(tmp_path.glob("text*"))
+
+
+def test_an_endless_download_is_cut_short(serve, tmp_path: Path):
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            while True:
+                handler.wfile.write(b"x" * 65_536)
+        except OSError:
+            pass  # the client has hung up, as it should
+
+    with pytest.raises(CorpusError, match="SHA-256 is wrong"):
+        download(serve(answer), tmp_path / "text.txt")
+
+
+def test_no_server_is_a_clear_error(tmp_path: Path):
+    with pytest.raises(CorpusError, match="cannot download tiny Shakespeare"):
+        download("http://127.0.0.1:1/input.txt", tmp_path / "text.txt")
+
+
+def test_the_environment_variable_comes_before_cache_and_download(monkeypatch, shakespeare: str):
+    assert load_corpus("tiny_shakespeare").text == shakespeare
+
+
+def test_the_cache_comes_before_the_download(monkeypatch, tmp_path: Path, shakespeare: str):
+    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path)
+    (tmp_path / "tiny_shakespeare.txt").write_text(shakespeare)
+    assert load_corpus("tiny_shakespeare").text == shakespeare
+
+
+def test_a_missing_text_is_downloaded_and_announced(monkeypatch, serve, tmp_path: Path, shakespeare: str):
+    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path)
+    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
+    said: list[str] = []
+    assert load_corpus("auto", said.append).name == "tiny_shakespeare"
+    assert "downloading tiny Shakespeare" in said[0]
+    assert (tmp_path / "tiny_shakespeare.txt").exists()
+
+
+def test_a_damaged_cache_is_refused(monkeypatch, tmp_path: Path):
+    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path)
+    (tmp_path / "tiny_shakespeare.txt").write_text("First Citizen: half of it")
+    with pytest.raises(CorpusError, match="delete it"):
+        load_corpus("tiny_shakespeare")
+
+
+def test_line_ends_of_a_file_are_kept(tmp_path: Path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("one\r\ntwo\ré".encode())
+    assert load_corpus(str(path)).text == "one\r\ntwo\ré"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read"), (b"", "is empty"), (b"caf\xe9", r"is not UTF-8 text \(byte 3\)")],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, message: str):
+    path = tmp_path / "text.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CorpusError, match=message):
+        load_corpus(str(path))
+
+
+def test_a_folder_is_not_a_corpus(tmp_path: Path):
+    with pytest.raises(CorpusError, match="cannot read"):
+        load_corpus(str(tmp_path))

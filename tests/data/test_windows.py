@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from data.windows import Windows
+
+
+@pytest.mark.parametrize("sampling", ["random", "shuffled"])
+def test_a_window_is_the_text_at_its_places(sampling: str):
+    ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
+    tokens, places = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
+    assert tokens.shape == places.shape == (64, 32)
+    assert torch.equal(tokens, ids[places])
+    assert torch.equal(places, places[:, :1] + torch.arange(32))
+
+
+def test_random_windows_reach_both_ends_of_the_text():
+    _, places = Windows(torch.arange(40), seed=0).draw(2_000, 32)
+    assert places[:, 0].unique().tolist() == list(range(9))
+
+
+def test_a_text_as_long_as_a_window_has_one_window():
+    tokens, _ = Windows(torch.arange(32), seed=0).draw(4, 32)
+    assert torch.equal(tokens, torch.arange(32).expand(4, 32))
+
+
+def test_an_epoch_of_shuffled_windows_visits_every_cell_once():
+    windows = Windows(torch.arange(32 * 50 + 7), seed=0, sampling="shuffled")
+    starts = torch.cat([windows.draw(10, 32)[1][:, 0] for _ in range(5)])
+    assert (starts // 32).sort().values.tolist() == list(range(50))
+    assert (starts % 32).unique().numel() > 10  # each at a random place in its cell
+
+
+def test_shuffled_windows_stay_inside_the_text():
+    windows = Windows(torch.arange(32 * 3), seed=0, sampling="shuffled")
+    for _ in range(100):
+        assert windows.draw(2, 32)[1].max() < 32 * 3
+
+
+@pytest.mark.parametrize("sampling", ["random", "shuffled"])
+def test_the_same_seed_or_state_gives_the_same_windows(sampling: str):
+    ids = torch.arange(10_000)
+    first, second = (Windows(ids, seed=3, sampling=sampling) for _ in range(2))
+    assert torch.equal(first.draw(8, 64)[1], second.draw(8, 64)[1])
+    state = first.state_dict()
+    expected = [first.draw(8, 64)[1] for _ in range(50)]
+    third = Windows(ids, seed=99, sampling=sampling)
+    third.load_state_dict(state)
+    assert all(torch.equal(third.draw(8, 64)[1], places) for places in expected)

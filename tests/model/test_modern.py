@@ -1,0 +1,96 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from model import MaskedLanguageModel, ModernEncoder
+from model.modern import rotary_table, rotate
+
+
+@pytest.fixture
+def model() -> MaskedLanguageModel:
+    """A model whose output projections are not zero, as if it had been trained."""
+    torch.manual_seed(0)
+    model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48))
+    for name, parameter in model.named_parameters():
+        if name.endswith("output.weight"):
+            torch.nn.init.normal_(parameter, std=0.2)
+    return model.eval()
+
+
+INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
+
+
+def test_shapes(model):
+    assert model(INPUTS).shape == (60, 30)
+    assert model(INPUTS, torch.tensor([0, 21, 59])).shape == (3, 30)
+
+
+@pytest.mark.parametrize("changed", [0, 9, 11, 19])
+def test_the_model_is_bidirectional(model, changed: int):
+    """Changing a character on either side of a place changes the place's logits."""
+    other = INPUTS.clone()
+    other[0, changed] = (other[0, changed] + 1) % 30
+    place = torch.tensor([10])
+    assert not torch.allclose(model(INPUTS, place), model(other, place), atol=1e-4)
+
+
+def test_windows_of_a_batch_do_not_see_each_other(model):
+    alone = model(INPUTS[1:2])
+    assert torch.allclose(model(INPUTS)[20:40], alone, atol=1e-5)
+
+
+def test_only_distances_between_characters_matter():
+    """Rotary positions: the product of a turned query and a turned key depends on how far apart they are."""
+    cos, sin = rotary_table(20, 8)
+    query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
+    products = rotate(query.expand(20, 8), cos, sin) @ rotate(key.expand(20, 8), cos, sin).T
+    for distance in range(-19, 20):
+        diagonal = products.diagonal(distance)
+        assert torch.allclose(diagonal, diagonal[0], atol=1e-4)
+    assert not torch.allclose(products[0, 3], products[3, 0], atol=1e-4)  # and left is not right
+
+
+def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
+    model = model.double()
+    positions = torch.randperm(60, generator=torch.Generator().manual_seed(2))[:9]
+    labels = INPUTS.flatten()[positions]
+    gradients = []
+    losses = []
+    for logits in (model(INPUTS, positions), model(INPUTS)[positions]):
+        model.zero_grad()
+        loss = F.cross_entropy(logits, labels)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    assert abs(losses[0] - losses[1]) < 1e-6
+    for masked, full in zip(*gradients, strict=True):
+        assert torch.allclose(masked, full, atol=1e-6)
+
+
+def test_layers_begin_as_the_identity():
+    model = ModernEncoder(n_tokens=30, d_model=32, n_layers=3, n_heads=4, d_ff=48)
+    embedded = model.final_norm(model.embedding_norm(model.embedding(INPUTS)))
+    assert torch.equal(model(INPUTS), embedded)
+
+
+def test_the_only_bias_is_the_decoders(model):
+    assert [name for name, _ in model.named_parameters() if "bias" in name] == ["decoder_bias"]
+
+
+def test_any_window_length_will_do(model):
+    assert model(INPUTS[:, :1]).shape == (3, 30)
+    assert model(INPUTS.repeat(1, 20)).shape == (1_200, 30)
+
+
+@pytest.mark.parametrize(("d_model", "n_heads"), [(32, 5), (30, 10)])
+def test_heads_that_do_not_fit_are_refused(d_model: int, n_heads: int):
+    with pytest.raises(ValueError, match="heads of an even size"):
+        ModernEncoder(n_tokens=30, d_model=d_model, n_layers=1, n_heads=n_heads, d_ff=8)
+
+
+def test_dropout_acts_in_training_only():
+    torch.manual_seed(0)
+    model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48, dropout=0.5))
+    assert not torch.equal(model(INPUTS), model(INPUTS))
+    model.eval()
+    assert torch.equal(model(INPUTS), model(INPUTS))

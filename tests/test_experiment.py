@@ -1,0 +1,130 @@
+"""The program as a user runs it."""
+
+import json
+import re
+import stat
+
+import pytest
+import yaml
+
+TIMES = {"seconds", "wall_seconds", "chars_per_second"}
+
+
+def without_times(rows):
+    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
+
+
+def test_a_run_from_end_to_end_in_a_pipe(command, only_run, corpus_file):
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=8", "sample.every_evaluations=1")
+    assert done.returncode == 0, done.stderr
+    assert "\r" not in done.stdout
+    assert "\x1b" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("step ") for line in lines) == 2  # one line an evaluation
+    assert any(re.search(r"\[.(!.)?\]", line) for line in lines)  # a sample
+    run = only_run()
+    assert str(run.path) in done.stdout
+    assert run.config()["data.corpus"] == str(corpus_file)
+    assert [row["corpus"] for row in run.metrics()] == [str(corpus_file)] * 2
+    assert (run.path / "run.yaml").exists()  # labml's own
+
+
+def test_the_same_seed_gives_the_same_metrics_and_config_yaml_repeats_the_run(command, corpus_file, tmp_path):
+    keys = [f"data.corpus={corpus_file}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
+    assert command(*keys, "name=first").returncode == 0
+    (first,) = (tmp_path / "logs" / "first").iterdir()
+    again = command("--config", str(first / "config.yaml"), "name=again", tiny=False)
+    assert again.returncode == 0, again.stderr
+    other = command(*keys[:-2], "seed=8", "name=other")
+    assert other.returncode == 0
+    rows = {}
+    for name in ("first", "again", "other"):
+        (path,) = (tmp_path / "logs" / name).iterdir()
+        rows[name] = without_times(map(json.loads, (path / "metrics.jsonl").read_text().splitlines()))
+    assert rows["first"] == rows["again"]
+    assert rows["first"] != rows["other"]
+
+
+def test_the_annotated_recipe_trains_on_todays_labml(command, only_run, corpus_file):
+    done = command(
+        "--preset", "annotated", f"data.corpus={corpus_file}", "training.max_steps=3", "training.evaluations=1",
+        tiny=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = only_run().metrics()
+    assert (row["seq_len"], row["chars"]) == (32, 3 * 64 * 32)
+    assert row["learning_rate"] == 128**-0.5 * 3 * 2_000**-1.5  # Noam's third step
+    config = only_run().config()
+    assert (config["model.architecture"], config["masking.strategy"]) == ("labml_nn", "labml_nn")
+
+
+def wrong_corpora(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9" * 1_000)
+    (tmp_path / "short.txt").write_text("too short " * 50)
+    return {
+        "missing": (tmp_path / "nowhere.txt", "cannot read"),
+        "empty": (tmp_path / "empty.txt", "is empty"),
+        "not UTF-8": (tmp_path / "latin.txt", "is not UTF-8"),
+        "short": (tmp_path / "short.txt", "must hold a validation window"),
+        "folder": (tmp_path, "cannot read"),
+    }
+
+
+@pytest.mark.parametrize("case", ["missing", "empty", "not UTF-8", "short", "folder"])
+def test_a_corpus_that_cannot_be_used_ends_with_2_and_one_line(command, tmp_path, case: str):
+    path, message = wrong_corpora(tmp_path)[case]
+    done = command(f"data.corpus={path}")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["masking.masking_probb=0.2"], "did you mean masking.masking_prob?"),
+        (["masking.masking_prob=1.5"], "out of range"),
+        (["sample.prompts=['the Ω']"], "sample.prompts: the character 'Ω' is not in the vocabulary"),
+        (["masking.no_mask_tokens=Ω"], "'Ω' is not in the corpus"),
+        (["training.chars_per_step=65536", "training.stages=[{until: 1.0, seq_len: 65536}]"], "too few for windows"),
+    ],
+)
+def test_wrong_keys_end_with_2_and_one_line(command, corpus_file, tmp_path, arguments, message):
+    done = command(f"data.corpus={corpus_file}", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stdout
+    assert not (tmp_path / "logs").exists()
+
+
+def test_no_text_and_no_network_is_a_clear_error(command, monkeypatch, tmp_path):
+    done = command("data.corpus=tiny_shakespeare", FOLIO_TINY_SHAKESPEARE=str(tmp_path / "nowhere.txt"))
+    assert done.returncode == 2
+    assert "FOLIO_TINY_SHAKESPEARE: cannot read" in done.stderr
+
+
+def test_a_logs_folder_that_is_a_file_ends_with_2(command, corpus_file, tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=1")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "logs").read_text() == "in the way"
+
+
+def test_help(command):
+    done = command("--help", tiny=False)
+    assert done.returncode == 0
+    assert "masking.masking_prob=0.15" in done.stdout
+
+
+def test_two_runs_do_not_share_a_folder(command, corpus_file, tmp_path):
+    for _ in range(2):
+        assert command(f"data.corpus={corpus_file}", "training.max_steps=1").returncode == 0
+    runs = list((tmp_path / "logs" / "mlm").iterdir())
+    assert len(runs) == 2
+    for run in runs:
+        assert yaml.safe_load((run / "config.yaml").read_text())["training.max_steps"] == 1
+        assert run.stat().st_mode & stat.S_IRUSR

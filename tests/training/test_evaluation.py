@@ -1,0 +1,87 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from data.protocol import ValidationSet, protocol_masks
+from model import MaskedLanguageModel, ModernEncoder
+from training.evaluation import evaluate, window_losses
+
+MASK = 29
+
+
+def model(dropout: float = 0.0) -> MaskedLanguageModel:
+    torch.manual_seed(0)
+    encoder = ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16, dropout=dropout)
+    for layer in encoder.layers:
+        nn.init.normal_(layer.attention.output.weight, std=0.2)
+    return MaskedLanguageModel(encoder)
+
+
+def validation(n_windows: int = 70) -> ValidationSet:
+    windows = torch.randint(28, (n_windows, 256), generator=torch.Generator().manual_seed(1))
+    return ValidationSet(windows, protocol_masks(n_windows))
+
+
+def test_it_is_the_mean_cross_entropy_of_the_masked_positions():
+    net, data = model().eval(), validation()
+    logits = net(data.windows.masked_fill(data.masked, MASK)).view(70, 256, 30)[data.masked]
+    labels = data.windows[data.masked]
+    result = evaluate(net, data, mask_token=MASK, seq_len=256)
+    assert abs(result.loss - F.cross_entropy(logits, labels).item()) < 1e-5
+    assert result.accuracy == (logits.argmax(-1) == labels).double().mean().item()
+    per_window = F.cross_entropy(logits, labels, reduction="none").view(70, 38).mean(1)
+    assert abs(result.loss_stderr - (per_window.std() / 70**0.5).item()) < 1e-5
+    assert result.loss_at_seq_len == result.loss
+
+
+def test_at_the_training_length_a_model_sees_the_pieces_alone():
+    net, data = model().eval(), validation(4)
+    for seq_len in (32, 96):  # 96 leaves a shorter piece at the end
+        losses = []
+        for row, hidden in zip(data.windows, data.masked, strict=True):
+            for tokens, mask in zip(row.split(seq_len), hidden.split(seq_len), strict=True):
+                logits = net(tokens.masked_fill(mask, MASK)[None])[mask]
+                losses.append(F.cross_entropy(logits, tokens[mask], reduction="none"))
+        expected = torch.cat(losses).mean().item()
+        assert abs(evaluate(net, data, mask_token=MASK, seq_len=seq_len).loss_at_seq_len - expected) < 1e-5
+
+
+def test_dropout_is_off_and_two_evaluations_agree_bit_for_bit():
+    net, data = model(dropout=0.5).train(), validation()
+    first, second = (evaluate(net, data, mask_token=MASK, seq_len=32) for _ in range(2))
+    assert first == second
+    assert net.training  # and the model is back in training mode
+
+
+def test_it_draws_no_random_numbers():
+    net, data = model(dropout=0.5).train(), validation(2)
+    before = torch.get_rng_state()
+    evaluate(net, data, mask_token=MASK, seq_len=32)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_window_without_masks_loses_nothing():
+    data = validation(3)
+    masked = data.masked.clone()
+    masked[1] = False
+    losses, correct = window_losses(model(), data.windows, masked, MASK)
+    assert losses[1] == correct[1] == 0
+    assert losses[0] > 0
+
+
+def test_the_model_never_sees_a_hidden_character():
+    class Spy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[torch.Tensor] = []
+
+        def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            self.seen.append(inputs)
+            assert (inputs.flatten()[positions] == MASK).all()
+            return torch.zeros(len(positions), 30)
+
+    spy, data = Spy(), validation(5)
+    evaluate(spy, data, mask_token=MASK, seq_len=256)
+    seen = torch.cat(spy.seen)
+    assert torch.equal(seen == MASK, data.masked)
+    assert torch.equal(seen[~data.masked], data.windows[~data.masked])

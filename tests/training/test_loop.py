@@ -1,0 +1,86 @@
+from safetensors.torch import load_file
+
+from training.checkpoint import load_state, load_weights
+from training.evaluation import evaluate
+
+
+def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corpus_file, train):
+    trained = train(data__corpus=str(corpus_file), training__max_steps=20, training__evaluations=4)
+    rows = trained.run.metrics()
+    assert [row["step"] for row in rows] == [5, 10, 15, 20]
+    assert [row["chars"] for row in rows] == [512 * step for step in (5, 10, 15, 20)]
+    assert [row["seq_len"] for row in rows] == [32, 32, 64, 64]
+    assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.15, 0.15]
+    assert set(rows[0]) == {
+        "step", "chars", "seconds", "wall_seconds", "corpus", "seq_len", "learning_rate", "masking_prob",
+        "loss.train", "accuracy.train", "loss.valid", "loss.valid_stderr", "loss.valid_at_seq_len",
+        "accuracy.valid", "grad_norm", "chars_per_second",
+    }  # fmt: skip
+    assert rows == [dict(row) for row in trained.heard.rows]
+    assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
+
+
+def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train):
+    seldom, often = (
+        train(data__corpus=str(corpus_file), training__max_steps=12, training__evaluations=n, model__dropout=0.2)
+        for n in (1, 12)
+    )
+    last = "checkpoints/last.safetensors"
+    weights = [load_file(trained.run.path / last) for trained in (seldom, often)]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_file, train):
+    trained = train(data__corpus=str(corpus_file), training__max_steps=40, training__evaluations=8)
+    best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
+    load_weights(trained.run.checkpoints / "best.safetensors", trained.configs.network)
+    data = trained.configs.data
+    again = evaluate(trained.configs.network, data.validation, mask_token=data.vocabulary.mask_token, seq_len=256)
+    assert again.loss == best["loss.valid"]
+    assert load_state(trained.run.checkpoints / "best.pt")["step"] == best["step"]
+
+
+def test_a_budget_in_characters_or_seconds_ends_the_run(corpus_file, train):
+    rows = train(data__corpus=str(corpus_file), training__max_chars=5_000).run.metrics()
+    assert rows[-1]["chars"] == 5_120  # the first step that reaches it
+    rows = train(data__corpus=str(corpus_file), training__max_seconds=1.0).run.metrics()
+    assert 1.0 <= rows[-1]["seconds"] < 3.0
+
+
+def test_a_run_leaves_its_files(corpus_file, train):
+    run = train(data__corpus=str(corpus_file), training__max_steps=2).run
+    names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
+    assert names == {
+        "metrics.jsonl", "vocabulary.json", "curves.png",
+        "checkpoints/last.safetensors", "checkpoints/last.pt",
+        "checkpoints/best.safetensors", "checkpoints/best.pt",
+    }  # fmt: skip
+    assert run.curves_path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_samples_are_shown_at_their_evaluations(corpus_file, train):
+    trained = train(
+        data__corpus=str(corpus_file),
+        training__max_steps=8,
+        training__evaluations=4,
+        sample__every_evaluations=2,
+        sample__prompts=["the cat sat", "a dog ran to the door"],
+    )
+    assert len(trained.heard.samples) == 2
+    for samples in trained.heard.samples:
+        assert ["".join(guess.truth for guess in guesses) for guesses in samples] == [
+            "the cat sat",
+            "a dog ran to the door",
+        ]
+        hidden = [sum(guess.guess is not None for guess in guesses) for guesses in samples]
+        assert hidden in ([3, 6], [2, 3])  # 30% in the first stage, 15% in the second
+    first, second = (
+        [[guess.guess is None for guess in guesses] for guesses in samples] for samples in trained.heard.samples[:2]
+    )
+    visible_twice = [a and b for row, other in zip(first, second, strict=True) for a, b in zip(row, other, strict=True)]
+    assert visible_twice == [a for row in first for a in row]  # the same characters are hidden first every time
+
+
+def test_periodic_saving_writes_the_last_checkpoint(corpus_file, train):
+    trained = train(data__corpus=str(corpus_file), training__max_steps=6, checkpoint__every_seconds=1e-6)
+    assert load_state(trained.run.checkpoints / "last.pt")["step"] == 6

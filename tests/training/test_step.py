@@ -1,0 +1,89 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from configs.command_line import resolve
+from configs.experiment import Configs, configs_of
+from data.masking import IGNORED_LABEL
+from tests.conftest import TINY
+from training.objective import masked_loss, n_labels
+from training.stages import Stage
+
+STAGE = Stage(1.0, 32, 0.15)
+
+
+def configs_for(corpus_file, **keys) -> Configs:
+    overridden = {key.replace("__", "."): value for key, value in keys.items()}
+    return configs_of(resolve(TINY, {"data.corpus": str(corpus_file), **overridden}))
+
+
+def weights(configs: Configs) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
+
+
+def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
+    configs = configs_for(corpus_file)
+    batch = configs.step._draw(STAGE)
+    labels = batch.labels.clone()
+    labels[::3] = IGNORED_LABEL
+    batch = batch._replace(labels=labels)
+    loss = masked_loss(configs.network, batch)
+    kept = labels != IGNORED_LABEL
+    logits = configs.network(batch.inputs)[batch.positions[kept]]
+    assert n_labels(batch) == kept.sum()
+    assert torch.allclose(loss.loss_sum, F.cross_entropy(logits, labels[kept], reduction="sum"))
+    assert loss.n_correct == (logits.argmax(-1) == labels[kept]).sum()
+
+
+def test_accumulation_changes_nothing_but_memory(corpus_file):
+    """The gradient of a step in four batches is the gradient of the same windows in one."""
+    together, apart = (configs_for(corpus_file, training__accumulation=n) for n in (1, 4))
+    batches = [apart.step._draw(STAGE) for _ in range(4)]
+    offsets = [512 // 4 * i for i in range(4)]
+    joined = type(batches[0])(
+        torch.cat([batch.inputs for batch in batches]),
+        torch.cat([batch.positions + offset for batch, offset in zip(batches, offsets, strict=True)]),
+        torch.cat([batch.labels for batch in batches]),
+    )
+    # One batch has fewer labels that count: a mean of means would weigh its labels more.
+    for batch, offset in zip(batches[:1], offsets, strict=False):
+        batch.labels[5:] = IGNORED_LABEL
+        joined.labels[offset + 5 : offset + len(batch.labels)] = IGNORED_LABEL
+    for batch in batches:
+        apart.step._backward(batch, n_labels(joined))
+    together.step._backward(joined, n_labels(joined))
+    for one, many in zip(together.network.parameters(), apart.network.parameters(), strict=True):
+        assert torch.allclose(one.grad, many.grad, atol=1e-6)
+
+
+def test_a_step_counts_every_label_of_its_batches(corpus_file):
+    sums = configs_for(corpus_file, training__accumulation=4).step(STAGE)
+    assert sums.n_labels == 16 * round(0.15 * 32)
+    assert sums.grad_norm > 0
+
+
+def test_a_compiled_step_does_what_the_plain_one_does(corpus_file):
+    plain, compiled = (configs_for(corpus_file) for _ in range(2))
+    stages = plain.training.stage_rows
+    before = weights(compiled)
+    compiled.step.compile(stages)
+    assert torch.equal(weights(compiled), before)  # compiling trains nothing and draws nothing
+    for stage in [*stages, *stages]:
+        batch = plain.step._draw(stage)
+        losses = [configs.step._backward(batch, n_labels(batch)) for configs in (plain, compiled)]
+        assert torch.allclose(losses[0].loss_sum, losses[1].loss_sum, rtol=1e-5)
+        assert losses[0].n_correct == losses[1].n_correct
+    for one, other in zip(plain.network.parameters(), compiled.network.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+
+
+def test_without_a_compiler_training_goes_on(corpus_file, monkeypatch: pytest.MonkeyPatch, train):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
+    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
+    torch._dynamo.reset()
+    trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
+    said = [line for line in trained.heard.lines if "torch.compile does not work here" in line]
+    assert len(said) == 1
+    assert "\n" not in said[0]
+    assert trained.heard.rows[-1]["step"] == 2
