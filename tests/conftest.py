@@ -58,7 +58,12 @@ def shakespeare() -> str:
     return Path(path or "").read_text(encoding="utf-8")
 
 
-SENTENCES = ("the cat sat on the mat.\n", "a dog ran to the red door,\n", "why do the birds sing?\n", "Come in, O King!\n")
+SENTENCES = (
+    "the cat sat on the mat.\n",
+    "a dog ran to the red door,\n",
+    "why do the birds sing?\n",
+    "Come in, O King!\n",
+)
 
 
 @pytest.fixture(scope="session")

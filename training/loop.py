@@ -83,6 +83,7 @@ class Trainer:
         if self.compile:
             self._compile(listener)
         self.vocabulary.save(run.vocabulary_path)
+        run.save_reference_lines(self.reference_lines)
         self.model.train()
         self.clock.start()
         progress = self._progress()

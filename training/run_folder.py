@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class RunFolder:
         self.metrics_path = path / "metrics.jsonl"
         self.config_path = path / "config.yaml"
         self.vocabulary_path = path / "vocabulary.json"
+        self.reference_lines_path = path / "reference_lines.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
 
@@ -40,6 +42,14 @@ class RunFolder:
         """Every key of the run with its value."""
         return yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
 
+    def save_reference_lines(self, lines: Mapping[str, float]) -> None:
+        """Write the losses that the run's own are compared with, by name, in nats."""
+        write_atomically(self.reference_lines_path, (json.dumps(dict(lines), indent=2) + "\n").encode())
+
+    def reference_lines(self) -> dict[str, float]:
+        """The losses that the run's own are compared with, by name, in nats."""
+        return json.loads(self.reference_lines_path.read_text(encoding="utf-8"))
+
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add one evaluation to metrics.jsonl, in one write: a reader never sees half a line but the last."""
         with open(self.metrics_path, "a", encoding="utf-8") as file:
@@ -47,6 +57,8 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All evaluations so far, oldest first."""
+        if not self.metrics_path.exists():
+            return []
         with open(self.metrics_path, encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 

@@ -81,7 +81,10 @@ def test_an_unknown_key_gets_the_nearest_one(wrong: str, right: str):
     assert f"did you mean {right}?" in str(unknown_key(wrong, SETTINGS))
 
 
-@given(st.sampled_from(sorted(SETTINGS)), st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.lists(st.integers())))
+@given(
+    st.sampled_from(sorted(SETTINGS)),
+    st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.lists(st.integers())),
+)
 def test_any_value_parses_or_is_a_config_error(name, value):
     try:
         SETTINGS[name].parse(value)

@@ -11,7 +11,10 @@ from data.vocabulary import Vocabulary
 def test_the_masks_never_change():
     """Every figure in the README, and every run ever compared, rests on these draws."""
     masked = protocol_masks(435)
-    assert hashlib.sha256(masked.numpy().tobytes()).hexdigest() == "d50f698ca54038c22bfa82bb873376ab2e70b5f28a9101e4044ce0a10164206a"
+    assert (
+        hashlib.sha256(masked.numpy().tobytes()).hexdigest()
+        == "d50f698ca54038c22bfa82bb873376ab2e70b5f28a9101e4044ce0a10164206a"
+    )
     assert torch.equal(protocol_masks(10), masked[:10])  # a shorter text has the same masks, fewer of them
 
 

@@ -51,7 +51,7 @@ def test_a_run_leaves_its_files(corpus_file, train):
     run = train(data__corpus=str(corpus_file), training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
-        "metrics.jsonl", "vocabulary.json", "curves.png",
+        "metrics.jsonl", "vocabulary.json", "reference_lines.json", "curves.png",
         "checkpoints/last.safetensors", "checkpoints/last.pt",
         "checkpoints/best.safetensors", "checkpoints/best.pt",
     }  # fmt: skip
