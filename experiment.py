@@ -1,17 +1,19 @@
 """Train a masked language model: configs in, a trained run out.
 
-python experiment.py [--preset NAME | --config FILE.yaml] [key=value ...]
+python experiment.py [--preset NAME | --config FILE.yaml] [--seeds N] [key=value ...]
 """
 
+import subprocess
 import sys
 
 from labml import experiment
 
-from configs.command_line import fail, parse
+from configs.command_line import Command, fail, one_seed, parse
 from configs.experiment import Configs
 from configs.keys import ConfigError
 from data.corpus import CorpusError
 from training import tracking
+from training.alarms import LeakFoundError
 from training.run_folder import RunFolder, RunFolderError
 
 
@@ -19,6 +21,8 @@ def main(arguments: list[str]) -> int:
     """Run one experiment; returns the exit code."""
     try:
         command = parse(arguments)
+        if command.n_seeds > 1:
+            return one_run_a_seed(arguments, command)
         print(command.source, flush=True)
         path = tracking.prepare(command.values["name"], command.source, command.values["logs"])
         configs = Configs()
@@ -29,12 +33,27 @@ def main(arguments: list[str]) -> int:
         return fail(error)
 
     listener = tracking.Tracking()
-    with tracking.started():
-        run.save_config(command.values)
-        print(f"run {run.path}", flush=True)
-        with listener.training():
-            trainer.train(run, listener)
+    try:
+        with tracking.started():
+            run.save_config(command.values | {"data.corpus": trainer.corpus})
+            print(f"run {run.path}", flush=True)
+            with listener.training():
+                trainer.train(run, listener)
+    except LeakFoundError as error:
+        print(f"stopped: {error}", file=sys.stderr, flush=True)
+        return 1
     print(f"done: {run.path}", flush=True)
+    return 0
+
+
+def one_run_a_seed(arguments: list[str], command: Command) -> int:
+    """Train the runs of --seeds one after the other, each in a process of its own; stops at the first failure."""
+    first = command.values["seed"]
+    for seed in range(first, first + command.n_seeds):
+        print(f"seed {seed}", flush=True)
+        code = subprocess.run([sys.executable, __file__, *one_seed(arguments, seed)]).returncode
+        if code:
+            return code
     return 0
 
 

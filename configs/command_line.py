@@ -24,6 +24,7 @@ class Command:
     values: dict[str, Any]  # every key, parsed and checked
     overridden: dict[str, Any]  # the keys that the command line itself set
     source: str  # the preset or file under them, and why it was taken
+    n_seeds: int = 1  # how many runs, each with a seed of its own
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +36,7 @@ def parse(arguments: Sequence[str]) -> Command:
     """Read a command line. Raises ConfigError for what is wrong; prints the keys and ends for --help."""
     parser = _Parser(
         prog="python experiment.py",
-        usage="%(prog)s [--preset NAME | --config FILE.yaml] [key=value ...]",
+        usage="%(prog)s [--preset NAME | --config FILE.yaml] [--seeds N] [key=value ...]",
         description="Train a masked language model.",
         epilog=_keys_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -44,8 +45,11 @@ def parse(arguments: Sequence[str]) -> Command:
     base = parser.add_mutually_exclusive_group()
     base.add_argument("--preset", metavar="NAME", help=f"a recipe to start from: {', '.join(presets())}")
     base.add_argument("--config", metavar="FILE.yaml", help="a file of keys to start from, such as a run's config.yaml")
+    parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     options = parser.parse_args(arguments)
+    if not 1 <= options.seeds <= 1_000:
+        raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
 
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
@@ -53,7 +57,18 @@ def parse(arguments: Sequence[str]) -> Command:
         name, why = _choose_preset(options.preset)
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
     overridden = _assignments(options.keys)
-    return Command(resolve(base_values, overridden), overridden, source)
+    return Command(resolve(base_values, overridden), overridden, source, options.seeds)
+
+
+def one_seed(arguments: Sequence[str], seed: int) -> list[str]:
+    """The same command line for a single run with a seed."""
+    words = list(arguments)
+    for i, word in enumerate(words):
+        if word == "--seeds":
+            del words[i : i + 2]
+            break
+    words = [word for word in words if not word.startswith("--seeds=")]
+    return [*words, f"seed={seed}"]  # the last value of a key is the one that holds
 
 
 def presets() -> list[str]:

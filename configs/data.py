@@ -16,7 +16,7 @@ from data.windows import Windows
 class DataConfigs(BaseConfigs):
     """Keys `data.*`."""
 
-    corpus: Annotated[str, Key("auto or tiny_shakespeare, or the path of any UTF-8 text file")] = "auto"
+    corpus: Annotated[str, Key("auto, tiny_shakespeare, play (built in), or the path of any UTF-8 text file")] = "auto"
     sampling: Annotated[
         str,
         Key("random: windows anywhere; shuffled: every part of the text once an epoch", choices=("random", "shuffled")),

@@ -17,6 +17,7 @@ from configs.training import TrainingConfigs
 from data.corpus import split_at
 from data.protocol import unigram_loss
 from training.loop import Schedule, Trainer
+from training.references import References
 from training.schedule import Budget
 from training.step import TrainingStep
 
@@ -52,6 +53,7 @@ class Configs(BaseConfigs):
     network: nn.Module = "on_device"  # type: ignore[assignment]
     step: TrainingStep = "training_step"  # type: ignore[assignment]
     prompts: list[str] = "checked_prompts"  # type: ignore[assignment]
+    references: References = "beside_training"  # type: ignore[assignment]
     trainer: Trainer = "wire"  # type: ignore[assignment]
 
 
@@ -159,6 +161,14 @@ def checked_prompts(c: Configs) -> list[str]:
     return c.sample.prompts
 
 
+@option(Configs.references)
+def beside_training(c: Configs) -> References:
+    """What the losses are compared with."""
+    n_chars = c.data.vocabulary.n_chars
+    at_once = {"uniform": math.log(n_chars), "unigram": unigram_loss(c.data.ids, n_chars)}
+    return References(c.data.loaded, at_once)
+
+
 @option(Configs.trainer)
 def wire(c: Configs) -> Trainer:
     """Everything that trains, put together."""
@@ -172,7 +182,6 @@ def wire(c: Configs) -> Trainer:
         evaluations_a_sample=c.sample.every_evaluations,
         seconds_a_checkpoint=c.checkpoint.every_seconds,
     )
-    n_chars = c.data.vocabulary.n_chars
     return Trainer(
         c.step,
         schedule,
@@ -180,6 +189,6 @@ def wire(c: Configs) -> Trainer:
         c.data.vocabulary,
         corpus=c.data.loaded.name,
         prompts=c.prompts,
-        reference_lines={"uniform": math.log(n_chars), "unigram": unigram_loss(c.data.ids, n_chars)},
+        references=c.references,
         compile=c.training.compile,
     )

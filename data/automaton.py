@@ -56,7 +56,8 @@ class Automaton:
         Python decides once a choice, not once a character: the run of characters up to the next choice is known.
         """
         uniform = np.random.Generator(np.random.PCG64(seed)).random
-        draws, runs = iter(()), {}
+        draws: list[float] = []
+        runs: dict[int, tuple[str, list[float], list[int]]] = {}
         pieces, written, state = [], 0, 0
         while written < length:
             if state not in runs:
@@ -64,10 +65,9 @@ class Automaton:
             text, cumulative, successors = runs[state]
             pieces.append(text)
             written += len(text)
-            if (draw := next(draws, None)) is None:
-                draws = iter(uniform(100_000).tolist())
-                draw = next(draws)
-            state = successors[bisect_right(cumulative, draw)]
+            if not draws:
+                draws = uniform(100_000).tolist()
+            state = successors[bisect_right(cumulative, draws.pop())]
         return "".join(pieces)[:length]
 
     def _run(self, state: int) -> tuple[str, list[float], list[int]]:

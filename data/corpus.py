@@ -1,4 +1,4 @@
-"""The text that is trained on: tiny Shakespeare, or any UTF-8 file.
+"""The text that is trained on: tiny Shakespeare, the built-in play, or any UTF-8 file.
 
 Tiny Shakespeare is looked for in this order: the file that the environment variable
 `FOLIO_TINY_SHAKESPEARE` names, the cache, the download. Whatever the source, its hash is checked.
@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from data.automaton import Automaton
+from data.play import PLAY, grammar, play
+
 TINY_SHAKESPEARE = "tiny_shakespeare"
 TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -22,6 +25,12 @@ CACHE = Path(__file__).parent / "cache"
 
 DOWNLOAD_SECONDS = 30.0
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
+
+BANNER = """\
+================================================================================
+This run does NOT train on tiny Shakespeare: {reason}.
+It trains on the built-in play instead, whose best possible loss is known.
+================================================================================"""
 
 
 class CorpusError(ValueError):
@@ -34,6 +43,7 @@ class Corpus:
 
     name: str
     text: str = field(repr=False)
+    automaton: Automaton | None = field(default=None, repr=False)  # what wrote it, where that is known
 
     @property
     def sha256(self) -> str:
@@ -49,11 +59,20 @@ def split_at(length: int) -> int:
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load the corpus that `data.corpus` names.
 
-    `name` is `auto`, `tiny_shakespeare`, or the path of a UTF-8 text file. `announce` gets one line
-    before a download begins. Raises CorpusError where the text is missing, not UTF-8, or empty.
+    `name` is `tiny_shakespeare`, `play`, `auto` (the first, or where it cannot be had the second), or the path of
+    a UTF-8 text file. `announce` gets what the user should know: a line before a download, a banner before the
+    play takes the place of tiny Shakespeare. Raises CorpusError where the text is missing, not UTF-8, or empty.
     """
-    if name in ("auto", TINY_SHAKESPEARE):
+    if name == PLAY:
+        return Corpus(PLAY, play(), grammar())
+    if name == TINY_SHAKESPEARE:
         return Corpus(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
+    if name == "auto":
+        try:
+            return load_corpus(TINY_SHAKESPEARE, announce)
+        except CorpusError as error:
+            announce(BANNER.format(reason=error))
+            return load_corpus(PLAY)
     return Corpus(str(Path(name).expanduser().resolve()), _read_text(Path(name).expanduser(), "data.corpus"))
 
 

@@ -67,7 +67,8 @@ class Floor:
         says which positions count; all `[n_windows, seq_len]`. Raises ValueError where what is shown cannot come
         from the automaton.
         """
-        batches = zip(*(tensor.split(WINDOWS_AT_ONCE) for tensor in (windows, shown, scored)), strict=True)
+        n = WINDOWS_AT_ONCE
+        batches = zip(windows.split(n), shown.split(n), scored.split(n), strict=True)
         return torch.cat([self._batch(*batch, channel) for batch in batches])
 
     def _batch(

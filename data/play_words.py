@@ -12,9 +12,9 @@ from math import gcd
 TOPIC_VOWELS = "aeio"
 NAMES = (("MAVU", "ODRI"), ("SELV", "BRUZ"), ("TIBO", "LYNK"), ("ROVA", "GUDD"))
 
-NOUNS = ("b t m g p s r".split(), "l n r m".split(), "k t d".split())  # onsets, and what follows the vowel
-VERBS = ("d f v h l w".split(), "n s r l".split(), "k p t".split())
-ADJECTIVES = ("g b d f n".split(), "z v x w".split())
+NOUNS = ("btmgpsr", "lnrm", "ktd")  # onsets, and what follows the vowel
+VERBS = ("dfvhlw", "nsrl", "kpt")
+ADJECTIVES = ("gbdfn", "zvxw")
 
 ADVERBS = ("nu", "su", "du", "lu", "pu", "hu")
 PLACES = ("Ansk", "Ensk", "Insk", "Onsk", "Unsk")
@@ -67,7 +67,7 @@ def all_words() -> set[str]:
     return words
 
 
-def _words(consonants: tuple[list[str], ...], vowel: str, turned: int) -> tuple[str, ...]:
+def _words(consonants: tuple[str, ...], vowel: str, turned: int) -> tuple[str, ...]:
     """Every combination of the consonants, with the vowel behind the first of them."""
     words = [onset + vowel + "".join(rest) for onset, *rest in product(*consonants)]
     # A stride that has no factor in common with their number scatters the families over the ranks.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -19,6 +20,7 @@ class Evaluation:
     loss_stderr: float  # over windows
     loss_at_seq_len: float  # the windows cut into pieces of the training length
     accuracy: float  # share of the masked characters whose most likely character is right
+    window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
 
 
 def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int) -> Evaluation:
@@ -40,14 +42,26 @@ def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, se
         loss_stderr=(loss.std() / n**0.5).item() if n > 1 else float("nan"),
         loss_at_seq_len=(at_seq_len / N_MASKED).mean().item(),
         accuracy=correct.sum().item() / (N_MASKED * n),
+        window_losses=losses.numpy(),
     )
 
 
-@torch.no_grad()
 def window_losses(
     model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Summed loss (float64, nats) and number of right predictions of each window, both `[n_windows]`.
+    """Summed loss (nats) and number of right predictions of each window, both `[n_windows]` in float64."""
+    losses, correct = masked_outcomes(model, windows, masked, mask_token)
+    window = torch.nonzero(masked)[:, 0].cpu()
+    zeros = torch.zeros(len(windows), dtype=torch.float64)
+    return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
+
+
+@torch.no_grad()
+def masked_outcomes(
+    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss (nats, float64) of each hidden character and whether the likeliest one is right, both `[n_masked]` on
+    the CPU in the order of `masked.nonzero()`.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are hidden.
     """
@@ -58,13 +72,9 @@ def window_losses(
     for tokens, hidden in zip(windows.split(rows), masked.split(rows), strict=True):
         positions = torch.nonzero(hidden.flatten()).flatten()
         with torch.autocast(tokens.device.type, enabled=False):
-            logits = model(tokens.masked_fill(hidden, mask_token), positions)
-        logits, positions, tokens = logits.cpu(), positions.cpu(), tokens.cpu()  # MPS knows no float64
-        labels = tokens.flatten()[positions]
-        window = positions // tokens.shape[1]
-        zeros = torch.zeros(len(tokens), dtype=torch.float64)
-        loss = F.cross_entropy(logits.double(), labels, reduction="none")
-        losses.append(zeros.index_add(0, window, loss))
-        correct.append(zeros.index_add(0, window, (logits.argmax(-1) == labels).double()))
+            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS knows no float64
+        labels = tokens.flatten()[positions].cpu()
+        losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
+        correct.append(logits.argmax(-1) == labels)
     model.train(was_training)
     return torch.cat(losses), torch.cat(correct)

@@ -9,11 +9,13 @@ import torch
 
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
+from training.alarms import PLATEAU_ADVICE, check_for_leak, is_on_plateau
 from training.checkpoint import save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
 from training.evaluation import evaluate
 from training.optimizer import learning_rate_of, set_learning_rate
+from training.references import References
 from training.run_folder import RunFolder
 from training.samples import Guess, sample
 from training.schedule import Budget, learning_rate_at
@@ -56,7 +58,7 @@ class Trainer:
         *,
         corpus: str,
         prompts: Sequence[str],
-        reference_lines: Mapping[str, float],
+        references: References,
         compile: bool,
     ):
         self.take_step = step
@@ -66,7 +68,7 @@ class Trainer:
         self.vocabulary = vocabulary
         self.corpus = corpus
         self.prompts = prompts
-        self.reference_lines = dict(reference_lines)
+        self.references = references
         self.compile = compile
         self.device = validation.windows.device
         self.clock = TrainingClock(self.device)
@@ -74,16 +76,18 @@ class Trainer:
         self.chars = 0
         self.n_evaluations = 0
         self.best_loss = float("inf")
+        self.has_compared: bool | None = None  # None: not even begun
+        self.has_warned = False
         self._begin_interval()
 
     def train(self, run: RunFolder, listener: Listener) -> None:
         """Train until the budget is spent; evaluate, sample and save on the way."""
         began = last_saved = time.monotonic()
-        listener.says("reference losses: " + ", ".join(f"{k} {v:.2f}" for k, v in self.reference_lines.items()))
+        self.vocabulary.save(run.vocabulary_path)
+        self._compare(run, listener)
         if self.compile:
             self._compile(listener)
-        self.vocabulary.save(run.vocabulary_path)
-        run.save_reference_lines(self.reference_lines)
+            self._compare(run, listener)
         self.model.train()
         self.clock.start()
         progress = self._progress()
@@ -106,7 +110,7 @@ class Trainer:
                 last_saved = time.monotonic()
         self.clock.stop()
         self.save(run, "last")
-        save_curves(run.curves_path, run.metrics(), self.reference_lines, f"{self.corpus}, {run.path.name}")
+        save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")
 
     def save(self, run: RunFolder, name: str) -> None:
         """Write the checkpoint `name`: the weights, and the state beside them."""
@@ -126,6 +130,17 @@ class Trainer:
             "masker": self.take_step.masker.state_dict(),
             "dropout": torch.get_rng_state(),
         }
+
+    def _compare(self, run: RunFolder, listener: Listener) -> None:
+        """Say what the losses are to be compared with: once at the beginning, and once when all of it is known."""
+        complete = self.references.is_complete
+        if complete == self.has_compared:
+            return
+        lines = ", ".join(f"{name} {loss:.2f}" for name, loss in self.references.lines.items())
+        meaning = "a model above counting has learnt less than counting" if complete else "counting is on its way"
+        listener.says(f"reference losses: {lines}: {meaning}")
+        self.has_compared = complete
+        run.save_reference_lines(self.references.lines)
 
     def _compile(self, listener: Listener) -> None:
         began = time.monotonic()
@@ -176,9 +191,19 @@ class Trainer:
             "grad_norm": grad_norm * self.take_step.chars_per_step / chars,
             "chars_per_second": round(chars / (seconds - self.seconds_at_evaluation), 1),
         }
+        floor = self.references.floor()
+        self._compare(run, listener)
+        if floor is not None:
+            floor_loss = self.references.lines["floor"]
+            row |= {"floor.valid": floor_loss, "excess": evaluation.loss - floor_loss}
         self._begin_interval()
         run.append_metrics(row)
         listener.evaluated(row)
+        if floor is not None:
+            check_for_leak(evaluation.window_losses, floor)
+        if not self.has_warned and is_on_plateau(run.metrics(), self.references.lines["unigram"], progress):
+            self.has_warned = True
+            listener.says(PLATEAU_ADVICE)
         if evaluation.loss < self.best_loss:
             self.best_loss = evaluation.loss
             self.save(run, "best")

@@ -44,7 +44,7 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     """Create labml's experiment, and return the folder that the run will have; nothing is written yet."""
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
-        monitor_singleton().silent()
+        be_quiet()
     lab.configure({"experiments_path": logs})
     # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
     AppTracker.__init__.__kwdefaults__["daemon"] = True
@@ -59,15 +59,22 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     return Path(run.run_path)
 
 
+def be_quiet() -> None:
+    """Do not show labml's progress lines: for pipes, and for tools that only load a run."""
+    monitor_singleton().silent()
+
+
 @contextmanager
 def started() -> Iterator[None]:
     """The time in which the run is live on the dashboard."""
     if "app" not in experiment_singleton().writers:
         # Without a server labml would keep all output in memory, and grow slower with every line.
         APP_CONSOLE_LOGS.outputs = lambda **_: None
-    with experiment.start():
-        yield
-    _deliver()
+    try:
+        with experiment.start():
+            yield
+    finally:
+        _deliver()
 
 
 def _server_answers() -> bool:
@@ -127,7 +134,9 @@ class Tracking:
                 f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
                 "loss.valid ",
                 (f"{row['loss.valid']:.4f}", Text.value),
-                f" ± {row['loss.valid_stderr']:.3f}  accuracy.valid {row['accuracy.valid']:.1%}  ",
+                f" ± {row['loss.valid_stderr']:.3f}  ",
+                *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
+                f"accuracy.valid {row['accuracy.valid']:.1%}  ",
                 (
                     f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
                     f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",

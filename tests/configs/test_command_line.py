@@ -70,7 +70,7 @@ WRONG = {
     "stage without length": (["training.stages=[{until: 1.0}]"], "has no seq_len"),
     "stage with another key": (["training.stages=[{until: 1.0, seqlen: 64}]"], "did you mean seq_len?"),
     "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
-    "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "is not a multiple of seq_len=100"),
+    "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),
     "preset": (["--preset", "quik"], "choose one of annotated, gpu, quick"),
     "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
     "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "above 1 together"),

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +88,5 @@ def test_an_unknown_key_gets_the_nearest_one(wrong: str, right: str):
     st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.lists(st.integers())),
 )
 def test_any_value_parses_or_is_a_config_error(name, value):
-    try:
+    with contextlib.suppress(ConfigError):
         SETTINGS[name].parse(value)
-    except ConfigError:
-        pass

@@ -49,7 +49,8 @@ def test_at_the_training_length_a_model_sees_the_pieces_alone():
 def test_dropout_is_off_and_two_evaluations_agree_bit_for_bit():
     net, data = model(dropout=0.5).train(), validation()
     first, second = (evaluate(net, data, mask_token=MASK, seq_len=32) for _ in range(2))
-    assert first == second
+    assert (first.window_losses == second.window_losses).all()
+    assert (first.loss, first.accuracy) == (second.loss, second.accuracy)
     assert net.training  # and the model is back in training mode
 
 

@@ -1,0 +1,48 @@
+import torch
+
+from data.protocol import ValidationSet, protocol_masks
+from data.vocabulary import Vocabulary
+from training.measures import breakdown, distance_to_visible, one_at_a_time, sweep, sweep_masks
+
+
+def test_sweep_masks_have_their_rate_in_every_window():
+    assert set(sweep_masks(50, 0.3).sum(1).tolist()) == {77}
+    counts = sweep_masks(2_000, None).sum(1)
+    assert 1 <= counts.min() < 10
+    assert 245 < counts.max() <= 255
+    assert torch.equal(sweep_masks(50, 0.3), sweep_masks(50, 0.3))
+
+
+def test_distance_to_the_nearest_visible_character():
+    masked = torch.tensor([[1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1]]).bool()
+    assert distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
+
+
+class Copier(torch.nn.Module):
+    """Guesses the character to the left of the hidden one, with all its confidence."""
+
+    def __init__(self, n_tokens: int):
+        super().__init__()
+        self.n_tokens = n_tokens
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        before = inputs.flatten()[(positions - 1).clamp(min=0)]
+        return torch.nn.functional.one_hot(before, self.n_tokens) * 100.0
+
+
+def test_measures_of_a_model_whose_answers_are_known():
+    vocabulary = Vocabulary("abC \n")
+    model = Copier(vocabulary.n_tokens)
+    alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
+    by_class, by_distance = breakdown(model, alternating, vocabulary)
+    assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
+    assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
+    assert by_class["capitals"]["n"] > 0
+    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}  # its left neighbour is another
+
+    constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
+    single = one_at_a_time(model, constant, vocabulary.mask_token)
+    assert single["characters"] == 2 * 32
+    assert single["accuracy"] == 62 / 64  # wrong where a window begins: there the hidden one is its own neighbour
+    rates = sweep(model, constant, vocabulary.mask_token)
+    assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3

@@ -1,0 +1,44 @@
+"""Two things that a loss curve alone does not tell: that labels leak, and that nothing is being learnt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+LEAK_STANDARD_ERRORS = 5.0
+PLATEAU_EVALUATIONS = 3
+PLATEAU_SHARE = 0.25  # of the budget: before it, near unigram is where every model is
+PLATEAU_NATS = 0.25
+
+
+class LeakFoundError(RuntimeError):
+    """The validation loss is below what is possible."""
+
+
+def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
+    """Raise LeakFoundError where a loss is below the floor by more than 5 standard errors.
+
+    `losses` and `floor` `[n_windows]` are sums over the same masked positions. The standard error is that of the
+    paired difference, clustered by window: positions of one window are not independent of each other.
+    """
+    difference = losses - floor
+    error = difference.std(ddof=1) / len(difference) ** 0.5
+    if difference.mean() < -LEAK_STANDARD_ERRORS * error:
+        raise LeakFoundError(
+            f"the validation loss is {-difference.mean() / error:.0f} standard errors below the lowest that is"
+            " possible: labels leak into the inputs; look at what the model is given at the masked positions"
+        )
+
+
+def is_on_plateau(rows: Sequence[Mapping[str, Any]], unigram: float, progress: float) -> bool:
+    """Whether the loss has stayed near that of guessing by frequency for the last evaluations."""
+    if progress < PLATEAU_SHARE or len(rows) < PLATEAU_EVALUATIONS:
+        return False
+    return all(row["loss.valid"] > unigram - PLATEAU_NATS for row in rows[-PLATEAU_EVALUATIONS:])
+
+
+PLATEAU_ADVICE = (
+    "the loss stays near unigram: the model has learnt how frequent each character is, and little of its neighbours."
+    " Usual causes: a learning rate too high or too low (training.learning_rate, training.optimizer), too many or"
+    " too few masks (masking.masking_prob), long windows too early (training.stages), or labels that are broken"
+)

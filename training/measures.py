@@ -1,0 +1,116 @@
+"""What a trained model can do, measured in more ways than the headline number."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from data.counting import count
+from data.protocol import SEED, WINDOW_LEN, ValidationSet
+from data.vocabulary import Vocabulary
+from training.evaluation import masked_outcomes
+
+RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
+CLASSES: dict[str, Callable[[str], bool]] = {
+    "lower case": str.islower,
+    "capitals": str.isupper,
+    "space": lambda c: c == " ",
+    "newline": lambda c: c == "\n",
+    "punctuation": lambda c: c.isprintable() and not c.isalnum() and c != " ",
+}
+FARTHEST = 4  # distances from here on are one class
+SINGLE_WINDOWS, SINGLE_STEP = 64, 8  # one character at a time: so many windows, every eighth character of each
+
+
+def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
+    """Masks for one masking rate, bool `[n_windows, 256]`, the same for every model.
+
+    Exactly round(rate * 256) positions in each window; with `None` a count drawn for each window alone, every one
+    from 1 to 255 as likely.
+    """
+    generator = np.random.Generator(np.random.PCG64([SEED, round(1000 * (rate or 0))]))
+    order = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1).argsort(axis=1)
+    if rate is None:
+        counts = generator.integers(1, WINDOW_LEN, size=(n_windows, 1))
+    else:
+        counts = np.full((n_windows, 1), round(rate * WINDOW_LEN))
+    return torch.from_numpy(order < counts)
+
+
+def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, dict[str, float]]:
+    """Loss (nats) and accuracy at every masking rate."""
+    results = {}
+    for name, rate in RATES.items():
+        masked = sweep_masks(validation.n_windows, rate).to(validation.windows.device)
+        losses, correct = masked_outcomes(model, validation.windows, masked, mask_token)
+        results[name] = {"loss": losses.mean().item(), "accuracy": correct.double().mean().item()}
+    return results
+
+
+def counting_sweep(training: torch.Tensor, validation: ValidationSet, n_chars: int) -> dict[str, dict[str, float]]:
+    """What counting reaches at every masking rate: all in one call, since each call counts the text anew."""
+    windows = validation.windows.cpu().numpy()
+    masks = [sweep_masks(len(windows), rate).numpy() for rate in RATES.values()]
+    counts = count(training.cpu().numpy(), np.concatenate([windows] * len(masks)), np.concatenate(masks), n_chars)
+    ends = np.cumsum([mask.sum() for mask in masks])[:-1]
+    parts = zip(RATES, np.split(counts.losses, ends), np.split(counts.correct, ends), strict=True)
+    return {name: {"loss": float(loss.mean()), "accuracy": float(right.mean())} for name, loss, right in parts}
+
+
+def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, float]:
+    """Pseudo-log-likelihood (Salazar et al. 2020): each character hidden alone, all others visible. In nats a
+    character, over a fixed sample of the validation text."""
+    spaced = np.linspace(0, validation.n_windows - 1, min(SINGLE_WINDOWS, validation.n_windows)).round()
+    windows = validation.windows[torch.from_numpy(spaced.astype(np.int64)).to(validation.windows.device)]
+    places = torch.arange(0, windows.shape[1], SINGLE_STEP, device=windows.device)
+    masked = torch.zeros(len(places), windows.shape[1], dtype=torch.bool, device=windows.device)
+    masked[torch.arange(len(places)), places] = True
+    losses, correct = masked_outcomes(
+        model, windows.repeat_interleave(len(places), 0), masked.repeat(len(windows), 1), mask_token
+    )
+    return {"loss": losses.mean().item(), "accuracy": correct.double().mean().item(), "characters": len(losses)}
+
+
+def breakdown(
+    model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Accuracy and loss by the protocol, by the class of the hidden character and by its distance to the nearest
+    visible one."""
+    losses, correct = masked_outcomes(model, validation.windows, validation.masked, vocabulary.mask_token)
+    labels = validation.windows[validation.masked].cpu()
+    by_class = {}
+    for name, belongs in CLASSES.items():
+        ids = [i for i, character in enumerate(vocabulary.characters) if belongs(character)]
+        by_class[name] = _share(losses, correct, torch.isin(labels, torch.tensor(ids, dtype=labels.dtype)))
+    distances = distance_to_visible(validation.masked.cpu())[validation.masked.cpu()]
+    by_distance = {
+        f"{distance}{' or more' if distance == FARTHEST else ''}": _share(
+            losses, correct, distances.clamp(max=FARTHEST) == distance
+        )
+        for distance in range(1, FARTHEST + 1)
+    }
+    return by_class, by_distance
+
+
+def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
+    """How far the nearest visible character of the window is, `[n_windows, seq_len]`; 0 where it is visible itself."""
+    seq_len = masked.shape[1]
+    distance = torch.full(masked.shape, seq_len)
+    distance[~masked] = 0
+    for _ in range(seq_len):  # each round carries the distance one place on; few rounds are needed
+        nearer = distance.clone()
+        nearer[:, 1:] = torch.minimum(nearer[:, 1:], distance[:, :-1] + 1)
+        nearer[:, :-1] = torch.minimum(nearer[:, :-1], distance[:, 1:] + 1)
+        if torch.equal(nearer, distance):
+            break
+        distance = nearer
+    return distance
+
+
+def _share(losses: torch.Tensor, correct: torch.Tensor, chosen: torch.Tensor) -> dict[str, Any]:
+    n = int(chosen.sum())
+    if n == 0:
+        return {"n": 0, "loss": None, "accuracy": None}
+    return {"n": n, "loss": losses[chosen].mean().item(), "accuracy": correct[chosen].double().mean().item()}
