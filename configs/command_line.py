@@ -47,7 +47,7 @@ def parse(arguments: Sequence[str]) -> Command:
     base.add_argument("--config", metavar="FILE.yaml", help="a file of keys to start from, such as a run's config.yaml")
     parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
 

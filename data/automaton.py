@@ -3,6 +3,7 @@
 Every state writes one character, so the law of the text is that of the chain of states.
 """
 
+import warnings
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
@@ -34,7 +35,9 @@ class Automaton:
         sources, targets, probs = zip(*edges, strict=True)
         indices = torch.tensor([targets, sources] if transposed else [sources, targets])
         size = (self.n_states, self.n_states)
-        return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch calls CSR a beta feature; a user can do nothing about it
+            return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
 
     def stationary(self, tolerance: float = 1e-12, max_steps: int = 200_000) -> torch.Tensor:
         """How often each state is visited in the long run, `[n_states]`, by repeated multiplication.

@@ -28,8 +28,8 @@ HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corp
 
 BANNER = """\
 ================================================================================
-This run does NOT train on tiny Shakespeare: {reason}.
-It trains on the built-in play instead, whose best possible loss is known.
+This run does NOT train on tiny Shakespeare: {reason}
+It trains on the built-in play instead. For the real text: {how}.
 ================================================================================"""
 
 
@@ -71,7 +71,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
         try:
             return load_corpus(TINY_SHAKESPEARE, announce)
         except CorpusError as error:
-            announce(BANNER.format(reason=error))
+            announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
             return load_corpus(PLAY)
     return Corpus(str(Path(name).expanduser().resolve()), _read_text(Path(name).expanduser(), "data.corpus"))
 

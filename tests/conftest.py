@@ -40,6 +40,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is computed once is computed anew in every session: an old cache could hide a mistake."""
+    monkeypatch.setattr("data.corpus.CACHE", session_cache)
+    return session_cache
+
+
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
     torch.set_num_threads(2)

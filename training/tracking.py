@@ -4,6 +4,7 @@ On a terminal labml shows its progress line; in a pipe or a file there is one pl
 carriage returns or colours.
 """
 
+import os
 import sys
 import threading
 import time
@@ -42,10 +43,12 @@ class PlainDestination(Destination):
 
 def prepare(name: str, comment: str, logs: str) -> Path:
     """Create labml's experiment, and return the folder that the run will have; nothing is written yet."""
+    be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
-        be_quiet()
-    lab.configure({"experiments_path": logs})
+    # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
+    server = {"app_url": os.environ["labml_app_url"]} if "labml_app_url" in os.environ else {}
+    lab.configure({"experiments_path": logs} | server)
     # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
     AppTracker.__init__.__kwdefaults__["daemon"] = True
     experiment.create(
@@ -60,7 +63,7 @@ def prepare(name: str, comment: str, logs: str) -> Path:
 
 
 def be_quiet() -> None:
-    """Do not show labml's progress lines: for pipes, and for tools that only load a run."""
+    """Do not show labml's progress lines: dozens of them while the configs are computed, and none fit for a pipe."""
     monitor_singleton().silent()
 
 
@@ -111,6 +114,7 @@ class Tracking:
     @contextmanager
     def training(self) -> Iterator[None]:
         """labml's progress line, with an estimate of the time left."""
+        monitor_singleton().silent(not self.is_terminal)
         with monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
             self.began = time.monotonic()
             yield
@@ -155,9 +159,9 @@ class Tracking:
     def _shown(self, guess: Guess) -> list[Any]:
         truth, guessed = _visible(guess.truth), _visible(guess.guess or "")
         if guess.guess is None:
-            return [(truth, Text.subtle)]
-        if self.is_terminal:
-            return [(guessed, Text.success if guess.is_right else Text.danger)]
+            return [truth]
+        if self.is_terminal:  # a space has no colour
+            return [(guessed.replace(" ", "␣"), Text.success if guess.is_right else Text.danger)]
         return [f"[{truth}]" if guess.is_right else f"[{guessed}!{truth}]"]
 
 

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from configs.command_line import SETTINGS, parse, presets, read_config, resolve
+from configs.command_line import SETTINGS, one_seed, parse, presets, read_config, resolve
 from configs.keys import ConfigError
 
 
@@ -32,6 +32,19 @@ def test_a_budget_takes_the_place_of_the_presets():
     values = parse(["--preset", "quick", "training.max_steps=500", "training.max_chars=1e6"]).values
     assert (values["training.max_steps"], values["training.max_chars"]) == (500, 1_000_000)
     assert parse(["--preset", "quick"]).values["training.max_seconds"] is not None
+
+
+def test_keys_and_options_come_in_any_order():
+    command = parse(["seed=1", "--preset", "quick", "model.d_ff=64", "--seeds", "3", "seed=2"])
+    assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (2, 64, 3)
+
+
+def test_a_single_run_of_several_seeds_has_the_same_command_line_but_for_the_seed():
+    arguments = ["seed=1", "--preset", "annotated", "--seeds", "3", "model.d_ff=64"]
+    single = parse(one_seed(arguments, 2))
+    assert single.n_seeds == 1
+    assert single.values == parse(arguments).values | {"seed": 2}
+    assert one_seed(["--seeds=3"], 0) == ["seed=0"]
 
 
 def test_help_lists_every_key(capsys):
@@ -78,6 +91,7 @@ WRONG = {
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed"], "unrecognized arguments: --pressed"),
+    "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds 0 is out of range"),
     "device": (["device=tpu"], "is not a device"),
     "device that is not here": (["device=cuda:99"], "cuda"),
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),

@@ -39,7 +39,7 @@ def test_the_same_seed_writes_the_same_text_and_a_longer_one_goes_on():
 
 
 def test_the_stationary_distribution_does_not_change():
-    automaton = words({"bal": 3, "ban": 1, "k": 4})
+    automaton = words({"bal": 3, "ban": 1, "ko": 4})  # words of two lengths: the chain is not periodic
     visits = automaton.stationary()
     assert torch.allclose(automaton.transitions(transposed=True) @ visits[:, None], visits[:, None], atol=1e-11)
     assert visits.sum() == pytest.approx(1)

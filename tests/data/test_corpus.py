@@ -149,3 +149,21 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | No
 def test_a_folder_is_not_a_corpus(tmp_path: Path):
     with pytest.raises(CorpusError, match="cannot read"):
         load_corpus(str(tmp_path))
+
+
+def test_the_play_needs_nothing():
+    loaded = load_corpus("play")
+    assert (loaded.name, len(loaded.text)) == ("play", 1_000_000)
+    assert loaded.automaton is not None
+
+
+def test_auto_takes_the_play_where_the_text_cannot_be_had_and_says_so(monkeypatch, tmp_path: Path):
+    monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(tmp_path / "nowhere.txt"))
+    said: list[str] = []
+    assert load_corpus("auto", said.append).name == "play"
+    (banner,) = said
+    assert "does NOT train on tiny Shakespeare" in banner
+    assert "cannot read" in banner  # why
+    assert "data.corpus=PATH" in banner  # and how to get the real text
+    with pytest.raises(CorpusError):
+        load_corpus("tiny_shakespeare")

@@ -1,0 +1,86 @@
+"""What a run shows on a terminal, and that it ends whatever the dashboard's server does."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+def test_a_terminal_gets_progress_with_the_time_left_and_coloured_guesses(corpus_file, home, tmp_path):
+    ours, theirs = pty.openpty()
+    keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "training.evaluations=2"]
+    process = subprocess.Popen(
+        [sys.executable, "experiment.py", *keys, "model.d_model=32", "sample.every_evaluations=1", f"logs={tmp_path}"],
+        cwd=ROOT, env={**os.environ, "HOME": str(home)}, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    try:
+        while block := os.read(ours, 65_536):
+            shown += block
+    except OSError:
+        pass  # Linux says so when the other side has closed
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    assert re.search(r"Train\S*\s+\d+%", text)
+    assert re.search(r"about \d+:\d\d left", text)
+    assert "\x1b[32m" in text or "\x1b[31m" in text  # a right guess or a wrong one
+    assert "loss.valid" in text
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[int | None], str]]:
+    """A server that answers every POST with a status, or never."""
+    servers, over = [], threading.Event()
+
+    def start(status: int | None) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(404)
+                self.end_headers()
+
+            def do_POST(self) -> None:
+                if status is None:
+                    over.wait(60)
+                    return
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/api/v1/default"
+
+    yield start
+    over.set()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [500, None], ids=["answers with an error", "never answers"])
+def test_a_run_ends_whatever_the_server_does(command, only_run, corpus_file, server, status):
+    began = time.monotonic()
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=4", labml_app_url=server(status))
+    assert done.returncode == 0, done.stderr
+    assert "did not take everything" in done.stdout
+    assert time.monotonic() - began < 45
+    assert len(only_run().metrics()) == 2
+
+
+def test_without_a_server_a_run_does_not_wait_for_one(command, corpus_file):
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=1", labml_app_url="http://127.0.0.1:9/api/v1/x")
+    assert done.returncode == 0, done.stderr
+    assert "did not take" not in done.stdout
