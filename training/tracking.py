@@ -47,8 +47,8 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
     # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
-    server = {"app_url": os.environ["labml_app_url"]} if "labml_app_url" in os.environ else {}
-    lab.configure({"experiments_path": logs} | server)
+    server = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
+    lab.configure({"experiments_path": logs} | ({} if server is None else {"app_url": server}))
     # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
     AppTracker.__init__.__kwdefaults__["daemon"] = True
     experiment.create(
