@@ -14,7 +14,6 @@ from configs.experiment import Configs, best_device, configs_of
 from configs.keys import ConfigError
 from data.corpus import CorpusError, split_at
 from data.protocol import N_MASKED
-from data.vocabulary import Vocabulary
 from training import tracking
 from training.checkpoint import load_weights
 from training.comparison import compare, differing_keys, group_by_settings
@@ -52,9 +51,9 @@ def trained(run: RunFolder) -> Configs:
     """A run's config tree with its best weights. Raises ConfigError, CorpusError or RunFolderError."""
     configs = configs_of(resolve(read_config(run.config_path), {"device": best_device()}))
     weights = run.checkpoints / "best.safetensors"
-    if not weights.exists() or not run.vocabulary_path.exists():
+    if not weights.exists():
         raise RunFolderError(f"{run.path} has no trained weights yet")
-    if configs.data.vocabulary.characters != Vocabulary.load(run.vocabulary_path).characters:
+    if configs.data.loaded.sha256 != run.corpus()["sha256"]:
         raise RunFolderError(f"{run.path}: its corpus {configs.data.corpus} has changed since it was trained on")
     load_weights(weights, configs.network)
     return configs
@@ -111,6 +110,9 @@ def print_tables(results: dict[str, Any]) -> None:
 
 def print_comparison(runs: list[RunFolder], evaluations: list[Evaluation]) -> None:
     """Groups of runs that differ in their seed only, against the first group."""
+    if len({run.corpus()["sha256"] for run in runs}) > 1:
+        print("\nnot compared side by side: the runs were trained, and measured, on different texts")
+        return
     configs = [run.config() for run in runs]
     groups = group_by_settings(configs, [evaluation.window_losses / N_MASKED for evaluation in evaluations])
     print("\nside by side (loss.valid, nats)")

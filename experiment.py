@@ -13,7 +13,8 @@ from configs.experiment import Configs
 from configs.keys import ConfigError
 from data.corpus import CorpusError
 from training import tracking
-from training.alarms import LeakFoundError
+from training.alarms import AlarmError
+from training.interruption import Interruption
 from training.run_folder import RunFolder, RunFolderError
 
 
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
         if command.n_seeds > 1:
             return one_run_a_seed(arguments, command)
         print(command.source, flush=True)
-        path = tracking.prepare(command.values["name"], command.source, command.values["logs"])
+        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"])
         configs = Configs()
         experiment.configs(configs, dict(command.values))
         trainer = configs.trainer
@@ -32,18 +33,21 @@ def main(arguments: list[str]) -> int:
     except (ConfigError, CorpusError, RunFolderError) as error:
         return fail(error)
 
-    listener = tracking.Tracking()
+    listener, interruption = tracking.Tracking(), Interruption()
     try:
-        with tracking.started():
-            run.save_config(command.values | {"data.corpus": trainer.corpus})
+        with tracking.started(), interruption.watched():
+            corpus = configs.data.loaded
+            run.save_config(command.values | {"data.corpus": corpus.name})
+            run.save_corpus(corpus.name, corpus.sha256)
+            configs.data.vocabulary.save(run.vocabulary_path)
             print(f"run {run.path}", flush=True)
             with listener.training():
-                trainer.train(run, listener)
-    except LeakFoundError as error:
+                trainer.train(run, listener, lambda: interruption.signal is not None)
+    except AlarmError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)
         return 1
-    print(f"done: {run.path}", flush=True)
-    return 0
+    print(f"{'interrupted, and saved' if interruption.signal else 'done'}: {run.path}", flush=True)
+    return interruption.exit_code
 
 
 def one_run_a_seed(arguments: list[str], command: Command) -> int:

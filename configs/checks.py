@@ -19,6 +19,10 @@ def check(values: Mapping[str, Any]) -> None:
     _check_device(values["device"])
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
         raise ConfigError(f"name={values['name']!r} cannot name a folder: use letters, digits, '.', '_' and '-'")
+    if not values["logs"]:
+        raise ConfigError("logs is empty: give the folder that runs are written to")
+    if values["training.warmup"] + values["training.decay"] > 1:
+        raise ConfigError("training.warmup and training.decay are above 1 together: they are shares of one budget")
     if not values["data.corpus"]:
         raise ConfigError("data.corpus is empty: give auto, tiny_shakespeare, or the path of a text file")
     if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
@@ -56,8 +60,12 @@ def _check_model(values: Mapping[str, Any]) -> None:
             f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
             " rotary positions need an even one"
         )
-    if values["masking.strategy"] == "labml_nn" and values["training.compile"]:
-        raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
+    if values["masking.strategy"] == "labml_nn":
+        if values["training.compile"]:
+            raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
+        for key, only in (("masking.random_tokens", "uniform"), ("masking.masks", "dynamic")):
+            if values[key] != only:
+                raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn knows {only} only")
 
 
 def _check_stages(values: Mapping[str, Any]) -> None:

@@ -26,6 +26,11 @@ class Command:
     source: str  # the preset or file under them, and why it was taken
     n_seeds: int = 1  # how many runs, each with a seed of its own
 
+    @property
+    def comment(self) -> str:
+        """What tells this run from others, in one line."""
+        return " ".join([self.source, *(f"{key}={value}" for key, value in self.overridden.items())])
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -51,12 +56,12 @@ def parse(arguments: Sequence[str]) -> Command:
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
 
+    overridden = _assignments(options.keys)
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
     else:
-        name, why = _choose_preset(options.preset)
+        name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
-    overridden = _assignments(options.keys)
     return Command(resolve(base_values, overridden), overridden, source, options.seeds)
 
 
@@ -82,7 +87,7 @@ def read_config(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path} ({error.strerror or error})") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets ValueError out for 2024-02-30
         raise ConfigError(f"{path} is not YAML ({' '.join(str(error).split())})") from error
     if content is None:
         return {}
@@ -123,11 +128,13 @@ def _setting(key: str) -> Setting:
     return SETTINGS[key]
 
 
-def _choose_preset(name: str | None) -> tuple[str, str]:
+def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     if name is not None:
         if name not in presets():
             raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(presets())}")
         return name, "as asked for"
+    if device != "auto":
+        return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
     if best_device() == "cuda":
         return "gpu", "a CUDA device is here (--preset chooses another)"
     return "quick", "no CUDA device is here (--preset chooses another)"

@@ -39,7 +39,7 @@ class Configs(BaseConfigs):
     """The whole experiment."""
 
     name: Annotated[str, Key("name of the experiment: its runs are in logs/NAME")] = "mlm"
-    logs: Annotated[str, Key("folder that the runs are written to")] = "logs"
+    logs: Annotated[str, Key("folder that the runs are written to; a relative one is in the repository")] = "logs"
     device: Annotated[str, Key("auto, cpu, cuda, cuda:N or mps; auto takes the best there is")] = "auto"
     seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1)] = 0
     data: DataConfigs

@@ -149,7 +149,7 @@ def _parse_list(value: Any) -> Any:
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # PyYAML lets ValueError out for 2024-02-30
             return _WRONG
     return value if isinstance(value, list) else _WRONG
 

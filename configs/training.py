@@ -7,7 +7,7 @@ from labml.configs import BaseConfigs, option
 from torch import nn
 from torch.optim import Optimizer
 
-from configs.keys import Key
+from configs.keys import ConfigError, Key
 from training import optimizer
 from training.stages import Stage
 
@@ -62,6 +62,8 @@ def by_precision(c: TrainingConfigs) -> bool:
 
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> list[Optimizer]:
+    if not hasattr(getattr(c.network, "encoder", None), "layers"):
+        raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
     return optimizer.muon(
         c.network,
         learning_rate=c.learning_rate,

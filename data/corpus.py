@@ -5,8 +5,8 @@ Tiny Shakespeare is looked for in this order: the file that the environment vari
 """
 
 import hashlib
+import http.client
 import os
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
@@ -21,15 +21,16 @@ TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/mast
 TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 TINY_SHAKESPEARE_BYTES = 1_115_394
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
-CACHE = Path(__file__).parent / "cache"
+CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
 
 DOWNLOAD_SECONDS = 30.0
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
 
 BANNER = """\
 ================================================================================
-This run does NOT train on tiny Shakespeare: {reason}
-It trains on the built-in play instead. For the real text: {how}.
+This run does NOT train on tiny Shakespeare: {reason}.
+It trains on the built-in play instead. For the real text,
+{how}.
 ================================================================================"""
 
 
@@ -65,12 +66,12 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """
     if name == PLAY:
         return Corpus(PLAY, play(), grammar())
-    if name == TINY_SHAKESPEARE:
-        return Corpus(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
-    if name == "auto":
+    if name in ("auto", TINY_SHAKESPEARE):
         try:
-            return load_corpus(TINY_SHAKESPEARE, announce)
+            return Corpus(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
         except CorpusError as error:
+            if name == TINY_SHAKESPEARE:
+                raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
             announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
             return load_corpus(PLAY)
     return Corpus(str(Path(name).expanduser().resolve()), _read_text(Path(name).expanduser(), "data.corpus"))
@@ -87,26 +88,20 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
         text = _read_text(cached, "the cached corpus")
         _check_hash(text.encode("utf-8"), f"{cached} (delete it to download it again)")
         return text
-    announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB) to {cached}")
-    download(TINY_SHAKESPEARE_URL, cached)
-    return _read_text(cached, "the cached corpus")
+    announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
+    content = download(TINY_SHAKESPEARE_URL)
+    try:
+        _keep(content, cached)
+    except OSError as error:  # a cache that cannot be written costs another download, nothing else
+        announce(f"cannot keep it in {cached} ({error.strerror or error}): it will be downloaded again")
+    return content.decode("utf-8")
 
 
-def download(url: str, target: Path, seconds: float = DOWNLOAD_SECONDS) -> None:
-    """Download tiny Shakespeare from `url` to `target`, within `seconds` in all.
+def download(url: str, seconds: float = DOWNLOAD_SECONDS) -> bytes:
+    """Download tiny Shakespeare from `url`, within `seconds` in all.
 
-    The bytes are checked before anything takes the name `target`: a broken, stalled or wrong
-    download leaves what was there untouched and raises CorpusError.
+    Raises CorpusError where it does not come, not in time, not whole, or where something else comes.
     """
-    content = _fetch(url, seconds)
-    _check_hash(content, f"what {url} sent")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as temporary:
-        temporary.write(content)
-    os.replace(temporary.name, target)
-
-
-def _fetch(url: str, seconds: float) -> bytes:
     deadline = time.monotonic() + seconds
     content = b""
     try:
@@ -116,14 +111,23 @@ def _fetch(url: str, seconds: float) -> bytes:
                 content += block
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"not done after {seconds:g} s")
-    except OSError as error:  # URLError, timeouts, resets and refused connections are all OSErrors
-        raise CorpusError(f"cannot download tiny Shakespeare ({error}): {HOW_TO_GET_IT}") from error
+    except (OSError, http.client.HTTPException) as error:  # refused, timed out, reset, broken off, not HTTP
+        raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
+    _check_hash(content, f"what {url} sent")
     return content
+
+
+def _keep(content: bytes, target: Path) -> None:
+    """Write a file under a temporary name and rename it: `target` is never half a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, target)
 
 
 def _check_hash(content: bytes, source: str) -> None:
     if hashlib.sha256(content).hexdigest() != TINY_SHAKESPEARE_SHA256:
-        raise CorpusError(f"{source} is not tiny Shakespeare (its SHA-256 is wrong): {HOW_TO_GET_IT}")
+        raise CorpusError(f"{source} is not tiny Shakespeare (its SHA-256 is wrong)")
 
 
 def _read_text(path: Path, source: str) -> str:

@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 MAX_SIDE, MAX_TOTAL = 4, 7
 # Contexts are numbers with one digit a character: seven digits of 510 values and the mark of a rare one fit 63 bits.
 MAX_CHARACTERS_IN_CONTEXT = 510
+PLACES_AT_ONCE = 1_000_000
 
 
 class Counts(NamedTuple):
@@ -126,20 +127,37 @@ def _look_up(
 ) -> tuple[npt.NDArray[np.bool_], Ints, Ints, Ints, Ints]:
     """Count one context size in the training text. For each context asked for: whether it was seen, and for those
     that were: how often, with how many different characters, how often with the true one, and the commonest."""
-    places = np.arange(before, len(training) - after)
-    numbers = _contexts(digits[None], np.zeros_like(places), places, before, after, base)
-    contexts, context_of_place = np.unique(numbers, return_inverse=True)
-    pairs, pair_counts = np.unique(context_of_place * n_chars + training[places], return_counts=True)
+    contexts, at = np.unique(asked, return_inverse=True)
+    pairs, pair_counts = _count_pairs(training, digits, before, after, base, n_chars, contexts)
     context_of_pair = pairs // n_chars
-    totals = np.bincount(context_of_place, minlength=len(contexts))
+    totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(np.int64)
     types = np.bincount(context_of_pair, minlength=len(contexts))
-    by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its commonest
-    commonest = pairs[by_count[types.cumsum() - 1]] % n_chars
-
-    at = np.minimum(np.searchsorted(contexts, asked), len(contexts) - 1)
-    found = contexts[at] == asked
+    found = totals[at] > 0
     at = at[found]
+
+    by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its commonest
+    commonest = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
     wanted = at * n_chars + truth[found]
     pair = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
     of_truth = np.where(pairs[pair] == wanted, pair_counts[pair], 0)
-    return found, totals[at], types[at], of_truth, commonest[at]
+    return found, totals[at], types[at], of_truth, commonest
+
+
+def _count_pairs(
+    training: Ints, digits: Ints, before: int, after: int, base: int, n_chars: int, contexts: Ints
+) -> tuple[Ints, Ints]:
+    """How often each pair of a context and a character stands in the training text, as place of the context in the
+    sorted `contexts` * n_chars + character. Other contexts are not kept: memory does not grow with the text."""
+    pairs: Ints = np.empty(0, dtype=np.int64)
+    counts: Ints = np.empty(0, dtype=np.int64)
+    for start in range(before, len(training) - after, PLACES_AT_ONCE):
+        places = np.arange(start, min(start + PLACES_AT_ONCE, len(training) - after))
+        numbers = _contexts(digits[None], np.zeros_like(places), places, before, after, base)
+        at = np.minimum(np.searchsorted(contexts, numbers), len(contexts) - 1)
+        kept = contexts[at] == numbers
+        found, found_counts = np.unique(at[kept] * n_chars + training[places[kept]], return_counts=True)
+        merged, inverse = np.unique(np.concatenate([pairs, found]), return_inverse=True)
+        total = np.zeros(len(merged), dtype=np.int64)
+        np.add.at(total, inverse, np.concatenate([counts, found_counts]))
+        pairs, counts = merged, total
+    return pairs, counts

@@ -3,8 +3,8 @@
 It needs no file and no network, and since the grammar is a hidden Markov model, the best loss that any model can
 reach on it is known exactly (see `data.floor`). What a model can learn from it, from near to far:
 
-- the letters of some 500 words, with frequencies that fall as in natural texts;
-- agreement: after `tha balor` the verb ends in -eth, after `thas balors` in -en, with words between them;
+- the letters of 1,374 words, with frequencies that fall as in natural texts;
+- agreement: after `ta balk` the verb ends in -i, after `te balks` in -u, with words between them;
 - a question word at the beginning of a sentence, a question mark at its end, and an answer in the next speech;
 - the topic, which lasts for some speeches and decides the vowel of almost every word;
 - who speaks: the two speakers of a topic take turns.

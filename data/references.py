@@ -3,6 +3,7 @@
 Counting and the floor take some seconds, and depend on the corpus and the protocol only: they are kept in a cache.
 """
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -34,8 +35,8 @@ def floor_losses(text: Corpus) -> np.ndarray:
 
 def is_cached(text: Corpus) -> bool:
     """Whether nothing needs to be computed."""
-    floor_is = text.automaton is None or _floor_path(text, text.automaton).exists()
-    return floor_is and _counting_path(text).exists()
+    paths = [_counting_path(text)] + ([_floor_path(text, text.automaton)] if text.automaton else [])
+    return all(_load(path) is not None for path in paths)
 
 
 def mean_loss(window_losses: np.ndarray) -> float:
@@ -77,17 +78,22 @@ def _floor(text: Corpus) -> np.ndarray:
 
 
 def _cached(path: Path, compute: Callable[[], np.ndarray]) -> np.ndarray:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError):
-        pass  # not computed yet, or not readable: compute it
-    losses = compute()
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            np.save(file, losses)
-        os.replace(temporary, path)
-    except OSError:
-        pass  # a cache that cannot be written costs time the next time, nothing else
+    losses = _load(path)
+    if losses is None:
+        losses = compute()
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time the next time, nothing else
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+            with open(temporary, "wb") as file:
+                np.save(file, losses)
+            os.replace(temporary, path)
     return losses
+
+
+def _load(path: Path) -> np.ndarray | None:
+    """What is in the cache; None where there is nothing, or nothing that can be used."""
+    try:
+        losses = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return losses if losses.ndim == 1 and np.isfinite(losses).all() else None

@@ -1,7 +1,8 @@
 """Masked batches to logits at the masked positions.
 
-Plain PyTorch. Nothing here knows of the data, of labml or of configs. Every architecture is a module that is
-called with `inputs` `[batch, seq_len]` and `positions` `[n_masked]`, and returns logits `[n_masked, n_tokens]`.
+Plain PyTorch. Nothing here knows of the data or of configs, nor of labml but for the adapter to labml_nn. Every
+architecture is a module that is called with `inputs` `[batch, seq_len]` and `positions` `[n_masked]`, and returns
+logits `[n_masked, n_tokens]`.
 """
 
 from model.masked_language_model import MaskedLanguageModel

@@ -49,6 +49,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is computed once is computed anew in every session: an old cache could hide a mistake."""
     monkeypatch.setattr("data.corpus.CACHE", session_cache)
+    monkeypatch.setenv("FOLIO_CACHE", str(session_cache))  # for the programs that tests start
     return session_cache
 
 
@@ -124,13 +125,13 @@ class Trained:
 def train(tmp_path: Path) -> Callable[..., Trained]:
     """Train a small model in this process; keyword arguments are keys with `__` for the dot."""
 
-    def trained(**keys: Any) -> Trained:
+    def trained(configs: Configs | None = None, is_stopped: Callable[[], bool] = lambda: False, **keys: Any) -> Trained:
         overridden = {key.replace("__", "."): value for key, value in keys.items()}
-        configs = configs_of(resolve(TINY, overridden))
+        configs = configs or configs_of(resolve(TINY, overridden))
         run = RunFolder(tmp_path / f"run{len(list(tmp_path.glob('run*')))}")
         run.path.mkdir()
         heard = Heard()
-        configs.trainer.train(run, heard)
+        configs.trainer.train(run, heard, is_stopped)
         return Trained(configs, run, heard)
 
     return trained

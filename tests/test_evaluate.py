@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -15,7 +16,8 @@ def evaluate(tmp_path, home):
     def run(*arguments: str):
         return subprocess.run(
             [sys.executable, "evaluate.py", *arguments, "--logs", str(tmp_path / "logs")],
-            cwd=ROOT, env={**os.environ, "HOME": str(home)}, capture_output=True, text=True, timeout=120,
+            env={**os.environ, "HOME": str(home), "CUDA_VISIBLE_DEVICES": ""},
+            cwd=ROOT, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 
     return run
@@ -44,7 +46,16 @@ def test_a_run_is_measured_and_runs_are_compared(command, evaluate, corpus_file,
     assert done.returncode == 0, done.stderr
     assert "model.d_ff" in done.stdout
     assert "(2 seeds)" in done.stdout
-    assert "(1 seed); against group" in done.stdout or "(2 seeds); against group" in done.stdout
+    assert re.search(
+        r"group 2: .* against group 1 [+-]\d\.\d+ ± \d\.\d+ over windows: (better|worse|a tie) \(p", done.stdout
+    )
+
+    another = tmp_path / "another.txt"
+    another.write_text(corpus_file.read_text()[::-1])
+    assert command(f"data.corpus={another}", "training.max_steps=1").returncode == 0
+    done = evaluate("last", str(runs[0]))
+    assert done.returncode == 0
+    assert "on different texts" in done.stdout
 
 
 def test_a_run_that_is_not_there_gets_the_list(evaluate):
@@ -57,10 +68,14 @@ def test_a_run_that_is_not_there_gets_the_list(evaluate):
 def test_a_run_without_weights_and_one_whose_corpus_has_changed(command, evaluate, corpus_file, tmp_path):
     assert command(f"data.corpus={corpus_file}", "training.max_steps=1").returncode == 0
     (run,) = (tmp_path / "logs" / "mlm").iterdir()
-    corpus_file.write_text(corpus_file.read_text() + "Ω")
+    corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
     done = evaluate("last")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "has changed since" in done.stderr
+    (run / "corpus.json").unlink()
+    done = evaluate("last")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "is not a whole run: cannot read corpus.json" in done.stderr
     (run / "checkpoints" / "best.safetensors").unlink()
     done = evaluate("last")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

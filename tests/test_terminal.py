@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -17,18 +18,22 @@ from tests.conftest import ROOT
 
 def test_a_terminal_gets_progress_with_the_time_left_and_coloured_guesses(corpus_file, home, tmp_path):
     ours, theirs = pty.openpty()
-    keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "training.evaluations=2"]
+    keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "device=cpu"]
+    keys += ["training.evaluations=2", "sample.every_evaluations=1", "model.d_model=32", "training.chars_per_step=512"]
     process = subprocess.Popen(
-        [sys.executable, "experiment.py", *keys, "model.d_model=32", "sample.every_evaluations=1", f"logs={tmp_path}"],
+        [sys.executable, "experiment.py", "--preset", "quick", *keys, f"logs={tmp_path}"],
         cwd=ROOT, env={**os.environ, "HOME": str(home)}, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     os.close(theirs)
+    limit = threading.Timer(120, process.kill)
+    limit.start()
     shown = b""
     try:
         while block := os.read(ours, 65_536):
             shown += block
     except OSError:
         pass  # Linux says so when the other side has closed
+    limit.cancel()
     assert process.wait(timeout=60) == 0
     text = shown.decode()
     assert re.search(r"Train\S*\s+\d+%", text)
@@ -37,9 +42,32 @@ def test_a_terminal_gets_progress_with_the_time_left_and_coloured_guesses(corpus
     assert "loss.valid" in text
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_finishes_the_step_saves_and_ends_with_its_code(corpus_file, home, tmp_path, number, code):
+    keys = ["--preset", "quick", f"data.corpus={corpus_file}", "training.compile=false", "device=cpu"]
+    keys += ["model.d_model=32", "training.max_steps=1000000", "training.evaluations=100000", f"logs={tmp_path}"]
+    process = subprocess.Popen(
+        [sys.executable, "experiment.py", *keys],
+        cwd=ROOT, env={**os.environ, "HOME": str(home)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    lines = []
+    for line in process.stdout or ():
+        lines.append(line)
+        if line.startswith("step "):
+            process.send_signal(number)
+            break
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "interrupted, and saved" in rest
+    assert "Traceback" not in rest
+    (run,) = (tmp_path / "mlm").iterdir()
+    assert (run / "checkpoints" / "last.safetensors").exists()
+    assert (run / "curves.png").exists()
+
+
 @pytest.fixture
 def server() -> Iterator[Callable[[int | None], str]]:
-    """A server that answers every POST with a status, or never."""
+    """A server that answers every POST with a status (200: and with an error in its words), or never."""
     servers, over = [], threading.Event()
 
     def start(status: int | None) -> str:
@@ -54,6 +82,7 @@ def server() -> Iterator[Callable[[int | None], str]]:
                     return
                 self.send_response(status)
                 self.end_headers()
+                self.wfile.write(b'{"errors": [{"error": "refused", "message": "no such project"}]}')
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -70,7 +99,7 @@ def server() -> Iterator[Callable[[int | None], str]]:
         server.server_close()
 
 
-@pytest.mark.parametrize("status", [500, None], ids=["answers with an error", "never answers"])
+@pytest.mark.parametrize("status", [500, 200, None], ids=["fails", "answers with an error", "never answers"])
 def test_a_run_ends_whatever_the_server_does(command, only_run, corpus_file, server, status):
     began = time.monotonic()
     done = command(f"data.corpus={corpus_file}", "training.max_steps=4", labml_app_url=server(status))

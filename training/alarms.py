@@ -1,5 +1,6 @@
-"""Two things that a loss curve alone does not tell: that labels leak, and that nothing is being learnt."""
+"""What a loss curve alone does not tell: that labels leak, that nothing is learnt, that nothing can be any more."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,16 @@ PLATEAU_SHARE = 0.25  # of the budget: before it, near unigram is where every mo
 PLATEAU_NATS = 0.25
 
 
-class LeakFoundError(RuntimeError):
+class AlarmError(RuntimeError):
+    """Training on makes no sense; the message is one line for the user."""
+
+
+class LeakFoundError(AlarmError):
     """The validation loss is below what is possible."""
+
+
+class DivergedError(AlarmError):
+    """The loss is no number any more."""
 
 
 def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
@@ -27,6 +36,15 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
         raise LeakFoundError(
             f"the validation loss is {-difference.mean() / error:.0f} standard errors below the lowest that is"
             " possible: labels leak into the inputs; look at what the model is given at the masked positions"
+        )
+
+
+def check_for_divergence(loss_train: float, loss_valid: float, step: int, seq_len: int) -> None:
+    """Raise DivergedError where a loss is infinite or not a number."""
+    if not (math.isfinite(loss_train) and math.isfinite(loss_valid)):
+        raise DivergedError(
+            f"the loss is {loss_train:g} in training and {loss_valid:g} in validation at step {step:,} (windows of"
+            f" {seq_len}): lower training.learning_rate and training.muon_learning_rate, or raise training.warmup"
         )
 
 

@@ -10,7 +10,7 @@ SECONDS_BETWEEN_SYNCHRONISATIONS = 2.0
 
 
 class TrainingClock:
-    """Counts the seconds between `start` and `stop`, and those of earlier sessions of the same run."""
+    """Counts the seconds between `start` and `stop`."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -50,10 +50,6 @@ class TrainingClock:
             self._last_read = time.perf_counter()
             self._last_seconds = self._before + self._last_read - self._started
         return self._last_seconds
-
-    @seconds.setter
-    def seconds(self, seconds: float) -> None:
-        self._before = self._last_seconds = seconds
 
     def _synchronise(self) -> None:
         if self.device.type == "cuda":

@@ -1,7 +1,7 @@
 """The training loop: read it straight down."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ import torch
 
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
-from training.alarms import PLATEAU_ADVICE, check_for_leak, is_on_plateau
+from training.alarms import PLATEAU_ADVICE, check_for_divergence, check_for_leak, is_on_plateau
 from training.checkpoint import save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
@@ -21,6 +21,8 @@ from training.samples import Guess, sample
 from training.schedule import Budget, learning_rate_at
 from training.stages import Stage, stage_at
 from training.step import StepSums, TrainingStep
+
+SECONDS_FOR_REFERENCES = 30.0  # at the end of a run that was shorter than counting takes
 
 
 class Listener(Protocol):
@@ -47,7 +49,7 @@ class Schedule:
 
 
 class Trainer:
-    """Trains a model and writes the run's files; all that changes while training is in `state_dict`."""
+    """Trains a model and writes the run's files."""
 
     def __init__(
         self,
@@ -80,10 +82,12 @@ class Trainer:
         self.has_warned = False
         self._begin_interval()
 
-    def train(self, run: RunFolder, listener: Listener) -> None:
-        """Train until the budget is spent; evaluate, sample and save on the way."""
+    def train(self, run: RunFolder, listener: Listener, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Train until the budget is spent or `is_stopped`; evaluate, sample and save on the way.
+
+        Raises AlarmError where training on makes no sense.
+        """
         began = last_saved = time.monotonic()
-        self.vocabulary.save(run.vocabulary_path)
         self._compare(run, listener)
         if self.compile:
             self._compile(listener)
@@ -91,7 +95,7 @@ class Trainer:
         self.model.train()
         self.clock.start()
         progress = self._progress()
-        while progress < 1:
+        while progress < 1 and not is_stopped():
             stage = stage_at(self.schedule.stages, progress)
             set_learning_rate(self.take_step.optimizers, self._learning_rate_factor(progress))
             for total, value in zip(self.sums, self.take_step(stage), strict=True):
@@ -110,6 +114,8 @@ class Trainer:
                 last_saved = time.monotonic()
         self.clock.stop()
         self.save(run, "last")
+        if not is_stopped():
+            self._compare(run, listener, wait_seconds=SECONDS_FOR_REFERENCES)
         save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")
 
     def save(self, run: RunFolder, name: str) -> None:
@@ -118,7 +124,7 @@ class Trainer:
         save_state(run.checkpoints / f"{name}.pt", self.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides the rest of the training, weights aside."""
+        """Where the training stands, weights aside."""
         return {
             "step": self.step,
             "chars": self.chars,
@@ -131,9 +137,9 @@ class Trainer:
             "dropout": torch.get_rng_state(),
         }
 
-    def _compare(self, run: RunFolder, listener: Listener) -> None:
+    def _compare(self, run: RunFolder, listener: Listener, wait_seconds: float = 0.0) -> None:
         """Say what the losses are to be compared with: once at the beginning, and once when all of it is known."""
-        complete = self.references.is_complete
+        complete = self.references.is_complete(wait_seconds)
         if complete == self.has_compared:
             return
         lines = ", ".join(f"{name} {loss:.2f}" for name, loss in self.references.lines.items())
@@ -154,7 +160,7 @@ class Trainer:
 
     def _begin_interval(self) -> None:
         """Start the sums over the steps up to the next evaluation. They stay on the device until then."""
-        self.sums = StepSums(*torch.zeros(4, device=self.device))
+        self.sums = StepSums.zeros(self.device)
         self.chars_at_evaluation = self.chars
         self.seconds_at_evaluation = self.clock.seconds
 
@@ -173,7 +179,7 @@ class Trainer:
         loss_sum, n_correct, n_labels, grad_norm = (total.item() for total in self.sums)
         seconds = self.clock.seconds
         chars = self.chars - self.chars_at_evaluation
-        row = {
+        row: dict[str, Any] = {
             "step": self.step,
             "chars": self.chars,
             "seconds": round(seconds, 3),
@@ -191,6 +197,7 @@ class Trainer:
             "grad_norm": grad_norm * self.take_step.chars_per_step / chars,
             "chars_per_second": round(chars / (seconds - self.seconds_at_evaluation), 1),
         }
+        check_for_divergence(row["loss.train"], row["loss.valid"], self.step, stage.seq_len)
         floor = self.references.floor()
         self._compare(run, listener)
         if floor is not None:

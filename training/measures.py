@@ -20,6 +20,7 @@ CLASSES: dict[str, Callable[[str], bool]] = {
     "newline": lambda c: c == "\n",
     "punctuation": lambda c: c.isprintable() and not c.isalnum() and c != " ",
 }
+OTHER = "other"  # digits, letters without case, control characters
 FARTHEST = 4  # distances from here on are one class
 SINGLE_WINDOWS, SINGLE_STEP = 64, 8  # one character at a time: so many windows, every eighth character of each
 
@@ -80,9 +81,10 @@ def breakdown(
     visible one."""
     losses, correct = masked_outcomes(model, validation.windows, validation.masked, vocabulary.mask_token)
     labels = validation.windows[validation.masked].cpu()
+    class_of = [next((name for name, belongs in CLASSES.items() if belongs(c)), OTHER) for c in vocabulary.characters]
     by_class = {}
-    for name, belongs in CLASSES.items():
-        ids = [i for i, character in enumerate(vocabulary.characters) if belongs(character)]
+    for name in (*CLASSES, OTHER):
+        ids = [i for i, its_class in enumerate(class_of) if its_class == name]
         by_class[name] = _share(losses, correct, torch.isin(labels, torch.tensor(ids, dtype=labels.dtype)))
     distances = distance_to_visible(validation.masked.cpu())[validation.masked.cpu()]
     by_distance = {

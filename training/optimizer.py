@@ -11,7 +11,7 @@ def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, w
     """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for all other parameters.
 
     Muon makes every step of a matrix orthogonal, which suits maps between hidden states; embeddings, norms,
-    biases and the head are not such maps. Raises ValueError for a model without `encoder.layers`.
+    biases and the head are not such maps. The model must have its layers in `encoder.layers`.
     """
     matrices = [p for p in model.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
     own = {id(p) for p in matrices}

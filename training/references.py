@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import signal
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -32,12 +33,11 @@ class References:
             context.Process(target=_compute_in_child, args=(text, to_parent), daemon=True).start()
             to_parent.close()
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether there is nothing more to come. Does not wait."""
-        if self._from_child is not None and self._from_child.poll():
+    def is_complete(self, wait_seconds: float = 0.0) -> bool:
+        """Whether counting is known, after waiting so long for it."""
+        if self._from_child is not None and self._from_child.poll(wait_seconds):
             self._receive()
-        return self._from_child is None
+        return "counting" in self.lines
 
     def floor(self) -> np.ndarray | None:
         """The floor's summed losses `[n_windows]`; None where it is not known. Waits for it."""
@@ -63,6 +63,8 @@ def _compute(text: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _compute_in_child(text: Corpus, to_parent: Connection) -> None:
-    os.nice(19)  # training comes first
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its daemons
+    os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
-    to_parent.send(_compute(text))
+    with contextlib.suppress(BrokenPipeError):  # the run has ended before
+        to_parent.send(_compute(text))

@@ -1,6 +1,7 @@
 """The files of a run: `logs/<experiment>/<uuid>/`."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ class RunFolder:
         self.path = path
         self.metrics_path = path / "metrics.jsonl"
         self.config_path = path / "config.yaml"
+        self.corpus_path = path / "corpus.json"
         self.vocabulary_path = path / "vocabulary.json"
         self.reference_lines_path = path / "reference_lines.json"
         self.curves_path = path / "curves.png"
@@ -40,7 +42,15 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """Every key of the run with its value."""
-        return yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+        return yaml.safe_load(_read(self.config_path))
+
+    def save_corpus(self, name: str, sha256: str) -> None:
+        """Write which text the run is trained on; the hash tells whether a text is still the same."""
+        write_atomically(self.corpus_path, (json.dumps({"name": name, "sha256": sha256}) + "\n").encode())
+
+    def corpus(self) -> dict[str, str]:
+        """The `name` and `sha256` of the text that the run was trained on."""
+        return json.loads(_read(self.corpus_path))
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the losses that the run's own are compared with, by name, in nats."""
@@ -48,19 +58,26 @@ class RunFolder:
 
     def reference_lines(self) -> dict[str, float]:
         """The losses that the run's own are compared with, by name, in nats."""
-        return json.loads(self.reference_lines_path.read_text(encoding="utf-8"))
+        return json.loads(_read(self.reference_lines_path))
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        """Add one evaluation to metrics.jsonl, in one write: a reader never sees half a line but the last."""
+        """Add one evaluation to metrics.jsonl, in one write. What is not a number is null there: JSON has no NaN."""
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
         with open(self.metrics_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(finite) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """All evaluations so far, oldest first."""
         if not self.metrics_path.exists():
             return []
-        with open(self.metrics_path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        return [json.loads(line) for line in _read(self.metrics_path).splitlines()]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunFolderError(f"{path.parent} is not a whole run: cannot read {path.name}") from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:

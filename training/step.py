@@ -29,6 +29,13 @@ class StepSums(NamedTuple):
     n_labels: torch.Tensor
     grad_norm: torch.Tensor
 
+    @classmethod
+    def zeros(cls, device: torch.device) -> "StepSums":
+        """Nothing yet. Counts are integers: a float32 stops counting at 16,777,216."""
+        loss_sum, grad_norm = torch.zeros(2, device=device)
+        n_correct, n_labels = torch.zeros(2, device=device, dtype=torch.int64)
+        return cls(loss_sum, n_correct, n_labels, grad_norm)
+
 
 class TrainingStep:
     """Windows in, weights changed: draw, mask, forward, backward, clip, optimize."""
@@ -80,9 +87,10 @@ class TrainingStep:
         self._loss = torch.compile(masked_loss, dynamic=False)
         state = self.windows.state_dict(), self.masker.state_dict()
         try:
-            for stage in shapes.values():
-                batch = self._draw(stage)
-                self._backward(batch, n_labels(batch))
+            with torch.random.fork_rng():  # dropout draws from PyTorch's own generators
+                for stage in shapes.values():
+                    batch = self._draw(stage)
+                    self._backward(batch, n_labels(batch))
         except Exception:
             self._loss = masked_loss
             raise

@@ -4,13 +4,14 @@ On a terminal labml shows its progress line; in a pipe or a file there is one pl
 carriage returns or colours.
 """
 
+import http.client
 import os
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,10 @@ def prepare(name: str, comment: str, logs: str) -> Path:
         logger_singleton()._Logger__destinations = [PlainDestination()]
     # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
     server = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
-    lab.configure({"experiments_path": logs} | ({} if server is None else {"app_url": server}))
+    lab.configure({"experiments_path": os.path.expanduser(logs)} | ({} if server is None else {"app_url": server}))
     # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
     AppTracker.__init__.__kwdefaults__["daemon"] = True
+    AppTracker._check = _is_sending
     experiment.create(
         name=name,
         comment=comment,
@@ -80,15 +82,21 @@ def started() -> Iterator[None]:
         _deliver()
 
 
+def _is_sending(app: AppTracker, check: Callable[[AppTracker], bool] = AppTracker._check) -> bool:
+    """Once the server has answered with an error, labml's own check would raise at every save: in training."""
+    return not (app.thread is not None and app.thread.errored) and check(app)
+
+
 def _server_answers() -> bool:
     server = lab_singleton().app_configs
     if server is None:
         return False
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would answer in its place
     try:
-        urllib.request.urlopen(server.url, timeout=SECONDS_TO_ANSWER).close()
+        directly.open(server.url, timeout=SECONDS_TO_ANSWER).close()
     except urllib.error.HTTPError:
         return True  # an answer, if only to say that this address wants a POST
-    except (OSError, ValueError):
+    except (OSError, http.client.HTTPException, ValueError):
         return False
     return True
 
@@ -109,14 +117,13 @@ class Tracking:
     def __init__(self) -> None:
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
-        self.began = 0.0
+        self.began: tuple[float, float] | None = None  # time and progress when the first step was done
 
     @contextmanager
     def training(self) -> Iterator[None]:
         """labml's progress line, with an estimate of the time left."""
         monitor_singleton().silent(not self.is_terminal)
         with monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
-            self.began = time.monotonic()
             yield
 
     def says(self, line: str) -> None:
@@ -127,8 +134,12 @@ class Tracking:
         """Move the progress line; `progress` is the share of the budget that is spent."""
         if not self.is_terminal:
             return
-        left = (time.monotonic() - self.began) * (1 / max(progress, 1e-9) - 1)
-        self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
+        now = time.monotonic()
+        if self.began is None:
+            self.began = now, progress
+        elif progress > self.began[1]:
+            left = (now - self.began[0]) / (progress - self.began[1]) * max(0.0, 1 - progress)
+            self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
         monit.progress(min(progress, 1.0))
 
     def evaluated(self, row: Mapping[str, Any]) -> None:

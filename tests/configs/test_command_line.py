@@ -47,6 +47,10 @@ def test_a_single_run_of_several_seeds_has_the_same_command_line_but_for_the_see
     assert one_seed(["--seeds=3"], 0) == ["seed=0"]
 
 
+def test_the_preset_follows_the_device_that_is_asked_for():
+    assert parse(["device=cpu"]).source == "preset quick: device=cpu (--preset chooses another)"
+
+
 def test_help_lists_every_key(capsys):
     with pytest.raises(SystemExit) as end:
         parse(["--help"])
@@ -87,6 +91,10 @@ WRONG = {
     "preset": (["--preset", "quik"], "choose one of annotated, gpu, quick"),
     "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
     "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "above 1 together"),
+    "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "above 1 together"),
+    "no logs": (["logs="], "logs is empty"),
+    "a date that is none": (["training.stages=[2024-13-45]"], "is not a list in YAML"),
+    "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn knows dynamic only"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
@@ -114,7 +122,9 @@ def test_wrong_input_is_one_clear_line(case: str):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["[1, 2]", "a: [", "!!python/object/apply:os.system ['true']", "1: 2", "\x00"])
+@pytest.mark.parametrize(
+    "content", ["[1, 2]", "a: [", "!!python/object/apply:os.system ['true']", "seed: 2024-13-45", "1: 2", "\x00"]
+)
 def test_files_that_hold_no_keys_are_refused(tmp_path, content: str):
     path = tmp_path / "config.yaml"
     path.write_text(content)

@@ -38,30 +38,22 @@ def answer_with(content: bytes, promised: int | None = None) -> Callable:
     return answer
 
 
-def test_a_download_arrives_whole(serve, tmp_path: Path, shakespeare: str):
-    target = tmp_path / "cache" / "text.txt"
-    download(serve(answer_with(shakespeare.encode())), target)
-    assert target.read_text(encoding="utf-8") == shakespeare
-    assert list(target.parent.iterdir()) == [target]
+def test_a_download_arrives_whole(serve, shakespeare: str):
+    assert download(serve(answer_with(shakespeare.encode()))).decode() == shakespeare
 
 
-def test_a_wrong_download_is_not_kept_and_loses_nothing(serve, tmp_path: Path):
-    target = tmp_path / "text.txt"
-    target.write_text("what was there")
-    with pytest.raises(CorpusError, match="SHA-256 is wrong"):
-        download(serve(answer_with(b"<html>log in first</html>")), target)
-    assert target.read_text() == "what was there"
-    assert list(tmp_path.glob("text*")) == [target]
-
-
-def test_a_download_that_breaks_off_is_not_kept(serve, tmp_path: Path):
-    with pytest.raises(CorpusError):
-        download(serve(answer_with(b"First Citizen", promised=1_115_394)), tmp_path / "text.txt")
-    assert not list(tmp_path.glob("text*"))
+@pytest.mark.parametrize(("content", "promised"), [(b"<html>log in first</html>", None), (b"First Citizen", 1_115_394)])
+def test_a_wrong_or_broken_download_is_not_kept_and_loses_nothing(without_text, monkeypatch, serve, content, promised):
+    cached = without_text / "tiny_shakespeare.txt"
+    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(content, promised)))
+    with pytest.raises(CorpusError, match=r"SHA-256 is wrong|cannot download"):
+        load_corpus("tiny_shakespeare")
+    assert not cached.exists()
+    assert not list(without_text.glob("*"))
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
-def test_a_download_that_stalls_ends_at_the_limit(serve, tmp_path: Path, drip: bytes):
+def test_a_download_that_stalls_ends_at_the_limit(serve, drip: bytes):
     done = threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -74,13 +66,12 @@ def test_a_download_that_stalls_ends_at_the_limit(serve, tmp_path: Path, drip: b
 
     began = time.monotonic()
     with pytest.raises(CorpusError, match="cannot download"):
-        download(serve(answer), tmp_path / "text.txt", seconds=0.5)
+        download(serve(answer), seconds=0.5)
     done.set()
     assert time.monotonic() - began < 10
-    assert not list(tmp_path.glob("text*"))
 
 
-def test_an_endless_download_is_cut_short(serve, tmp_path: Path):
+def test_an_endless_download_is_cut_short(serve):
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
@@ -91,39 +82,59 @@ def test_an_endless_download_is_cut_short(serve, tmp_path: Path):
             pass  # the client has hung up, as it should
 
     with pytest.raises(CorpusError, match="SHA-256 is wrong"):
-        download(serve(answer), tmp_path / "text.txt")
+        download(serve(answer))
 
 
-def test_no_server_is_a_clear_error(tmp_path: Path):
-    with pytest.raises(CorpusError, match="cannot download tiny Shakespeare"):
-        download("http://127.0.0.1:1/input.txt", tmp_path / "text.txt")
+def test_no_server_and_a_server_that_speaks_no_http_are_clear_errors(serve):
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"SSH-2.0-OpenSSH\r\n")
+
+    for url in ("http://127.0.0.1:1/input.txt", serve(answer)):
+        with pytest.raises(CorpusError, match="cannot download tiny Shakespeare"):
+            download(url)
 
 
-def test_the_environment_variable_comes_before_cache_and_download(monkeypatch, shakespeare: str):
+@pytest.fixture
+def without_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No variable, and an empty cache, whose folder it returns; a download that was not asked for fails."""
+    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+def test_the_environment_variable_comes_before_the_cache(without_text, monkeypatch, tmp_path, shakespeare: str):
+    (without_text / "tiny_shakespeare.txt").write_text("another text")
+    (tmp_path / "text.txt").write_text(shakespeare)
+    monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(tmp_path / "text.txt"))
     assert load_corpus("tiny_shakespeare").text == shakespeare
 
 
-def test_the_cache_comes_before_the_download(monkeypatch, tmp_path: Path, shakespeare: str):
-    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path)
-    (tmp_path / "tiny_shakespeare.txt").write_text(shakespeare)
+def test_the_cache_comes_before_the_download(without_text, shakespeare: str):
+    (without_text / "tiny_shakespeare.txt").write_text(shakespeare)
     assert load_corpus("tiny_shakespeare").text == shakespeare
 
 
-def test_a_missing_text_is_downloaded_and_announced(monkeypatch, serve, tmp_path: Path, shakespeare: str):
-    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path)
+def test_a_missing_text_is_downloaded_announced_and_kept(without_text, monkeypatch, serve, shakespeare: str):
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
     said: list[str] = []
     assert load_corpus("auto", said.append).name == "tiny_shakespeare"
     assert "downloading tiny Shakespeare" in said[0]
-    assert (tmp_path / "tiny_shakespeare.txt").exists()
+    assert [path.name for path in without_text.iterdir()] == ["tiny_shakespeare.txt"]
 
 
-def test_a_damaged_cache_is_refused(monkeypatch, tmp_path: Path):
-    monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path)
-    (tmp_path / "tiny_shakespeare.txt").write_text("First Citizen: half of it")
+def test_a_cache_that_cannot_be_written_costs_nothing_else(without_text, monkeypatch, serve, shakespeare: str):
+    without_text.rmdir()
+    without_text.write_text("a file in the way")
+    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
+    said: list[str] = []
+    assert load_corpus("auto", said.append).text == shakespeare
+    assert "cannot keep it" in said[-1]
+
+
+def test_a_damaged_cache_is_refused(without_text):
+    (without_text / "tiny_shakespeare.txt").write_text("First Citizen: half of it")
     with pytest.raises(CorpusError, match="delete it"):
         load_corpus("tiny_shakespeare")
 

@@ -1,5 +1,12 @@
+from itertools import count
+
+import pytest
 from safetensors.torch import load_file
 
+from configs.command_line import resolve
+from configs.experiment import configs_of
+from tests.conftest import TINY
+from training.alarms import DivergedError
 from training.checkpoint import load_state, load_weights
 from training.evaluation import evaluate
 
@@ -51,7 +58,7 @@ def test_a_run_leaves_its_files(corpus_file, train):
     run = train(data__corpus=str(corpus_file), training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
-        "metrics.jsonl", "vocabulary.json", "reference_lines.json", "curves.png",
+        "metrics.jsonl", "reference_lines.json", "curves.png",
         "checkpoints/last.safetensors", "checkpoints/last.pt",
         "checkpoints/best.safetensors", "checkpoints/best.pt",
     }  # fmt: skip
@@ -79,6 +86,26 @@ def test_samples_are_shown_at_their_evaluations(corpus_file, train):
     )
     visible_twice = [a and b for row, other in zip(first, second, strict=True) for a, b in zip(row, other, strict=True)]
     assert visible_twice == [a for row in first for a in row]  # the same characters are hidden first every time
+
+
+def test_a_run_that_is_stopped_is_saved(corpus_file, train):
+    asked = count()  # once before every step
+    trained = train(data__corpus=str(corpus_file), training__max_steps=50, is_stopped=lambda: next(asked) >= 4)
+    assert load_state(trained.run.checkpoints / "last.pt")["step"] == 4
+
+
+def test_a_loss_that_is_no_number_ends_the_run(corpus_file, train):
+    def break_at_step_3() -> bool:
+        steps.append(None)
+        if len(steps) == 3:
+            configs.network.decoder_bias.data.fill_(float("nan"))
+        return False
+
+    steps: list[None] = []
+    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 8}))
+    with pytest.raises(DivergedError, match=r"at step 4 .* lower training\.learning_rate") as error:
+        train(configs=configs, is_stopped=break_at_step_3)
+    assert "\n" not in str(error.value)
 
 
 def test_periodic_saving_writes_the_last_checkpoint(corpus_file, train):
