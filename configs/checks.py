@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from configs.keys import ConfigError
+from data.strategies import STRATEGIES
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -32,6 +33,7 @@ def check(values: Mapping[str, Any]) -> None:
     if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
         raise ConfigError("sample.prompts must be a list of texts")
     _check_model(values)
+    _check_masking(values)
     _check_stages(values)
 
 
@@ -60,28 +62,61 @@ def _check_model(values: Mapping[str, Any]) -> None:
             f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
             " rotary positions need an even one"
         )
-    if values["masking.strategy"] == "labml_nn":
+
+
+def _check_masking(values: Mapping[str, Any]) -> None:
+    strategy = values["masking.strategy"]
+    if strategy == "labml_nn":
         if values["training.compile"]:
             raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
-        for key, only in (("masking.random_tokens", "uniform"), ("masking.masks", "dynamic")):
+        for key, only in (
+            ("masking.random_tokens", "uniform"),
+            ("masking.masks", "dynamic"),
+            ("masking.corrupt", "character"),
+        ):
             if values[key] != only:
                 raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn knows {only} only")
+    if values["masking.mixture"] and strategy != "mixture":
+        raise ConfigError(f"masking.mixture is for masking.strategy=mixture, not {strategy}")
+    if strategy == "mixture":
+        _check_mixture(values["masking.mixture"])
+
+
+def _check_mixture(rows: list[Any]) -> None:
+    example = "{until: 1.0, random: 0.5, span: 0.5}"
+    if not rows:
+        raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{example}]")
+    for number, row in enumerate(rows, start=1):
+        where = f"masking.mixture, row {number}"
+        if not isinstance(row, dict) or not _is_number(row.get("until")):
+            raise ConfigError(f"{where} is not of the form {example}")
+        for name, share in row.items():
+            if name != "until" and name not in STRATEGIES:
+                raise ConfigError(f"{where}: there is no strategy {name!r}: choose among {', '.join(STRATEGIES)}")
+            if not _is_number(share) or not 0 <= share <= 1e6:
+                raise ConfigError(f"{where}: {name}={share} must be a number of at least 0")
+        if not sum(share for name, share in row.items() if name != "until") > 0:
+            raise ConfigError(f"{where}: the shares must not all be 0")
+    _check_untils("masking.mixture", [row["until"] for row in rows])
+
+
+def _check_untils(where: str, untils: list[float]) -> None:
+    before = 0.0
+    for number, until in enumerate(untils, start=1):
+        if until <= before:
+            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, where the row before ends")
+        before = until
+    if before != 1:
+        raise ConfigError(f"{where}: the last row must have until=1.0, not {before}")
 
 
 def _check_stages(values: Mapping[str, Any]) -> None:
     stages = values["training.stages"]
     if not stages:
         raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
-    before = 0.0
     for number, row in enumerate(stages, start=1):
         _check_row(f"training.stages, row {number}", row, values)
-        if row["until"] <= before:
-            raise ConfigError(
-                f"training.stages, row {number}: until={row['until']} must be above {before}, where the row before ends"
-            )
-        before = row["until"]
-    if before != 1:
-        raise ConfigError(f"training.stages: the last row must have until=1.0, not {before}")
+    _check_untils("training.stages", [row["until"] for row in stages])
 
 
 def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:

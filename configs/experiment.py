@@ -80,6 +80,7 @@ def _masking(c: Configs) -> MaskingConfigs:
     conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
     conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
     conf.set_default(MaskingConfigs.ids, func=lambda: c.data.ids)
+    conf.set_default(MaskingConfigs.text, func=lambda: c.data.loaded.text)
     return conf
 
 

@@ -9,6 +9,9 @@ from configs.keys import ConfigError, Key
 from configs.seeds import derived_seed
 from data.corpus import split_at
 from data.masking import Corruption, IndependentMasker, Masker
+from data.mixture import Mixture
+from data.strategies import STRATEGIES, on_device
+from data.units import Cut
 from data.vocabulary import Vocabulary
 
 
@@ -27,6 +30,14 @@ class MaskingConfigs(BaseConfigs):
         str,
         Key("dynamic: new masks each time (RoBERTa); static: drawn once (BERT)", choices=("dynamic", "static")),
     ] = "dynamic"
+    corrupt: Annotated[
+        str,
+        Key("what is corrupted alike: a character, or a whole unit (SpanBERT)", choices=("character", "unit")),
+    ] = "character"
+    mixture: Annotated[
+        list,
+        Key("for strategy=mixture: rows {until: share of the budget, STRATEGY: share of the windows, ...}"),
+    ] = []
     no_mask_tokens: Annotated[str, Key("characters that are never selected, one after the other")] = ""
 
     # From the experiment: see configs/experiment.py.
@@ -34,6 +45,7 @@ class MaskingConfigs(BaseConfigs):
     seed: int
     vocabulary: Vocabulary
     ids: torch.Tensor
+    text: str  # all of it
 
 
 def _no_mask_ids(c: MaskingConfigs) -> list[int]:
@@ -55,9 +67,7 @@ def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     return weights
 
 
-@option(MaskingConfigs.strategy, "random")
-def random_masker(c: MaskingConfigs) -> Masker:
-    """Every set of positions of the right size is as likely as any other (BERT)."""
+def _masker(c: MaskingConfigs, cut: Cut) -> Masker:
     corruption = Corruption(
         mask_token=c.vocabulary.mask_token,
         random_token_weights=_random_token_weights(c),
@@ -68,14 +78,36 @@ def random_masker(c: MaskingConfigs) -> Masker:
         corruption,
         seed=derived_seed(c.seed, "masks"),
         device=c.device,
+        cut=on_device(cut, c.device),
         no_mask_tokens=_no_mask_ids(c),
         static=c.masks == "static",
         corpus_len=split_at(len(c.ids)),
+        corrupt_units=c.corrupt == "unit",
     )
 
 
-@option(MaskingConfigs.strategy, "labml_nn")
-def labml_nn_masker(c: MaskingConfigs) -> IndependentMasker:
+def _register(name: str) -> None:
+    def masker(c: MaskingConfigs) -> Masker:
+        return _masker(c, STRATEGIES[name](c.text[: split_at(len(c.text))]))
+
+    option(MaskingConfigs.strategy, name)(masker)
+
+
+for _name in STRATEGIES:  # every function of data/strategies.py with @strategy above it
+    _register(_name)
+
+
+@option(MaskingConfigs.strategy)
+def mixture(c: MaskingConfigs) -> Masker:
+    """Each window is masked by one of several strategies, as `masking.mixture` says."""
+    text = c.text[: split_at(len(c.text))]
+    rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
+    names = dict.fromkeys(name for _, shares in rows for name in shares)
+    return _masker(c, Mixture({name: on_device(STRATEGIES[name](text), c.device) for name in names}, rows))
+
+
+@option(MaskingConfigs.strategy)
+def labml_nn(c: MaskingConfigs) -> IndependentMasker:
     """labml_nn's own MLM: each position selected independently, shares of 81/10/9."""
     from labml_nn.transformers.mlm import MLM
 

@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from data.adaptive import AdaptiveUnits
+from data.mixture import Mixture
+from data.units import Characters, Cut, first_columns, race
+
 IGNORED_LABEL = -100  # what PyTorch's cross-entropy ignores; id 0 is a real character and never means that
 
 
@@ -18,6 +22,7 @@ class MaskedBatch(NamedTuple):
     inputs: torch.Tensor  # [batch, seq_len] token ids, selected positions corrupted
     positions: torch.Tensor  # [n_masked] selected places in inputs.flatten()
     labels: torch.Tensor  # [n_masked] the original ids there; IGNORED_LABEL fills what could not be selected
+    places: torch.Tensor  # [n_masked] where in the training text they stand
 
 
 class Corruption:
@@ -110,12 +115,14 @@ class MLM:
 class Masker:
     """Masks training windows: exactly `round(masking_prob * seq_len)` positions in every window.
 
-    The positions are the first of a random order (the largest of independent uniform scores), so every set of
-    that size is as likely as any other. A window with too few characters that may be masked has all of them
-    masked, and IGNORED_LABEL in the places left over: shapes never depend on the data.
+    `cut` says what is hidden together and how often (see `data.units`): units are drawn in proportion to their weights
+    until the budget is spent, and of the last one only the first characters are taken. A window with too few
+    characters that may be masked has all of them masked, and IGNORED_LABEL in the places left over: shapes never
+    depend on the data.
 
-    With `static=True` the scores and draws are made once a character of the text: a window always gets the
-    same masks (BERT's original data), instead of new ones each time (RoBERTa, Liu et al. 2019).
+    With `static=True` the draws are made once a character of the text: a window always gets the same masks (BERT's
+    original data), instead of new ones each time (RoBERTa, Liu et al. 2019). With `corrupt_units=True` a unit is
+    corrupted as one (SpanBERT): all of it `[MASK]`, or random, or unchanged.
     """
 
     def __init__(
@@ -124,47 +131,67 @@ class Masker:
         *,
         seed: int,
         device: torch.device,
+        cut: Cut | None = None,
         no_mask_tokens: Sequence[int] = (),
         static: bool = False,
         corpus_len: int = 0,
+        corrupt_units: bool = False,
     ):
         """`corpus_len`: how many characters the training text has; only static masks need it."""
         self.corruption = corruption.to(device)
+        self.cut = Characters() if cut is None else cut
+        cuts = self.cut.cuts.values() if isinstance(self.cut, Mixture) else [self.cut]
+        self.learners = [cut for cut in cuts if isinstance(cut, AdaptiveUnits)]
         self.no_mask_tokens = torch.tensor(no_mask_tokens, dtype=torch.int64, device=device)
         self.generator = torch.Generator(device=device).manual_seed(seed)
         self.static_draws = self._uniform(3, corpus_len) if static else None
+        self.corrupt_units = corrupt_units
 
-    def __call__(self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float) -> MaskedBatch:
-        """Mask windows of `tokens` `[batch, seq_len]`, which stand at `places` of the text (same shape)."""
+    def __call__(
+        self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float, progress: float = 0.0
+    ) -> MaskedBatch:
+        """Mask windows of `tokens` `[batch, seq_len]`, which stand at `places` of the text (same shape).
+
+        `progress` is the share of the training budget that is spent; mixtures may change with it.
+        """
         batch, seq_len = tokens.shape
         n_masked = n_masked_in(seq_len, masking_prob)
-        if self.static_draws is None:
-            scores, *draws = self._uniform(3, batch, seq_len)
-        else:
-            scores, *draws = self.static_draws[:, places]
-        if len(self.no_mask_tokens):
-            scores = scores.masked_fill(torch.isin(tokens, self.no_mask_tokens), -1.0)
-        chosen = scores.topk(n_masked, dim=1)
-        offsets = torch.arange(0, batch * seq_len, seq_len, device=tokens.device)
-        positions = (chosen.indices + offsets[:, None]).flatten()
-        eligible = (chosen.values >= 0).flatten()
+        if isinstance(self.cut, Mixture):
+            self.cut.progress = progress
+        units, weights = self.cut(places, self.generator)
+        draws = self._uniform(3, batch, seq_len) if self.static_draws is None else self.static_draws[:, places]
+        may_be = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
+        order, times = race(units, weights, draws[0], may_be)
+        columns, eligible = order[:, :n_masked], times[:, :n_masked].isfinite().flatten()
+        positions = (columns + torch.arange(0, batch * seq_len, seq_len, device=tokens.device)[:, None]).flatten()
 
+        branch, which = draws[1], draws[2]
+        if self.corrupt_units:
+            branch = branch.gather(1, first_columns(units))
         flat = tokens.flatten()
         originals = flat[positions]
-        corrupted = self.corruption(originals, torch.stack(draws).flatten(1)[:, positions])
+        corrupted = self.corruption(originals, torch.stack([branch, which]).flatten(1)[:, positions])
         inputs = flat.index_put((positions,), torch.where(eligible, corrupted, originals))
         labels = torch.where(eligible, originals, IGNORED_LABEL)
-        return MaskedBatch(inputs.view(batch, seq_len), positions, labels)
+        return MaskedBatch(inputs.view(batch, seq_len), positions, labels, places.flatten()[positions])
+
+    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
+        """Tell the strategy how the model did, `losses` `[n_masked]` in nats: the one call back up the stream."""
+        for learner in self.learners:
+            learner.observe(batch.places, losses)
 
     def _uniform(self, *shape: int) -> torch.Tensor:
         return torch.rand(shape, generator=self.generator, device=self.generator.device)
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides the masks still to come."""
-        return {"generator": self.generator.get_state()}
+        learnt = [learner.state_dict() for learner in self.learners]
+        return {"generator": self.generator.get_state(), "learnt": learnt}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"].cpu())
+        for learner, learnt in zip(self.learners, state["learnt"], strict=True):
+            learner.load_state_dict(learnt)
 
 
 class IndependentMasker:
@@ -177,13 +204,18 @@ class IndependentMasker:
         self.mlm = mlm
         self.padding_token = padding_token
 
-    def __call__(self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float) -> MaskedBatch:
+    def __call__(
+        self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float, progress: float = 0.0
+    ) -> MaskedBatch:
         """The masking rate is the one `mlm` was made with; a different one is refused with ValueError."""
         if masking_prob != self.mlm.masking_prob:  # type: ignore[attr-defined]
             raise ValueError("masking_prob cannot change from stage to stage with masking.strategy=labml_nn")
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.padding_token).flatten()
-        return MaskedBatch(inputs, positions, labels.flatten()[positions])
+        return MaskedBatch(inputs, positions, labels.flatten()[positions], places.flatten()[positions])
+
+    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
+        """Learns nothing."""
 
     def state_dict(self) -> dict[str, Any]:
         """labml_nn's MLM draws from PyTorch's global generators."""

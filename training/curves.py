@@ -48,7 +48,7 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     draw_reference_lines(losses, reference_lines)
     losses.set_ylabel("loss (nats a masked character)")
     losses.set_title(title)
-    losses.legend(loc="upper center")
+    losses.legend(loc="center right")
     seconds = [row["seconds"] for row in rows]
     rates.plot(seconds, [row["learning_rate"] for row in rows])
     rates.set_ylabel("learning rate")

@@ -98,7 +98,7 @@ class Trainer:
         while progress < 1 and not is_stopped():
             stage = stage_at(self.schedule.stages, progress)
             set_learning_rate(self.take_step.optimizers, self._learning_rate_factor(progress))
-            for total, value in zip(self.sums, self.take_step(stage), strict=True):
+            for total, value in zip(self.sums, self.take_step(stage, progress), strict=True):
                 total += value
             self.step += 1
             self.chars += self.take_step.chars_per_step

@@ -12,15 +12,16 @@ from data.masking import IGNORED_LABEL, MaskedBatch
 class MaskedLoss(NamedTuple):
     """Sums, not means: batches of different size are added before anything is divided by the count of labels."""
 
-    loss_sum: torch.Tensor  # nats
+    losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
+    loss_sum: torch.Tensor
     n_correct: torch.Tensor
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
-    """The summed cross-entropy of a batch's labels, and how many are the model's most likely token."""
+    """The cross-entropy of a batch's labels, and how many are the model's most likely token."""
     logits = model(batch.inputs, batch.positions).float()
-    loss_sum = F.cross_entropy(logits, batch.labels, reduction="sum", ignore_index=IGNORED_LABEL)
-    return MaskedLoss(loss_sum, (logits.argmax(-1) == batch.labels).sum())
+    losses = F.cross_entropy(logits, batch.labels, reduction="none", ignore_index=IGNORED_LABEL)
+    return MaskedLoss(losses, losses.sum(), (logits.argmax(-1) == batch.labels).sum())
 
 
 def n_labels(batch: MaskedBatch) -> torch.Tensor:

@@ -16,7 +16,10 @@ from training.stages import Stage
 class BatchMasker(Protocol):
     """What draws masks: see `data.masking`."""
 
-    def __call__(self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float) -> MaskedBatch: ...
+    def __call__(
+        self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float, progress: float
+    ) -> MaskedBatch: ...
+    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None: ...
     def state_dict(self) -> dict: ...
     def load_state_dict(self, state: dict) -> None: ...
 
@@ -64,8 +67,8 @@ class TrainingStep:
         self.autocast = autocast
         self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
 
-    def __call__(self, stage: Stage) -> StepSums:
-        batches = [self._draw(stage) for _ in range(self.accumulation)]
+    def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
+        batches = [self._draw(stage, progress) for _ in range(self.accumulation)]
         # Every label weighs the same, in whichever batch it is: the sums are divided by the count over all.
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
         losses = [self._backward(batch, count) for batch in batches]
@@ -73,7 +76,10 @@ class TrainingStep:
         for optimizer in self.optimizers:
             optimizer.step()
         self._clear_gradients()
-        loss_sum, n_correct = (torch.stack(sums).sum(0) for sums in zip(*losses, strict=True))
+        for batch, loss in zip(batches, losses, strict=True):
+            self.masker.observe(batch, loss.losses)
+        loss_sum = torch.stack([loss.loss_sum for loss in losses]).sum()
+        n_correct = torch.stack([loss.n_correct for loss in losses]).sum()
         return StepSums(loss_sum, n_correct, count, grad_norm)
 
     def compile(self, stages: Sequence[Stage]) -> None:
@@ -99,15 +105,15 @@ class TrainingStep:
             self.masker.load_state_dict(state[1])
             self._clear_gradients()
 
-    def _draw(self, stage: Stage) -> MaskedBatch:
+    def _draw(self, stage: Stage, progress: float = 0.0) -> MaskedBatch:
         batch_size = self.chars_per_step // (stage.seq_len * self.accumulation)
-        return self.masker(*self.windows.draw(batch_size, stage.seq_len), stage.masking_prob)
+        return self.masker(*self.windows.draw(batch_size, stage.seq_len), stage.masking_prob, progress)
 
     def _backward(self, batch: MaskedBatch, count: torch.Tensor) -> MaskedLoss:
         with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
             loss = self._loss(self.model, batch)
         (loss.loss_sum / count.clamp(min=1)).backward()
-        return MaskedLoss(loss.loss_sum.detach(), loss.n_correct)
+        return MaskedLoss(loss.losses.detach(), loss.loss_sum.detach(), loss.n_correct)
 
     def _clear_gradients(self) -> None:
         for parameter in self.model.parameters():

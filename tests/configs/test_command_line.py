@@ -104,7 +104,7 @@ WRONG = {
     "device that is not here": (["device=cuda:99"], "cuda"),
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
     "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
-    "strategy": (["masking.strategy=rnadom"], "one of random, labml_nn"),
+    "strategy": (["masking.strategy=rnadom"], "one of random, whole_word, span"),
     "labml_nn compiled": (["masking.strategy=labml_nn"], "set training.compile=false"),
     "long labml_nn": (
         ["--preset", "annotated", "training.chars_per_step=8192", "training.stages=[{until: 1.0, seq_len: 8192}]"],
