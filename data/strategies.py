@@ -65,17 +65,19 @@ def entity(text: str) -> Cut:
 
 @strategy
 def frequency(text: str) -> Cut:
-    """Words by their frequency: w = count^-0.5, so that rare words are drawn more often."""
+    """Words, and the characters between them, by their frequency: w = count^-0.5, so that rare ones are drawn more
+    often."""
     words = Words(text)
-    return words.units(words.counts() ** FREQUENCY_POWER)
+    return words.units(words.counts() ** FREQUENCY_POWER, between=words.character_counts() ** FREQUENCY_POWER)
 
 
 @strategy
 def contextual(text: str) -> Cut:
     """Words by how surprising they are in their context: w = the sum of -log p(character | two neighbours on each
-    side) over the word, by counting, leaving out the occurrence itself."""
+    side) over the word, or of the character between words, by counting, leaving out the occurrence itself."""
     words = Words(text)
-    return words.units(words.sums(surprise(text)))
+    surprises = surprise(text)
+    return words.units(words.sums(surprises), between=surprises)
 
 
 @strategy
@@ -89,9 +91,11 @@ def pmi(text: str) -> Cut:
 @strategy
 def semantic(text: str) -> Cut:
     """Words by how much they tell: w = tf-idf of the word in its speech (Sparck Jones 1972), where a speech ends with
-    an empty line: tf = its share of the speech's words, idf = log(speeches / speeches with the word)."""
+    an empty line: tf = its share of the speech's words, idf = log(speeches / speeches with the word). What stands
+    between words tells least: it has the weight of the least telling word."""
     words = Words(text)
-    return words.units(tf_idf(words))
+    weights = tf_idf(words)
+    return words.units(weights, between=np.full(len(text), weights.min(initial=1.0)))
 
 
 @strategy
@@ -100,7 +104,7 @@ def syntax(text: str) -> Cut:
     for a function word. A rule of thumb: it knows neither parts of speech nor where one phrase ends and the next
     begins without a function word between them, and its function words are English."""
     words = Words(text)
-    content = np.array([token.lower() not in FUNCTION_WORDS for token in words.tokens])
+    content = np.array([token.lower() not in FUNCTION_WORDS for token in words.tokens], dtype=bool)
     joined = words.runs(content, longest=4)
     return words.units(np.where(content, CONTENT_WEIGHT, 1.0), joined=joined)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 
+LEAD = 64  # units between where spans begin to be drawn and the window
 SMALLEST_DRAW = 2**-25  # below every draw but 0, which would take for ever to finish
 
 
@@ -71,10 +72,10 @@ class Spans:
         begins = torch.ones_like(units, dtype=torch.bool)
         begins[:, 1:] = units[:, 1:] != units[:, :-1]
         number = begins.cumsum(1) - 1  # of the base unit in its window, from 0
-        ends = self.lengths(tuple(places.shape), generator).cumsum(1)  # spans enough for every window
-        # A window does not begin where a span begins: a random part of its first span lies before it.
-        before = torch.rand(len(places), 1, generator=generator, device=generator.device) * ends[:, :1]
-        return torch.searchsorted(ends, number + before.long(), right=True), weights
+        batch, seq_len = places.shape
+        ends = self.lengths((batch, seq_len + LEAD), generator).cumsum(1)  # spans enough for every window
+        # The first span begins well before the window, so that spans begin in its first column as often as anywhere.
+        return torch.searchsorted(ends, number + LEAD, right=True), weights
 
 
 def race(

@@ -52,6 +52,12 @@ class Words:
         """How often each word stands in the text, `[n_words]`."""
         return np.bincount(self.types, minlength=1)[self.types].astype(np.float64)
 
+    def character_counts(self) -> npt.NDArray[np.float64]:
+        """How often each character's kind stands in the text, `[n_chars]`."""
+        codes = np.frombuffer(self.text.encode("utf-32-le"), dtype=np.uint32)
+        _, kind, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        return counts[kind].astype(np.float64)
+
     def sums(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The sum over each word of a value a character, `[n_words]`."""
         cumulative = np.concatenate([[0.0], values.cumsum()])
@@ -83,6 +89,7 @@ class Words:
         self,
         weights: npt.NDArray[np.float64] | None = None,
         *,
+        between: npt.NDArray[np.float64] | None = None,
         joined: Ints | Collection[tuple[str, ...]] | None = None,
         extents: Iterable[tuple[int, int]] = (),
         extent_weight: float = 1.0,
@@ -90,14 +97,15 @@ class Words:
     ) -> CorpusUnits:
         """Units of whole words; every character between words is one of its own.
 
-        `weights` `[n_words]` are the words', 1 without them. `joined` makes neighbouring words one unit, with what
+        `weights` `[n_words]` are the words', `between` `[n_chars]` those of the characters between words; 1 without
+        them. `joined` makes neighbouring words one unit, with what
         stands between them: numbers a word, or n-grams; its weight is the mean of theirs. `extents` are further wholes,
         with a weight of their own. `spaces_join` gives what follows a word to its unit, so that nothing is between.
         """
         n = len(self.text)
         unit = np.zeros(n + 1, dtype=bool)  # where a unit begins
         unit[:n] = True
-        weight_at = np.ones(n)
+        weight_at = np.ones(n + 1) if between is None else np.append(between, 1.0)
         numbers = np.arange(len(self.tokens))
         if joined is not None:
             numbers = joined if isinstance(joined, np.ndarray) else self.grams(joined)

@@ -95,6 +95,20 @@ WRONG = {
     "no logs": (["logs="], "logs is empty"),
     "a date that is none": (["training.stages=[2024-13-45]"], "is not a list in YAML"),
     "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn knows dynamic only"),
+    "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
+    "mixture's strategy": (
+        ["masking.strategy=mixture", "masking.mixture=[{until: 1.0, spam: 1}]"],
+        "there is no strategy 'spam'",
+    ),
+    "mixture's end": (
+        ["masking.strategy=mixture", "masking.mixture=[{until: 0.5, span: 1}]"],
+        "masking.mixture: the last row must have until=1.0",
+    ),
+    "mixture's share": (
+        ["masking.strategy=mixture", "masking.mixture=[{until: 1.0, span: -1}]"],
+        "span=-1 must be a number of at least 0",
+    ),
+    "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "is for masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),

@@ -5,6 +5,7 @@ from safetensors.torch import load_file
 
 from configs.command_line import resolve
 from configs.experiment import configs_of
+from data.strategies import STRATEGIES
 from tests.conftest import TINY
 from training.alarms import DivergedError
 from training.checkpoint import load_state, load_weights
@@ -63,6 +64,21 @@ def test_a_run_leaves_its_files(corpus_file, train):
         "checkpoints/best.safetensors", "checkpoints/best.pt",
     }  # fmt: skip
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "mixture"])
+def test_every_strategy_trains(corpus_file, train, strategy: str):
+    mixture = [{"until": 0.5, "random": 1.0, "adaptive": 1.0}, {"until": 1.0, "span": 1.0}]
+    keys = {"masking__mixture": mixture} if strategy == "mixture" else {}
+    rows = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy=strategy, **keys).heard.rows
+    assert rows[-1]["step"] == 6
+    assert all(row["loss.train"] > 0 for row in rows)
+
+
+def test_the_adaptive_strategy_learns_from_the_training_losses(corpus_file, train):
+    trained = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy="adaptive")
+    (learnt,) = load_state(trained.run.checkpoints / "last.pt")["masker"]["learnt"]
+    assert learnt["means"].max() > 1.05  # from 1 towards about 3 nats
 
 
 def test_samples_are_shown_at_their_evaluations(corpus_file, train):
