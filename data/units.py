@@ -2,7 +2,9 @@
 
 Units are drawn without replacement in proportion to their weights, by an exponential race (Efraimidis and Spirakis
 2006, Gumbel top-k): unit i finishes at time E_i / w_i with E_i ~ Exponential(1), and the first to finish are taken,
-whole, until the budget of characters is spent; of the last one only its first characters are.
+whole, until the budget of characters is spent; of the last one only its first characters are. A unit that has begun
+before the window counts there like any other, so where units are long against the budget, the beginning of a window
+is hidden more often than the rest.
 """
 
 from dataclasses import dataclass
