@@ -76,6 +76,8 @@ def _check_masking(values: Mapping[str, Any]) -> None:
         ):
             if values[key] != only:
                 raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn knows {only} only")
+    if values["masking.masks"] == "static" and strategy in ("span", "span_characters", "mixture", "adaptive"):
+        raise ConfigError(f"masking.masks=static: masking.strategy={strategy} cuts or weighs anew each time")
     if values["masking.mixture"] and strategy != "mixture":
         raise ConfigError(f"masking.mixture is for masking.strategy=mixture, not {strategy}")
     if strategy == "mixture":

@@ -95,6 +95,7 @@ WRONG = {
     "no logs": (["logs="], "logs is empty"),
     "a date that is none": (["training.stages=[2024-13-45]"], "is not a list in YAML"),
     "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn knows dynamic only"),
+    "static spans": (["masking.strategy=span", "masking.masks=static"], "cuts or weighs anew each time"),
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
     "mixture's strategy": (
         ["masking.strategy=mixture", "masking.mixture=[{until: 1.0, spam: 1}]"],
