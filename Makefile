@@ -28,6 +28,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python requirements.txt
+	@echo "installing requirements.txt into .venv: minutes, on Linux some GB (PyTorch comes with CUDA)"
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 

@@ -3,13 +3,12 @@
 python evaluate.py RUN [RUN ...]        RUN: a folder, a uuid or its beginning, or `last`
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from configs.command_line import fail, read_config, resolve
+from configs.command_line import OneLineParser, fail, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from configs.keys import ConfigError
 from data.corpus import CorpusError, split_at
@@ -28,20 +27,26 @@ ROOT = Path(__file__).parent
 
 def main(arguments: list[str]) -> int:
     """Measure the runs that the command line names; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Measure trained runs, one or several side by side.")
+    parser = OneLineParser(description="Measure trained runs, one or several side by side.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder, a uuid or its beginning, or last")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="where the runs are")
-    options = parser.parse_args(arguments)
     tracking.be_quiet()
     try:
-        runs = [find_run(name, options.logs) for name in options.runs]
+        options = parser.parse_args(arguments)
+        found = [find_run(name, options.logs) for name in options.runs]
+        runs = list({run.path: run for run in found}.values())  # one named twice is measured once
         evaluations = []
         for run in runs:
             configs = trained(run)
-            print(f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name})", flush=True)
+            print(
+                f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name}): measuring, about a minute",
+                flush=True,
+            )
             evaluations.append(measure(run, configs))
     except (ConfigError, CorpusError, RunFolderError) as error:
         return fail(error)
+    except KeyboardInterrupt:
+        return 130
     if len(runs) > 1:
         print_comparison(runs, evaluations)
     return 0

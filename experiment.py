@@ -5,6 +5,7 @@ python experiment.py [--preset NAME | --config FILE.yaml] [--seeds N] [key=value
 
 import subprocess
 import sys
+import time
 
 from labml import experiment
 
@@ -20,6 +21,7 @@ from training.run_folder import RunFolder, RunFolderError
 
 def main(arguments: list[str]) -> int:
     """Run one experiment; returns the exit code."""
+    began = time.monotonic()
     try:
         command = parse(arguments)
         if command.n_seeds > 1:
@@ -46,7 +48,8 @@ def main(arguments: list[str]) -> int:
     except AlarmError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)
         return 1
-    print(f"{'interrupted, and saved' if interruption.signal else 'done'}: {run.path}", flush=True)
+    seconds = f"{trainer.clock.seconds:.0f} s of training, {time.monotonic() - began:.0f} s in all"
+    print(f"{'interrupted, and saved' if interruption.signal else 'done'} ({seconds}): {run.path}", flush=True)
     return interruption.exit_code
 
 

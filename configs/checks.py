@@ -127,7 +127,9 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
     for key in row:
         if key not in ROW_KEYS:
             near = get_close_matches(str(key), ROW_KEYS, 1)
-            raise ConfigError(f"{where}: unknown key {key!r}" + (f": did you mean {near[0]}?" if near else ""))
+            hint = ": YAML wants a space after the colon" if ":" in str(key) else ""
+            hint = hint or (f": did you mean {near[0]}?" if near else "")
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
     for key in ("until", "seq_len"):
         if key not in row:
             raise ConfigError(f"{where} has no {key}")

@@ -29,17 +29,20 @@ class Command:
     @property
     def comment(self) -> str:
         """What tells this run from others, in one line."""
-        return " ".join([self.source, *(f"{key}={value}" for key, value in self.overridden.items())])
+        return " ".join([self.source.partition(":")[0], *(f"{key}={value}" for key, value in self.overridden.items())])
 
 
-class _Parser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, raised as ConfigError."""
+
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
+        hint = ": keys are written key=value, without --" if "unrecognized" in message else ""
+        raise ConfigError(message + hint)
 
 
 def parse(arguments: Sequence[str]) -> Command:
     """Read a command line. Raises ConfigError for what is wrong; prints the keys and ends for --help."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog="python experiment.py",
         usage="%(prog)s [--preset NAME | --config FILE.yaml] [--seeds N] [key=value ...]",
         description="Train a masked language model.",

@@ -130,7 +130,22 @@ def best_device() -> str:
 def on_device(c: Configs) -> nn.Module:
     """The model with its first weights, which depend on the seed alone: not on what was drawn before them."""
     torch.manual_seed(derived_seed(c.seed, "weights"))
-    return c.model.architecture.to(c.torch_device)
+    model = c.model.architecture.to(c.torch_device)
+    _check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
+    return model
+
+
+def _check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
+    """Raise ConfigError where a model cannot be called as the training step does; spends no random numbers."""
+    inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
+    contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
+    try:
+        with torch.random.fork_rng(), torch.no_grad():
+            shape = list(model(inputs, positions).shape)
+    except Exception as error:  # whatever a user's model raises
+        raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
+    if shape != [3, n_tokens]:
+        raise ConfigError(f"model.architecture: {contract}, not {shape}")
 
 
 @option(Configs.step)

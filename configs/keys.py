@@ -72,8 +72,11 @@ class Setting:
         return " and ".join(f"{word} {limit:g}" for limit, word in words if limit is not None)
 
     def _check_range(self, value: Any) -> None:
-        key = self.key
-        wrong = bool(key.choices) and value not in key.choices
+        key, wrong = self.key, False
+        if key.choices and value not in key.choices:
+            near = get_close_matches(value, key.choices, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ConfigError(f"{self.name}={_short(value)}{hint}: choose {self.allowed}")
         if isinstance(value, int | float):
             wrong |= key.above is not None and value <= key.above
             wrong |= key.low is not None and value < key.low

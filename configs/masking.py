@@ -36,7 +36,7 @@ class MaskingConfigs(BaseConfigs):
     ] = "character"
     mixture: Annotated[
         list,
-        Key("for strategy=mixture: rows {until: share of the budget, STRATEGY: share of the windows, ...}"),
+        Key("for strategy=mixture: rows {until: share of the budget, STRATEGY: relative share of the windows, ...}"),
     ] = []
     no_mask_tokens: Annotated[str, Key("characters that are never selected, one after the other")] = ""
 

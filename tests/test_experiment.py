@@ -5,7 +5,13 @@ import re
 import stat
 
 import pytest
+import torch
 import yaml
+from labml.configs import option
+
+from configs.experiment import configs_of
+from configs.keys import ConfigError
+from configs.model import ModelConfigs
 
 TIMES = {"seconds", "wall_seconds", "chars_per_second"}
 
@@ -112,6 +118,26 @@ def test_a_logs_folder_that_is_a_file_ends_with_2(command, corpus_file, tmp_path
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert (tmp_path / "logs").read_text() == "in the way"
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"), ("inputs[positions, 99]", "but raises IndexError")],
+)
+def test_a_model_that_breaks_the_contract_is_told_so(corpus_file, returned: str, message: str):
+    name = f"broken_{len(returned)}"
+
+    @option(ModelConfigs.architecture, name)
+    def broken(c: ModelConfigs) -> torch.nn.Module:
+        class Broken(torch.nn.Module):
+            def forward(self, inputs, positions):
+                return eval(returned)
+
+        return Broken()
+
+    configs = configs_of({"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"})
+    with pytest.raises(ConfigError, match=message):
+        _ = configs.network
 
 
 def test_help(command):

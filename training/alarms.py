@@ -8,7 +8,7 @@ import numpy as np
 
 LEAK_STANDARD_ERRORS = 5.0
 PLATEAU_EVALUATIONS = 3
-PLATEAU_SHARE = 0.25  # of the budget: before it, near unigram is where every model is
+PLATEAU_CHARS = 1_000_000  # trained on; before it, near unigram is where a healthy model may be
 PLATEAU_NATS = 0.25
 
 
@@ -48,9 +48,9 @@ def check_for_divergence(loss_train: float, loss_valid: float, step: int, seq_le
         )
 
 
-def is_on_plateau(rows: Sequence[Mapping[str, Any]], unigram: float, progress: float) -> bool:
+def is_on_plateau(rows: Sequence[Mapping[str, Any]], unigram: float) -> bool:
     """Whether the loss has stayed near that of guessing by frequency for the last evaluations."""
-    if progress < PLATEAU_SHARE or len(rows) < PLATEAU_EVALUATIONS:
+    if len(rows) < PLATEAU_EVALUATIONS or rows[-1]["chars"] < PLATEAU_CHARS:
         return False
     return all(row["loss.valid"] > unigram - PLATEAU_NATS for row in rows[-PLATEAU_EVALUATIONS:])
 

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: finish the step, save, end with the exit code that the shell expects."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,3 +29,4 @@ class Interruption:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
+        os.write(2, b"\nstopping after this step; once more ends at once, without saving\n")

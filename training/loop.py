@@ -150,6 +150,7 @@ class Trainer:
 
     def _compile(self, listener: Listener) -> None:
         began = time.monotonic()
+        listener.says("compiling the training step (half a minute or more; training.compile=false does without)")
         try:
             self.take_step.compile(self.schedule.stages)
         except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
@@ -208,7 +209,7 @@ class Trainer:
         listener.evaluated(row)
         if floor is not None:
             check_for_leak(evaluation.window_losses, floor)
-        if not self.has_warned and is_on_plateau(run.metrics(), self.references.lines["unigram"], progress):
+        if not self.has_warned and is_on_plateau(run.metrics(), self.references.lines["unigram"]):
             self.has_warned = True
             listener.says(PLATEAU_ADVICE)
         if evaluation.loss < self.best_loss:

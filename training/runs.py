@@ -33,5 +33,5 @@ def find_run(name: str, logs: Path) -> RunFolder:
 def _listed(runs: list[RunFolder], logs: Path) -> str:
     if not runs:
         return f"{logs} has no runs yet; python experiment.py makes one"
-    names = [f"{run.path.name} ({run.path.parent.name})" for run in runs[-LISTED:]]
-    return ("the last ones are " if len(runs) > LISTED else "choose one of ") + ", ".join(names)
+    names = [f"{run.path.name[:12]} ({run.path.parent.name})" for run in runs[-LISTED:]]
+    return ("the latest are " if len(runs) > LISTED else "choose last, or one of ") + ", ".join(names)

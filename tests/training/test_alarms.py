@@ -68,14 +68,16 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
 
 
 def test_a_plateau_is_near_unigram_for_several_evaluations_late_enough():
-    near, learnt = {"loss.valid": 3.3}, {"loss.valid": 2.0}
-    assert is_on_plateau([near] * 3, unigram=3.35, progress=0.5)
-    assert not is_on_plateau([near] * 3, unigram=3.35, progress=0.1)
-    assert not is_on_plateau([near] * 2, unigram=3.35, progress=0.5)
-    assert not is_on_plateau([near, near, learnt], unigram=3.35, progress=0.5)
+    early, near, learnt = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
+    assert is_on_plateau([near] * 3, unigram=3.35)
+    assert is_on_plateau([early, early, near], unigram=3.35)
+    assert not is_on_plateau([early] * 3, unigram=3.35)
+    assert not is_on_plateau([near] * 2, unigram=3.35)
+    assert not is_on_plateau([near, near, learnt], unigram=3.35)
 
 
-def test_a_run_on_the_plateau_says_so_once(corpus_file, train):
+def test_a_run_on_the_plateau_says_so_once(corpus_file, train, monkeypatch):
+    monkeypatch.setattr("training.alarms.PLATEAU_CHARS", 1_000)
     heard = train(
         data__corpus=str(corpus_file),
         training__max_steps=16,

@@ -44,6 +44,7 @@ def test_accumulation_changes_nothing_but_memory(corpus_file):
         torch.cat([batch.inputs for batch in batches]),
         torch.cat([batch.positions + offset for batch, offset in zip(batches, offsets, strict=True)]),
         torch.cat([batch.labels for batch in batches]),
+        torch.cat([batch.places for batch in batches]),
     )
     # One batch has fewer labels that count: a mean of means would weigh its labels more.
     for batch, offset in zip(batches[:1], offsets, strict=False):
