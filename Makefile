@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint notebooks clean
+.PHONY: train test lint notebooks bench-strategies clean
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -18,6 +18,9 @@ lint: .venv/installed-dev
 
 notebooks: .venv/installed-dev
 	$(BIN)/jupyter execute --inplace notebooks/*.ipynb
+
+bench-strategies: .venv/installed
+	$(BIN)/python -m benchmarks.strategies $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

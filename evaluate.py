@@ -17,7 +17,7 @@ from training import tracking
 from training.checkpoint import load_weights
 from training.comparison import compare, differing_keys, group_by_settings
 from training.evaluation import Evaluation, evaluate
-from training.measures import breakdown, counting_sweep, one_at_a_time, sweep
+from training.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from training.pictures import save_measures
 from training.run_folder import RunFolder, RunFolderError, write_atomically
 from training.runs import find_run
@@ -72,6 +72,7 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
     rates = sweep(model, validation, vocabulary.mask_token)
     counting = counting_sweep(training, validation, vocabulary.n_chars)
     single = one_at_a_time(model, validation, vocabulary.mask_token)
+    hard = hard_masks(model, validation, vocabulary)
     by_class, by_distance = breakdown(model, validation, vocabulary)
     references = run.reference_lines()
     results: dict[str, Any] = {
@@ -82,6 +83,7 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
         "masking_rates": rates,
         "counting": counting,
         "one_at_a_time": single,
+        "hard_masks": hard,
         "by_class": by_class,
         "by_distance": by_distance,
     }
@@ -104,6 +106,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
     single = results["one_at_a_time"]
     print(f"  one at a time        {_row(single)}   ({single['characters']:,} characters)")
+    for name, row in results["hard_masks"].items():
+        print(f"  {name:18}   {_row(row)}")
     print("  masked, at random    model            counting")
     for name, row in results["masking_rates"].items():
         print(f"    {name:18} {_row(row)}   {_row(results['counting'][name])}")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from configs.keys import ConfigError
+from data.pairs import SHORTEST
 from data.strategies import STRATEGIES
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
@@ -35,6 +36,7 @@ def check(values: Mapping[str, Any]) -> None:
     _check_model(values)
     _check_masking(values)
     _check_stages(values)
+    _check_objective(values)
 
 
 def _check_device(device: str) -> None:
@@ -62,6 +64,21 @@ def _check_model(values: Mapping[str, Any]) -> None:
             f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
             " rotary positions need an even one"
         )
+
+
+def _check_objective(values: Mapping[str, Any]) -> None:
+    if values["objective.nsp"] and values["objective.sop"]:
+        raise ConfigError("objective.nsp and objective.sop are both about pairs of text: choose one")
+    if not (values["objective.nsp"] or values["objective.sop"]):
+        return
+    key = "objective.nsp" if values["objective.nsp"] else "objective.sop"
+    if values["model.architecture"] == "labml_nn":
+        raise ConfigError(f"{key}: model.architecture=labml_nn knows no segments: use modern")
+    if values["data.sampling"] != "random":
+        raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
+    shortest = min(row["seq_len"] for row in values["training.stages"])
+    if shortest < SHORTEST:
+        raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")
 
 
 def _check_masking(values: Mapping[str, Any]) -> None:

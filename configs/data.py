@@ -8,9 +8,13 @@ from labml.configs import BaseConfigs, option
 from configs.keys import Key
 from configs.seeds import derived_seed
 from data.corpus import Corpus, CorpusError, load_corpus, split_at
-from data.protocol import ValidationSet, validation_set
-from data.vocabulary import Vocabulary
-from data.windows import Windows
+from data.pairs import CLS, SEP, PairWindows, speech_borders
+from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
+from data.vocabulary import MASK, PAD, Vocabulary
+from data.windows import Pairs, WindowBatch, Windows
+from training.step import WindowSource
+
+VALIDATION_PAIRS = 1_024
 
 
 class DataConfigs(BaseConfigs):
@@ -26,12 +30,14 @@ class DataConfigs(BaseConfigs):
     device: torch.device
     seed: int
     longest: int  # of all stages, in characters
+    pairs: str  # the objective on pairs of text, nsp or sop; empty where there is none
 
     loaded: Corpus = "load"  # type: ignore[assignment]
     vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
     ids: torch.Tensor = "encode"  # type: ignore[assignment]
-    windows: Windows = "training_windows"  # type: ignore[assignment]
+    windows: WindowSource = "training_windows"  # type: ignore[assignment]
     validation: ValidationSet = "by_protocol"  # type: ignore[assignment]
+    validation_pairs: WindowBatch | None = "held_out_pairs"  # type: ignore[assignment]
 
 
 @option(DataConfigs.loaded)
@@ -41,7 +47,7 @@ def load(c: DataConfigs) -> Corpus:
 
 @option(DataConfigs.vocabulary)
 def characters(c: DataConfigs) -> Vocabulary:
-    return Vocabulary(c.loaded.text)
+    return Vocabulary(c.loaded.text, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
 
 
 @option(DataConfigs.ids)
@@ -56,11 +62,38 @@ def by_protocol(c: DataConfigs) -> ValidationSet:
 
 
 @option(DataConfigs.windows)
-def training_windows(c: DataConfigs) -> Windows:
+def training_windows(c: DataConfigs) -> WindowSource:
     training = c.ids[: split_at(len(c.ids))]
     if len(training) <= c.longest:
         raise CorpusError(
             f"the training text has {len(training):,} characters, too few for windows of {c.longest:,}:"
             " shorten training.stages or take a longer text"
         )
-    return Windows(training, seed=derived_seed(c.seed, "windows"), sampling=c.sampling)
+    seed = derived_seed(c.seed, "windows")
+    if c.pairs:
+        return _pairs(c, training, c.loaded.text[: len(training)], seed, c.longest)
+    return Windows(training, seed=seed, sampling=c.sampling)
+
+
+@option(DataConfigs.validation_pairs)
+def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
+    """Pairs of the validation text, the same for every run on every device."""
+    if not c.pairs:
+        return None
+    begin = split_at(len(c.ids))
+    batch = _pairs(c, c.ids[begin:].cpu(), c.loaded.text[begin:], SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
+    assert batch.pairs is not None
+    pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
+    return WindowBatch(batch.tokens.to(c.device), batch.places, pairs)
+
+
+def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int) -> PairWindows:
+    return PairWindows(
+        ids,
+        speech_borders(text),
+        objective=c.pairs,  # type: ignore[arg-type]
+        cls_token=c.vocabulary.id_of(CLS),
+        sep_token=c.vocabulary.id_of(SEP),
+        seed=seed,
+        longest=longest,
+    )

@@ -22,6 +22,13 @@ from training.schedule import Budget
 from training.step import TrainingStep
 
 
+class ObjectiveConfigs(BaseConfigs):
+    """Keys `objective.*`: what is learnt beside the masked characters."""
+
+    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
+    sop: Annotated[bool, Key("sentence order (ALBERT): do two neighbouring pieces stand in their order?")] = False
+
+
 class CheckpointConfigs(BaseConfigs):
     """Keys `checkpoint.*`."""
 
@@ -44,6 +51,7 @@ class Configs(BaseConfigs):
     seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1)] = 0
     data: DataConfigs
     masking: MaskingConfigs
+    objective: ObjectiveConfigs
     model: ModelConfigs
     training: TrainingConfigs
     checkpoint: CheckpointConfigs
@@ -70,6 +78,7 @@ def _data(c: Configs) -> DataConfigs:
     conf.set_default(DataConfigs.device, func=lambda: c.torch_device)
     conf.set_default(DataConfigs.seed, func=lambda: c.seed)
     conf.set_default(DataConfigs.longest, func=lambda: max(row["seq_len"] for row in c.training.stages))
+    conf.set_default(DataConfigs.pairs, func=lambda: pairs_objective(c))
     return conf
 
 
@@ -88,6 +97,7 @@ def _masking(c: Configs) -> MaskingConfigs:
 def _model(c: Configs) -> ModelConfigs:
     conf = ModelConfigs()
     conf.set_default(ModelConfigs.n_tokens, func=lambda: c.data.vocabulary.n_tokens)
+    conf.set_default(ModelConfigs.n_segments, func=lambda: 2 if pairs_objective(c) else 0)
     return conf
 
 
@@ -99,6 +109,16 @@ def _training(c: Configs) -> TrainingConfigs:
     conf.set_default(TrainingConfigs.device, func=lambda: c.torch_device)
     conf.set_default(TrainingConfigs.masking_prob, func=lambda: c.masking.masking_prob)
     return conf
+
+
+@option(Configs.objective, "configs")
+def _objective() -> ObjectiveConfigs:
+    return ObjectiveConfigs()
+
+
+def pairs_objective(c: Configs) -> str:
+    """The objective on pairs of text, nsp or sop; empty where there is none."""
+    return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
 
 
 @option(Configs.checkpoint, "configs")
@@ -132,6 +152,9 @@ def on_device(c: Configs) -> nn.Module:
     torch.manual_seed(derived_seed(c.seed, "weights"))
     model = c.model.architecture.to(c.torch_device)
     _check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
+    objective = pairs_objective(c)
+    if objective and not hasattr(model, "forward_pairs"):
+        raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, as modern has")
     return model
 
 
@@ -203,6 +226,8 @@ def wire(c: Configs) -> Trainer:
         schedule,
         c.data.validation,
         c.data.vocabulary,
+        pairs_objective=pairs_objective(c),
+        validation_pairs=c.data.validation_pairs,
         corpus=c.data.loaded.name,
         prompts=c.prompts,
         references=c.references,

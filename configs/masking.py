@@ -12,7 +12,7 @@ from data.masking import Corruption, IndependentMasker, Masker
 from data.mixture import Mixture
 from data.strategies import STRATEGIES, on_device
 from data.units import Cut
-from data.vocabulary import Vocabulary
+from data.vocabulary import MASK, PAD, Vocabulary
 
 
 class MaskingConfigs(BaseConfigs):
@@ -49,10 +49,12 @@ class MaskingConfigs(BaseConfigs):
 
 
 def _no_mask_ids(c: MaskingConfigs) -> list[int]:
+    """What is never selected: special tokens in the text, and the characters of `no_mask_tokens`."""
     unknown = set(c.no_mask_tokens) - set(c.vocabulary.characters)
     if unknown:
         raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the corpus")
-    return [c.vocabulary.id_of(character) for character in c.no_mask_tokens]
+    special = [token for token in c.vocabulary.special_tokens if token not in (PAD, MASK)]
+    return [c.vocabulary.id_of(token) for token in (*special, *c.no_mask_tokens)]
 
 
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:

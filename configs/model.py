@@ -21,6 +21,7 @@ class ModelConfigs(BaseConfigs):
 
     # From the experiment: see configs/experiment.py.
     n_tokens: int
+    n_segments: int  # 2 where the model is trained on pairs of text, else 0
 
 
 @option(ModelConfigs.architecture)
@@ -33,6 +34,7 @@ def modern(c: ModelConfigs) -> nn.Module:
         n_heads=c.n_heads,
         d_ff=c.d_ff,
         dropout=c.dropout,
+        n_segments=c.n_segments,
     )
     return MaskedLanguageModel(encoder)
 

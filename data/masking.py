@@ -12,6 +12,7 @@ import torch
 from data.adaptive import AdaptiveUnits
 from data.mixture import Mixture
 from data.units import Characters, Cut, first_columns, race
+from data.windows import Pairs
 
 IGNORED_LABEL = -100  # what PyTorch's cross-entropy ignores; id 0 is a real character and never means that
 
@@ -23,6 +24,7 @@ class MaskedBatch(NamedTuple):
     positions: torch.Tensor  # [n_masked] selected places in inputs.flatten()
     labels: torch.Tensor  # [n_masked] the original ids there; IGNORED_LABEL fills what could not be selected
     places: torch.Tensor  # [n_masked] where in the training text they stand
+    pairs: Pairs | None = None  # what the windows are beside, where they are pairs of text
 
 
 class Corruption:

@@ -1,8 +1,23 @@
 """Training windows, gathered on the device in one indexing operation."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+
+class Pairs(NamedTuple):
+    """What windows that are pairs of text have beside their tokens: see `data.pairs`."""
+
+    segments: torch.Tensor  # [batch, seq_len] 0 for [CLS] A [SEP], 1 for B [SEP]
+    labels: torch.Tensor  # [batch] bool: does B follow A, do they stand in their order?
+
+
+class WindowBatch(NamedTuple):
+    """Windows of the text."""
+
+    tokens: torch.Tensor  # [batch, seq_len] ids
+    places: torch.Tensor  # [batch, seq_len] where in the text they stand
+    pairs: Pairs | None = None
 
 
 class Windows:
@@ -21,14 +36,14 @@ class Windows:
         self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)
         self._cell_len = 0
 
-    def draw(self, batch_size: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A batch of windows: token ids and their places in the text, both `[batch_size, seq_len]`."""
+    def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
+        """A batch of windows, `[batch_size, seq_len]`."""
         if self.sampling == "shuffled":
             starts = self._shuffled_starts(batch_size, seq_len)
         else:
             starts = self._integers(len(self.ids) - seq_len + 1, batch_size)
         places = starts[:, None] + torch.arange(seq_len, device=self.ids.device)
-        return self.ids[places], places
+        return WindowBatch(self.ids[places], places)
 
     def _shuffled_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
         if self._cell_len != seq_len:  # a new stage begins its own epoch

@@ -11,6 +11,8 @@ class MaskedLanguageModel(nn.Module):
 
     The head (linear, GELU, norm) runs at the masked positions only: with 15% masked, the full head would spend
     85% of its work on logits that the loss ignores. The decoder shares the embedding's weights and has a bias.
+
+    Where the encoder knows segments, there is a second head, on `[CLS]`: is the second segment the one that follows?
     """
 
     def __init__(self, encoder: ModernEncoder):
@@ -20,13 +22,28 @@ class MaskedLanguageModel(nn.Module):
         norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         self.head = nn.Sequential(linear(d_model, d_model), nn.GELU(), norm)
         self.decoder_bias = nn.Parameter(torch.zeros(encoder.embedding.num_embeddings))
+        if encoder.segment_embedding is not None:
+            self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
         `positions` `[n_masked]` are places in `inputs.flatten()`; without them there is a row for every place.
         """
-        x = self.encoder(inputs).flatten(0, 1)  # [batch * seq_len, d_model]
+        return self._predict(self.encoder(inputs), positions)
+
+    def forward_pairs(
+        self, inputs: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits `[n_masked, n_tokens]` as above, and `[batch]` of the second segment following the first.
+
+        `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments`, of the same shape, are 0 and 1.
+        """
+        x = self.encoder(inputs, segments)
+        return self._predict(x, positions), self.pair_head(x[:, 0]).squeeze(-1)
+
+    def _predict(self, x: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
+        x = x.flatten(0, 1)  # [batch * seq_len, d_model]
         if positions is not None:
             x = x[positions]
         return nn.functional.linear(self.head(x), self.encoder.embedding.weight, self.decoder_bias)

@@ -95,8 +95,19 @@ class Layer(nn.Module):
 class ModernEncoder(nn.Module):
     """Token ids `[batch, seq_len]` to vectors `[batch, seq_len, d_model]`, for windows of any length."""
 
-    def __init__(self, *, n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float = 0.0):
-        """Raises ValueError where `n_heads` does not divide `d_model` into heads of an even size."""
+    def __init__(
+        self,
+        *,
+        n_tokens: int,
+        d_model: int,
+        n_layers: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        n_segments: int = 0,
+    ):
+        """`n_segments`: how many kinds of segments there are, such as the two of a pair; 0 for plain text. Raises
+        ValueError where `n_heads` does not divide `d_model` into heads of an even size."""
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = nn.Embedding(n_tokens, d_model)
@@ -105,10 +116,17 @@ class ModernEncoder(nn.Module):
         self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
+        self.segment_embedding = nn.Embedding(n_segments, d_model) if n_segments else None
+        if self.segment_embedding is not None:
+            nn.init.normal_(self.segment_embedding.weight, std=0.02)
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor, segments: torch.Tensor | None = None) -> torch.Tensor:
+        """`segments`, of the shape of `inputs`: which one each token is of; plain text is segment 0."""
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
-        x = self.dropout(self.embedding_norm(self.embedding(inputs)))
+        x = self.embedding(inputs)
+        if self.segment_embedding is not None:
+            x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
+        x = self.dropout(self.embedding_norm(x))
         for layer in self.layers:
             x = layer(x, cos, sin)
         return self.final_norm(x)

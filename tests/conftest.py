@@ -55,7 +55,7 @@ def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
-    torch.set_num_threads(2)
+    torch.set_num_threads(min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2))
 
 
 def needed(condition: bool, what: str) -> None:

@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from data.protocol import N_MASKED, ValidationSet
+from data.windows import WindowBatch
+from training.objective import pair_outcomes
 
 CHARS_AT_ONCE = 16_384  # bounds the memory of an evaluation, whatever the window length
 
@@ -44,6 +46,26 @@ def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, se
         accuracy=correct.sum().item() / (N_MASKED * n),
         window_losses=losses.numpy(),
     )
+
+
+@torch.no_grad()
+def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
+    """Loss (nats) and accuracy of the second objective on pairs of text, with no character hidden."""
+    assert windows.pairs is not None
+    losses, correct = [], []
+    was_training = model.training
+    model.eval()
+    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
+    nowhere = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # no characters are asked for
+    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
+    for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
+        with torch.autocast(tokens.device.type, enabled=False):
+            _, pair_logits = model.forward_pairs(tokens, nowhere, segments)  # type: ignore[operator]
+        outcomes = pair_outcomes(pair_logits, labels)
+        losses.append(outcomes[0])
+        correct.append(outcomes[1])
+    model.train(was_training)
+    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
 
 
 def window_losses(

@@ -9,11 +9,12 @@ import torch
 
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
+from data.windows import WindowBatch
 from training.alarms import PLATEAU_ADVICE, check_for_divergence, check_for_leak, is_on_plateau
 from training.checkpoint import save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
-from training.evaluation import evaluate
+from training.evaluation import evaluate, evaluate_pairs
 from training.optimizer import learning_rate_of, set_learning_rate
 from training.references import References
 from training.run_folder import RunFolder
@@ -58,6 +59,8 @@ class Trainer:
         validation: ValidationSet,
         vocabulary: Vocabulary,
         *,
+        pairs_objective: str,
+        validation_pairs: WindowBatch | None,
         corpus: str,
         prompts: Sequence[str],
         references: References,
@@ -68,6 +71,8 @@ class Trainer:
         self.schedule = schedule
         self.validation = validation
         self.vocabulary = vocabulary
+        self.pairs_objective = pairs_objective
+        self.validation_pairs = validation_pairs
         self.corpus = corpus
         self.prompts = prompts
         self.references = references
@@ -177,7 +182,7 @@ class Trainer:
     def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float) -> None:
         self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
         evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
-        loss_sum, n_correct, n_labels, grad_norm = (total.item() for total in self.sums)
+        loss_sum, n_correct, n_labels, grad_norm, *pair_sums = (float(total) for total in self.sums)
         seconds = self.clock.seconds
         chars = self.chars - self.chars_at_evaluation
         row: dict[str, Any] = {
@@ -198,6 +203,8 @@ class Trainer:
             "grad_norm": grad_norm * self.take_step.chars_per_step / chars,
             "chars_per_second": round(chars / (seconds - self.seconds_at_evaluation), 1),
         }
+        if self.validation_pairs is not None:
+            row |= self._evaluate_pairs(self.validation_pairs, *pair_sums)
         check_for_divergence(row["loss.train"], row["loss.valid"], self.step, stage.seq_len)
         floor = self.references.floor()
         self._compare(run, listener)
@@ -218,3 +225,16 @@ class Trainer:
         every = self.schedule.evaluations_a_sample
         if every and self.n_evaluations % every == 0:
             listener.sampled(sample(self.model, self.prompts, self.vocabulary, stage.masking_prob, self.device))
+
+    def _evaluate_pairs(
+        self, validation: WindowBatch, loss_sum: float, n_correct: float, n_pairs: float
+    ) -> dict[str, float]:
+        """The second objective's entries of a row; the base rate of its accuracy is one half."""
+        loss, accuracy = evaluate_pairs(self.model, validation)
+        name = self.pairs_objective
+        return {
+            f"loss.{name}.train": loss_sum / n_pairs,
+            f"accuracy.{name}.train": n_correct / n_pairs,
+            f"loss.{name}.valid": loss,
+            f"accuracy.{name}.valid": accuracy,
+        }

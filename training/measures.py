@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from data.counting import count
-from data.protocol import SEED, WINDOW_LEN, ValidationSet
+from data.protocol import N_MASKED, SEED, WINDOW_LEN, ValidationSet
 from data.vocabulary import Vocabulary
+from data.words import WORD
 from training.evaluation import masked_outcomes
 
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
@@ -22,6 +23,7 @@ CLASSES: dict[str, Callable[[str], bool]] = {
 }
 OTHER = "other"  # digits, letters without case, control characters
 FARTHEST = 4  # distances from here on are one class
+SPAN = 5  # characters
 SINGLE_WINDOWS, SINGLE_STEP = 64, 8  # one character at a time: so many windows, every eighth character of each
 
 
@@ -72,6 +74,49 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
         model, windows.repeat_interleave(len(places), 0), masked.repeat(len(windows), 1), mask_token
     )
     return {"loss": losses.mean().item(), "accuracy": correct.double().mean().item(), "characters": len(losses)}
+
+
+def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, dict[str, float]]:
+    """Loss (nats) and accuracy where more than single characters are hidden, up to the protocol's budget a window:
+    whole words, and spans of five characters."""
+    masks = {
+        "whole words": word_masks(validation.windows.cpu(), vocabulary),
+        f"spans of {SPAN}": span_masks(validation.n_windows),
+    }
+    results = {}
+    for name, masked in masks.items():
+        losses, correct = masked_outcomes(
+            model, validation.windows, masked.to(validation.windows.device), vocabulary.mask_token
+        )
+        results[name] = {"loss": losses.mean().item(), "accuracy": correct.double().mean().item()}
+    return results
+
+
+def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
+    """Words drawn at random, whole, until none fits into the budget of N_MASKED any more; bool `[n_windows, 256]`."""
+    generator = np.random.Generator(np.random.PCG64(SEED))
+    masked = torch.zeros(windows.shape, dtype=torch.bool)
+    for row, window in enumerate(windows):
+        left = N_MASKED
+        # A word at the border of a window may be cut: it is not whole.
+        words = [m.span() for m in WORD.finditer(vocabulary.decode(window)) if m.start() > 0 and m.end() < WINDOW_LEN]
+        for i in generator.permutation(len(words)):
+            begin, end = words[i]
+            if end - begin <= left:
+                masked[row, begin:end] = True
+                left -= end - begin
+    return masked
+
+
+def span_masks(n_windows: int) -> torch.Tensor:
+    """Spans of five characters with a visible one after each, as many as the budget has; bool `[n_windows, 256]`."""
+    generator = np.random.Generator(np.random.PCG64([SEED, SPAN]))
+    n_slots = WINDOW_LEN // (SPAN + 1)
+    chosen = generator.random((n_windows, n_slots)).argsort(axis=1).argsort(axis=1) < N_MASKED // SPAN
+    slots = np.concatenate([np.repeat(chosen[:, :, None], SPAN, 2), np.zeros((n_windows, n_slots, 1), bool)], axis=2)
+    masked = torch.zeros(n_windows, WINDOW_LEN, dtype=torch.bool)
+    masked[:, : n_slots * (SPAN + 1)] = torch.from_numpy(slots.reshape(n_windows, -1))
+    return masked
 
 
 def breakdown(

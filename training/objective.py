@@ -1,4 +1,4 @@
-"""What is minimised: the cross-entropy over masked positions."""
+"""What is minimised: the cross-entropy over masked positions, and over the labels of pairs where there are pairs."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,27 @@ class MaskedLoss(NamedTuple):
     losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
     loss_sum: torch.Tensor
     n_correct: torch.Tensor
+    pair_loss_sum: torch.Tensor  # nats, over the pairs of the batch; 0 where there are none
+    n_pairs_correct: torch.Tensor
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
     """The cross-entropy of a batch's labels, and how many are the model's most likely token."""
-    logits = model(batch.inputs, batch.positions).float()
+    if batch.pairs is None:
+        logits = model(batch.inputs, batch.positions).float()
+        pair_loss_sum, n_pairs_correct = logits.new_zeros(()), batch.labels.new_zeros(())
+    else:
+        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]
+        pair_losses, correct = pair_outcomes(pair_logits, batch.pairs.labels)
+        logits, pair_loss_sum, n_pairs_correct = logits.float(), pair_losses.sum(), correct.sum()
     losses = F.cross_entropy(logits, batch.labels, reduction="none", ignore_index=IGNORED_LABEL)
-    return MaskedLoss(losses, losses.sum(), (logits.argmax(-1) == batch.labels).sum())
+    return MaskedLoss(losses, losses.sum(), (logits.argmax(-1) == batch.labels).sum(), pair_loss_sum, n_pairs_correct)
+
+
+def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The binary cross-entropy (nats) of pairs, and whether the likelier label is right, both `[batch]`."""
+    losses = F.binary_cross_entropy_with_logits(pair_logits.float(), labels.float(), reduction="none")
+    return losses, (pair_logits > 0) == labels
 
 
 def n_labels(batch: MaskedBatch) -> torch.Tensor:

@@ -8,9 +8,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from data.masking import MaskedBatch
-from data.windows import Windows
+from data.windows import WindowBatch
 from training.objective import MaskedLoss, masked_loss, n_labels
 from training.stages import Stage
+
+
+class WindowSource(Protocol):
+    """What draws windows: see `data.windows` and `data.pairs`."""
+
+    def draw(self, batch_size: int, seq_len: int) -> WindowBatch: ...
+    def state_dict(self) -> dict: ...
+    def load_state_dict(self, state: dict) -> None: ...
 
 
 class BatchMasker(Protocol):
@@ -31,13 +39,16 @@ class StepSums(NamedTuple):
     n_correct: torch.Tensor
     n_labels: torch.Tensor
     grad_norm: torch.Tensor
+    pair_loss_sum: torch.Tensor
+    n_pairs_correct: torch.Tensor
+    n_pairs: torch.Tensor | int
 
     @classmethod
     def zeros(cls, device: torch.device) -> "StepSums":
         """Nothing yet. Counts are integers: a float32 stops counting at 16,777,216."""
-        loss_sum, grad_norm = torch.zeros(2, device=device)
-        n_correct, n_labels = torch.zeros(2, device=device, dtype=torch.int64)
-        return cls(loss_sum, n_correct, n_labels, grad_norm)
+        loss_sum, grad_norm, pair_loss_sum = torch.zeros(3, device=device)
+        n_correct, n_labels, n_pairs_correct, n_pairs = torch.zeros(4, device=device, dtype=torch.int64)
+        return cls(loss_sum, n_correct, n_labels, grad_norm, pair_loss_sum, n_pairs_correct, n_pairs)
 
 
 class TrainingStep:
@@ -46,7 +57,7 @@ class TrainingStep:
     def __init__(
         self,
         model: nn.Module,
-        windows: Windows,
+        windows: WindowSource,
         masker: BatchMasker,
         optimizers: Sequence[Optimizer],
         *,
@@ -78,9 +89,12 @@ class TrainingStep:
         self._clear_gradients()
         for batch, loss in zip(batches, losses, strict=True):
             self.masker.observe(batch, loss.losses)
-        loss_sum = torch.stack([loss.loss_sum for loss in losses]).sum()
-        n_correct = torch.stack([loss.n_correct for loss in losses]).sum()
-        return StepSums(loss_sum, n_correct, count, grad_norm)
+        sums = {
+            name: torch.stack([getattr(loss, name) for loss in losses]).sum()
+            for name in ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")
+        }
+        n_pairs = sum(len(batch.inputs) for batch in batches if batch.pairs is not None)
+        return StepSums(n_labels=count, grad_norm=grad_norm, n_pairs=n_pairs, **sums)
 
     def compile(self, stages: Sequence[Stage]) -> None:
         """Compile for the shapes of every stage. Raises what torch.compile raises where it cannot work.
@@ -106,14 +120,18 @@ class TrainingStep:
             self._clear_gradients()
 
     def _draw(self, stage: Stage, progress: float = 0.0) -> MaskedBatch:
-        batch_size = self.chars_per_step // (stage.seq_len * self.accumulation)
-        return self.masker(*self.windows.draw(batch_size, stage.seq_len), stage.masking_prob, progress)
+        windows = self.windows.draw(self.chars_per_step // (stage.seq_len * self.accumulation), stage.seq_len)
+        batch = self.masker(windows.tokens, windows.places, stage.masking_prob, progress)
+        return batch._replace(pairs=windows.pairs)
 
     def _backward(self, batch: MaskedBatch, count: torch.Tensor) -> MaskedLoss:
         with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
             loss = self._loss(self.model, batch)
-        (loss.loss_sum / count.clamp(min=1)).backward()
-        return MaskedLoss(loss.losses.detach(), loss.loss_sum.detach(), loss.n_correct)
+        mean = loss.loss_sum / count.clamp(min=1)
+        if batch.pairs is not None:
+            mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.accumulation)
+        mean.backward()
+        return MaskedLoss(*(value.detach() for value in loss))
 
     def _clear_gradients(self) -> None:
         for parameter in self.model.parameters():

@@ -152,6 +152,7 @@ class Tracking:
                 f" ± {row['loss.valid_stderr']:.3f}  ",
                 *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
                 f"accuracy.valid {row['accuracy.valid']:.1%}  ",
+                *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),
                 (
                     f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
                     f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",

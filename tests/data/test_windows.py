@@ -7,19 +7,19 @@ from data.windows import Windows
 @pytest.mark.parametrize("sampling", ["random", "shuffled"])
 def test_a_window_is_the_text_at_its_places(sampling: str):
     ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
-    tokens, places = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
+    tokens, places, _ = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
     assert tokens.shape == places.shape == (64, 32)
     assert torch.equal(tokens, ids[places])
     assert torch.equal(places, places[:, :1] + torch.arange(32))
 
 
 def test_random_windows_reach_both_ends_of_the_text():
-    _, places = Windows(torch.arange(40), seed=0).draw(2_000, 32)
+    _, places, _ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
     assert places[:, 0].unique().tolist() == list(range(9))
 
 
 def test_a_text_as_long_as_a_window_has_one_window():
-    tokens, _ = Windows(torch.arange(32), seed=0).draw(4, 32)
+    tokens, _, _ = Windows(torch.arange(32), seed=0).draw(4, 32)
     assert torch.equal(tokens, torch.arange(32).expand(4, 32))
 
 

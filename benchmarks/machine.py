@@ -1,0 +1,63 @@
+"""What a result was measured on."""
+
+import os
+import platform
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, str]:
+    """The machine in words, the versions, the commit and the date, as they stand in every result."""
+    return {
+        "machine": _words(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": str(torch.get_num_threads()),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def results_folder() -> Path:
+    """`benchmarks/results/<machine>/`, made where it is not there yet."""
+    folder = RESULTS / re.sub(r"[^a-z0-9]+", "-", _words().lower()).strip("-")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def commit() -> str:
+    """The commit that is checked out, with a + where files were changed since; `unknown` outside of git."""
+    git = ("git", "-C", str(ROOT))
+    try:
+        name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return name.stdout.strip() + "+" * bool(changed.stdout.strip())
+
+
+def _words() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return (
+        f"{_processor()}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+    )
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    name = found[1] if found else platform.processor() or platform.machine()
+    return re.sub(r"\((R|TM)\)", "", name).strip()

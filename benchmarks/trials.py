@@ -1,0 +1,87 @@
+"""Trained runs that are compared: one for each variant and seed. They are kept as they come: a comparison that was
+broken off goes on where it was."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import ROOT, machine
+from training.run_folder import RunFolder, write_atomically
+
+RUNS = ROOT / "logs" / "benchmarks"
+Measure = Callable[[RunFolder], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: the keys that are set on the command line, and the seed."""
+
+    variant: str
+    seed: int
+    keys: Mapping[str, Any]
+
+    @property
+    def arguments(self) -> list[str]:
+        return [*(f"{key}={json.dumps(value)}" for key, value in self.keys.items()), f"seed={self.seed}"]
+
+
+def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int) -> list[Trial]:
+    """Every variant with every seed; seed by seed, so that what is there when it is broken off can be compared."""
+    return [Trial(name, seed, {**common, **keys}) for seed in range(seeds) for name, keys in variants.items()]
+
+
+def run_trials(path: Path, trials: Sequence[Trial], measure: Measure, seconds: float) -> list[dict[str, Any]]:
+    """Train and measure what `path` does not hold yet; returns the results of all `trials`, and keeps them there.
+
+    `seconds` is about how long one takes on the machine that the recorded results are from. Raises SystemExit where a
+    run fails.
+    """
+    kept = json.loads(path.read_text())["trials"] if path.exists() else []
+    known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
+    found = [known.get((trial.variant, trial.seed, _fingerprint(trial.keys))) for trial in trials]
+    left = found.count(None)
+    taken = [row["wall_seconds"] for row in known.values()]
+    minutes = left * (statistics.median(taken) if taken else seconds) / 60
+    print(f"{len(trials)} runs, {left} to go: about {minutes:.0f} minutes; what is done is kept in {path}", flush=True)
+    for i, trial in enumerate(trials):
+        if found[i] is not None:
+            continue
+        row = _train(trial, measure)
+        known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
+        _save(path, list(known.values()))
+        left -= 1
+        numbers = "  ".join(f"{name} {value:.4f}" for name, value in row["results"].items())
+        print(f"{trial.variant} seed {trial.seed}: {numbers}  ({row['wall_seconds']:.0f} s; {left} to go)", flush=True)
+    return [row for row in found if row is not None]
+
+
+def _train(trial: Trial, measure: Measure) -> dict[str, Any]:
+    began = time.monotonic()
+    command = [sys.executable, str(ROOT / "experiment.py"), *trial.arguments, "name=trial", f"logs={RUNS}"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if result.returncode:
+        sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
+    (path,) = (line.removeprefix("run ") for line in result.stdout.splitlines() if line.startswith("run "))
+    results = measure(RunFolder(Path(path)))
+    return {
+        "variant": trial.variant,
+        "seed": trial.seed,
+        "keys": dict(trial.keys),
+        "results": results,
+        "wall_seconds": round(time.monotonic() - began, 1),
+        "commit": machine()["commit"],
+    }
+
+
+def _save(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    write_atomically(path, (json.dumps({"machine": machine(), "trials": list(rows)}, indent=1) + "\n").encode())
+
+
+def _fingerprint(keys: Mapping[str, Any]) -> str:
+    return json.dumps(dict(keys), sort_keys=True)

@@ -1,0 +1,111 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.corpus import CorpusError
+from data.pairs import CLS, SEP, SHORTEST, PairWindows, speech_borders
+from data.play import play
+from data.vocabulary import MASK, PAD, Vocabulary
+
+TEXT = play(50_000)
+VOCABULARY = Vocabulary(TEXT, (PAD, MASK, CLS, SEP))
+
+
+def pairs(text: str, objective: str, *, longest: int = 64, seed: int = 0) -> PairWindows:
+    vocabulary = Vocabulary(text, (PAD, MASK, CLS, SEP))
+    return PairWindows(
+        vocabulary.encode(text),
+        speech_borders(text),
+        objective=objective,
+        cls_token=vocabulary.id_of(CLS),
+        sep_token=vocabulary.id_of(SEP),
+        seed=seed,
+        longest=longest,
+    )
+
+
+def segments_of(batch, row: int) -> tuple[str, str]:
+    """The two texts of a pair."""
+    text = VOCABULARY.decode(batch.tokens[row])
+    assert text.startswith(CLS)
+    assert text.endswith(SEP)
+    first, second = text.removeprefix(CLS).removesuffix(SEP).split(SEP)
+    return first, second
+
+
+def test_borders_are_where_speeches_begin():
+    text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
+    assert [text[place] for place in speech_borders(text).tolist()] == ["B", "C"]
+
+
+@pytest.mark.parametrize("objective", ["nsp", "sop"])
+@pytest.mark.parametrize("seq_len", [SHORTEST, 32, 63, 64])
+def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
+    batch = pairs(TEXT, objective).draw(16, seq_len)
+    assert batch.tokens.shape == batch.places.shape == batch.pairs.segments.shape == (16, seq_len)
+    for row in range(16):
+        first, second = segments_of(batch, row)
+        assert len(first) + len(second) + 3 == seq_len
+        assert 0 <= len(first) - len(second) <= 1
+        assert batch.pairs.segments[row].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        text = "".join(TEXT[place] for place in batch.places[row].tolist())
+        assert text[1 : 1 + len(first)] == first
+        assert text[2 + len(first) : -1] == second
+
+
+def test_next_speeches_meet_at_borders_and_the_label_says_whether_at_the_same():
+    batch = pairs(TEXT, "nsp").draw(512, 64)
+    borders = set(speech_borders(TEXT).tolist())
+    for row in range(512):
+        first, second = segments_of(batch, row)
+        end, begin = int(batch.places[row, len(first)]) + 1, int(batch.places[row, len(first) + 2])
+        assert {end, begin} <= borders
+        # Never both the true continuation and labelled otherwise, even where another speech reads the same.
+        assert bool(batch.pairs.labels[row]) == (TEXT[end : end + len(second)] == second)
+
+
+@pytest.mark.parametrize("objective", ["nsp", "sop"])
+def test_half_of_the_pairs_are_true(objective):
+    labels = pairs(TEXT, objective, seed=3).draw(20_000, 32).pairs.labels
+    assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
+
+
+def test_a_speech_that_reads_the_same_counts_as_the_true_one():
+    text = "A:\nyes, my lord\n\n" * 100
+    assert pairs(text, "nsp", longest=24).draw(256, 24).pairs.labels.all()
+
+
+def test_ordered_pairs_are_neighbours_in_the_text():
+    batch = pairs(TEXT, "sop").draw(256, 65)
+    for row in range(256):
+        first, second = segments_of(batch, row)
+        begin_first, begin_second = int(batch.places[row, 1]), int(batch.places[row, len(first) + 2])
+        if batch.pairs.labels[row]:
+            assert begin_first + len(first) == begin_second
+        else:
+            assert begin_second + len(second) == begin_first
+
+
+@pytest.mark.parametrize("objective", ["nsp", "sop"])
+def test_the_same_seed_gives_the_same_pairs_and_a_state_continues_them(objective):
+    one, other = pairs(TEXT, objective, seed=1), pairs(TEXT, objective, seed=2)
+    assert not torch.equal(one.draw(8, 64).places, other.draw(8, 64).places)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one.draw(8, 64).places, other.draw(8, 64).places)
+
+
+def test_a_text_without_speeches_is_refused():
+    with pytest.raises(CorpusError, match="too few speeches"):
+        pairs("no empty line in here. " * 100, "nsp")
+
+
+@given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST, 30))
+def test_any_text_gives_whole_pairs_or_is_refused(text, seq_len):
+    try:
+        source = pairs(text, "nsp", longest=seq_len)
+    except CorpusError:
+        return
+    batch = source.draw(8, seq_len)
+    assert batch.places.min() >= 0
+    assert batch.places.max() < len(text)
