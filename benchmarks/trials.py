@@ -28,7 +28,8 @@ class Trial:
 
     @property
     def arguments(self) -> list[str]:
-        return [*(f"{key}={json.dumps(value)}" for key, value in self.keys.items()), f"seed={self.seed}"]
+        words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.keys.items()}
+        return [*(f"{key}={word}" for key, word in words.items()), f"seed={self.seed}"]
 
 
 def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int) -> list[Trial]:
