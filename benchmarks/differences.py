@@ -18,7 +18,7 @@ class Paired:
     @property
     def is_tie(self) -> bool:
         """A difference under two standard errors."""
-        return not abs(self.difference) >= 2 * self.stderr
+        return self.difference == 0 or not abs(self.difference) >= 2 * self.stderr
 
     @property
     def verdict(self) -> str:

@@ -18,7 +18,7 @@ class AdaptiveUnits:
     """
 
     units: CorpusUnits
-    type_of: torch.Tensor  # [n_units] int64, units of one type share a mean
+    type_of: torch.Tensor  # [n_units] int32, units of one type share a mean
     means: torch.Tensor  # [n_types] float32
 
     def to(self, device: torch.device) -> "AdaptiveUnits":
@@ -26,11 +26,11 @@ class AdaptiveUnits:
 
     def __call__(self, places: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         units, _ = self.units(places, generator)
-        return units, self.means[self.type_of[units.long()]]
+        return units, self.means[self.type_of[units]]
 
     def observe(self, places: torch.Tensor, losses: torch.Tensor) -> None:
         """Learn from the losses `[n_masked]` of the characters at `places` `[n_masked]` of the text."""
-        types = self.type_of[self.units.unit_of[places].long()]
+        types = self.type_of[self.units.unit_of[places]]
         sums, counts = torch.zeros((2, *self.means.shape), device=self.means.device)
         sums.index_add_(0, types, losses.float())
         counts.index_add_(0, types, torch.ones_like(losses, dtype=torch.float32))

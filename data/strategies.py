@@ -196,7 +196,7 @@ def unit_types(words: Words, units: CorpusUnits) -> torch.Tensor:
     place_of = dict(zip(begins.tolist(), range(len(begins)), strict=True))
     for token, begin in zip(words.tokens, words.begins.tolist(), strict=True):
         names[place_of[begin]] = token.lower()
-    return torch.from_numpy(np.unique(names, return_inverse=True)[1].astype(np.int64))
+    return torch.from_numpy(np.unique(names, return_inverse=True)[1].astype(np.int32))
 
 
 def on_device(cut: Cut, device: torch.device) -> Cut:

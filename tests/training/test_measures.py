@@ -1,8 +1,8 @@
 import torch
 
-from data.protocol import ValidationSet, protocol_masks
+from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
-from training.measures import breakdown, distance_to_visible, one_at_a_time, sweep, sweep_masks
+from training.measures import breakdown, distance_to_visible, one_at_a_time, span_masks, sweep, sweep_masks, word_masks
 
 
 def test_sweep_masks_have_their_rate_in_every_window():
@@ -46,3 +46,18 @@ def test_measures_of_a_model_whose_answers_are_known():
     assert single["accuracy"] == 63 / 64  # wrong at the very first character, which has nothing to its left
     rates = sweep(model, constant, vocabulary.mask_token)
     assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3
+
+
+def test_hard_masks_hide_whole_words_and_spans_apart_within_the_budget():
+    text = ("one three, fifteen thirteen " * 20)[:512]
+    vocabulary = Vocabulary(text)
+    windows = vocabulary.encode(text).view(2, 256)
+    words = word_masks(windows, vocabulary)
+    assert all(30 < count <= N_MASKED for count in words.sum(1).tolist())  # no word here is longer than 8
+    for window, masked in zip(windows, words, strict=True):
+        shown = vocabulary.decode(window.masked_fill(masked, vocabulary.mask_token)).replace("[MASK]", "_")
+        assert all(part.strip("_") == "" or "_" not in part for part in shown[9:-9].replace(",", "").split())
+    spans = span_masks(50)
+    assert set(spans.sum(1).tolist()) == {35}
+    runs = ["".join("x" if hidden else " " for hidden in row).split() for row in spans.tolist()]
+    assert all(run == ["xxxxx"] * 7 for run in runs)

@@ -1,0 +1,115 @@
+"""What each masking strategy costs: preparing tiny Shakespeare, a training step, memory.
+
+python -m benchmarks.masking_cost [--repeats 15]
+
+Steps of all strategies alternate in one process, with the same model; a ratio is between neighbours of one round.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+from benchmarks.machine import machine, results_folder
+from configs.command_line import PRESETS, read_config, resolve
+from configs.experiment import Configs, best_device, configs_of
+from data.strategies import STRATEGIES
+from data.units import Cut
+from training import tracking
+from training.run_folder import write_atomically
+from training.stages import Stage
+from training.step import TrainingStep
+
+BASE = "random"
+STEPS = 5  # of one strategy before the next one's turn
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print a table, write JSON; returns the exit code."""
+    parser = argparse.ArgumentParser(description="What each masking strategy costs.")
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args(arguments)
+    tracking.be_quiet()
+    configs = {name: configured(name) for name in strategies()}
+    prepared = {name: prepare(c) for name, c in configs.items()}
+    step, stage = configs[BASE].step, configs[BASE].training.stage_rows[0]
+    if configs[BASE].training.compile:
+        step.compile([stage])
+    rounds: dict[str, list[float]] = {name: [] for name in configs}
+    for i in range(-1, options.repeats):  # the first round warms up
+        for name, c in configs.items():
+            step.masker = c.masking.strategy
+            seconds = time_steps(step, stage)
+            if i >= 0:
+                rounds[name].append(seconds)
+    results = {}
+    print(f"{'strategy':18} prepare    bytes    ms a step   against {BASE} (quartiles)")
+    for name, times in rounds.items():
+        ratios = [t / base for t, base in zip(times, rounds[BASE], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4) if name != BASE else (1.0, 1.0, 1.0)
+        results[name] = {
+            "prepare_seconds": prepared[name],
+            "bytes": size(configs[name].masking.strategy.cut),
+            "ms_a_step": 1000 * statistics.median(times),
+            "ratio": middle,
+            "ratio_quartiles": [low, high],
+        }
+        row = results[name]
+        print(
+            f"{name:18} {row['prepare_seconds']:5.2f} s {row['bytes']:>10,} {row['ms_a_step']:9.1f}"
+            f"   {middle:.3f} ({low:.3f} to {high:.3f})"
+        )
+    content = {"machine": machine(), "seq_len": stage.seq_len, "repeats": options.repeats, "strategies": results}
+    write_atomically(results_folder() / "masking_cost.json", (json.dumps(content, indent=1) + "\n").encode())
+    return 0
+
+
+def strategies() -> list[str]:
+    """All but labml_nn's own, which is for another preset."""
+    return [*STRATEGIES, "mixture"]
+
+
+def configured(name: str) -> Configs:
+    """The preset of this device with a strategy."""
+    keys: dict[str, object] = {"masking.strategy": name, "data.corpus": "tiny_shakespeare"}
+    if name == "mixture":
+        keys["masking.mixture"] = [{"until": 1.0, "random": 0.5, "span": 0.5}]
+    preset = "gpu" if best_device() == "cuda" else "quick"
+    return configs_of(resolve(read_config(PRESETS / f"{preset}.yaml"), keys))
+
+
+def prepare(configs: Configs) -> float:
+    """Seconds for all that a strategy computes from the text."""
+    _ = configs.data.ids, configs.data.vocabulary
+    began = time.perf_counter()
+    _ = configs.masking.strategy
+    return time.perf_counter() - began
+
+
+def time_steps(step: TrainingStep, stage: Stage) -> float:
+    """Seconds a step."""
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        sums = step(stage)
+    sums.loss_sum.item()  # waits for the device
+    return (time.perf_counter() - began) / STEPS
+
+
+def size(cut: Cut) -> int:
+    """Bytes of all tensors of a cut, and of the cuts in it."""
+    total = 0
+    for value in vars(cut).values():
+        if isinstance(value, torch.Tensor):
+            total += value.numel() * value.element_size()
+        elif isinstance(value, dict):
+            total += sum(size(part) for part in value.values())
+        elif hasattr(value, "__dict__"):
+            total += size(value)
+    return total
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
