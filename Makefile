@@ -1,14 +1,17 @@
-# make train · make test · make notebooks
+# make train · make dashboard · make test · make notebooks · make bench-strategies
 # The virtual environment is made, and filled, when it is needed.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint notebooks bench-strategies clean
+.PHONY: train dashboard test lint notebooks bench-strategies clean
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
 
-test: .venv/installed-dev lint
+dashboard: .venv/installed-dashboard .venv/vendored
+	@$(BIN)/python dashboard.py $(ARGS)
+
+test: .venv/installed-dev .venv/vendored lint
 	$(BIN)/python -m pytest
 
 lint: .venv/installed-dev
@@ -23,7 +26,7 @@ bench-strategies: .venv/installed
 	$(BIN)/python -m benchmarks.strategies $(ARGS)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache
 
 # An empty file says that a requirements file was installed; it is made anew when the file changes.
 .venv/bin/python:
@@ -35,6 +38,15 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
-.venv/installed-dev: .venv/installed requirements-dev.txt
+.venv/installed-dashboard: .venv/installed requirements-dashboard.txt
+	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
+	touch $@
+
+# What the dashboard's page loads from elsewhere; without npm the page takes it from there.
+.venv/vendored: .venv/bin/python board/package-lock.json
+	@cd board && { npm ci --ignore-scripts --silent || echo "npm is not here, or failed: the dashboard's page needs the internet"; }
+	touch $@
+
+.venv/installed-dev: .venv/installed requirements-dashboard.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
 	touch $@

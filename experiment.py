@@ -35,15 +35,16 @@ def main(arguments: list[str]) -> int:
     except (ConfigError, CorpusError, RunFolderError) as error:
         return fail(error)
 
-    listener, interruption = tracking.Tracking(), Interruption()
+    listener, interruption = tracking.Tracking(run), Interruption()
     try:
-        with tracking.started(), interruption.watched():
+        with interruption.watched():
             corpus = configs.data.loaded
+            run.save_about(command.values["name"], command.comment, command.overridden)
             run.save_config(command.values | {"data.corpus": corpus.name})
             run.save_corpus(corpus.name, corpus.sha256)
             configs.data.vocabulary.save(run.vocabulary_path)
             print(f"run {run.path}", flush=True)
-            with listener.training():
+            with listener.training(interruption):
                 trainer.train(run, listener, lambda: interruption.signal is not None)
     except AlarmError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)

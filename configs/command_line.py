@@ -1,6 +1,7 @@
 """The command line: presets, files and `key=value`s in, every key with its value out."""
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,13 @@ class Command:
     @property
     def comment(self) -> str:
         """What tells this run from others, in one line."""
-        return " ".join([self.source.partition(":")[0], *(f"{key}={value}" for key, value in self.overridden.items())])
+        words = (f"{key}={_word(value)}" for key, value in self.overridden.items() if key != "logs")
+        return " ".join([self.source.partition(":")[0], *words])
+
+
+def _word(value: Any) -> str:
+    """A value as a command line has it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class OneLineParser(argparse.ArgumentParser):

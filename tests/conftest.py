@@ -100,6 +100,10 @@ class Heard:
     lines: list[str] = field(default_factory=list)
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
+    wanted: Mapping[str, Any] | None = None
+
+    def wanted_knobs(self) -> Mapping[str, Any] | None:
+        return self.wanted
 
     def says(self, line: str) -> None:
         self.lines.append(line)

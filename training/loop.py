@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +15,8 @@ from training.checkpoint import save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
 from training.evaluation import evaluate, evaluate_pairs
-from training.optimizer import learning_rate_of, set_learning_rate
+from training.knobs import KnobError, Knobs, knobs_of
+from training.optimizer import learning_rate_of, set_learning_rate, weight_norm
 from training.references import References
 from training.run_folder import RunFolder
 from training.samples import Guess, sample
@@ -33,6 +34,8 @@ class Listener(Protocol):
     def progressed(self, progress: float) -> None: ...
     def evaluated(self, row: Mapping[str, Any]) -> None: ...
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None: ...
+    def wanted_knobs(self) -> Mapping[str, Any] | None:
+        """How someone wants the knobs to stand, if anyone does."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ class Trainer:
         self.best_loss = float("inf")
         self.has_compared: bool | None = None  # None: not even begun
         self.has_warned = False
+        self.knobs = Knobs()
+        self.wanted_knobs: Mapping[str, Any] | None = None  # the last that were asked for
+        self.is_changed_by_hand = False
         self._begin_interval()
 
     def train(self, run: RunFolder, listener: Listener, is_stopped: Callable[[], bool] = lambda: False) -> None:
@@ -95,13 +101,17 @@ class Trainer:
         began = last_saved = time.monotonic()
         self._compare(run, listener)
         if self.compile:
-            self._compile(listener)
+            self._compile(self.schedule.stages, listener)
             self._compare(run, listener)
         self.model.train()
         self.clock.start()
         progress = self._progress()
         while progress < 1 and not is_stopped():
-            stage = stage_at(self.schedule.stages, progress)
+            self._turn_knobs(run, listener)
+            stage = self._stage(progress)
+            if not self.take_step.is_ready_for(stage):
+                with self.clock.stopped():
+                    self._compile([stage], listener)
             set_learning_rate(self.take_step.optimizers, self._learning_rate_factor(progress))
             for total, value in zip(self.sums, self.take_step(stage, progress), strict=True):
                 total += value
@@ -140,6 +150,8 @@ class Trainer:
             "windows": self.take_step.windows.state_dict(),
             "masker": self.take_step.masker.state_dict(),
             "dropout": torch.get_rng_state(),
+            "knobs": self.knobs.as_dict(),
+            "is_changed_by_hand": self.is_changed_by_hand,
         }
 
     def _compare(self, run: RunFolder, listener: Listener, wait_seconds: float = 0.0) -> None:
@@ -153,16 +165,37 @@ class Trainer:
         self.has_compared = complete
         run.save_reference_lines(self.references.lines)
 
-    def _compile(self, listener: Listener) -> None:
+    def _turn_knobs(self, run: RunFolder, listener: Listener) -> None:
+        """Change what someone wants changed; say so, and write it down as an event of the run."""
+        wanted = listener.wanted_knobs()
+        if wanted is None or wanted == self.wanted_knobs:
+            return
+        self.wanted_knobs = wanted
+        try:
+            knobs = knobs_of(wanted, [stage.masking_prob for stage in self.schedule.stages])
+        except KnobError as error:
+            listener.says(f"not changed: {error}")
+            return
+        if knobs != self.knobs:
+            event = {"event": "changed by hand", "step": self.step, "chars": self.chars, "seconds": self.clock.seconds}
+            run.append_event(event | {"before": self.knobs.as_dict(), "after": knobs.as_dict()})
+            listener.says(f"changed by hand at step {self.step:,}: {knobs}")
+            self.knobs, self.is_changed_by_hand = knobs, True
+
+    def _stage(self, progress: float) -> Stage:
+        stage = stage_at(self.schedule.stages, progress)
+        return stage if self.knobs.masking_prob is None else replace(stage, masking_prob=self.knobs.masking_prob)
+
+    def _compile(self, stages: Sequence[Stage], listener: Listener) -> None:
         began = time.monotonic()
         listener.says("compiling the training step (half a minute or more; training.compile=false does without)")
         try:
-            self.take_step.compile(self.schedule.stages)
+            self.take_step.compile(stages)
         except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             listener.says(f"torch.compile does not work here, going on without it ({reason})")
         else:
-            listener.says(f"compiled for {len(self.schedule.stages)} stages in {time.monotonic() - began:.0f} s")
+            listener.says(f"compiled for {len(stages)} stages in {time.monotonic() - began:.0f} s")
 
     def _begin_interval(self) -> None:
         """Start the sums over the steps up to the next evaluation. They stay on the device until then."""
@@ -175,9 +208,10 @@ class Trainer:
 
     def _learning_rate_factor(self, progress: float) -> float:
         schedule = self.schedule
-        return learning_rate_at(
+        factor = learning_rate_at(
             progress, warmup=schedule.warmup, decay=schedule.decay, final=schedule.final_learning_rate
         )
+        return factor * self.knobs.learning_rate_factor
 
     def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float) -> None:
         self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
@@ -201,8 +235,11 @@ class Trainer:
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
             "grad_norm": grad_norm * self.take_step.chars_per_step / chars,
+            "weight_norm": weight_norm(self.model),
             "chars_per_second": round(chars / (seconds - self.seconds_at_evaluation), 1),
         }
+        if self.is_changed_by_hand:
+            row |= {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
         if self.validation_pairs is not None:
             row |= self._evaluate_pairs(self.validation_pairs, *pair_sums)
         check_for_divergence(row["loss.train"], row["loss.valid"], self.step, stage.seq_len)

@@ -74,3 +74,10 @@ def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:
     if state and hasattr(optimizer, "get_lr"):  # Noam computes its own from the step
         return optimizer.get_lr(state, group)
     return group["lr"]
+
+
+@torch.no_grad()
+def weight_norm(model: nn.Module) -> float:
+    """The root mean square of all weights: one number that shows whether they grow."""
+    sizes = [parameter.float().square().sum() for parameter in model.parameters()]
+    return (torch.stack(sizes).sum() / sum(p.numel() for p in model.parameters())).sqrt().item()

@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.metrics_path = path / "metrics.jsonl"
+        self.events_path = path / "events.jsonl"
+        self.log_path = path / "log.txt"
+        self.about_path = path / "about.json"
+        self.status_path = path / "status.json"
         self.config_path = path / "config.yaml"
         self.corpus_path = path / "corpus.json"
         self.vocabulary_path = path / "vocabulary.json"
@@ -44,6 +49,47 @@ class RunFolder:
         """Every key of the run with its value."""
         return yaml.safe_load(_read(self.config_path))
 
+    def save_about(self, name: str, comment: str, overridden: Iterable[str]) -> None:
+        """Write what tells this run from others: its name, what was set, and when it began."""
+        about = {"name": name, "comment": comment, "overridden": list(overridden), "began": time.time()}
+        write_atomically(self.about_path, (json.dumps(about) + "\n").encode())
+
+    def about(self) -> dict[str, Any]:
+        """What a dashboard shows of the run beside its curves: name, comment, time, configs and which of them were set,
+        and the masking rates of its stages."""
+        about, config = json.loads(_read(self.about_path)), self.config()
+        rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
+        if self.events():  # all events so far are changes by hand
+            last = self.events()[-1]
+            config = {"changed_by_hand": f"from step {last['step']}: {last['after']}"} | config
+            about["comment"] += " (changed by hand)"
+        status = self.status()
+        if status["status"] == "crashed":
+            about["comment"] = f"failed: {status['details']} | {about['comment']}"
+        shown = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
+        return about | shown | {"explicit": about["overridden"], "rates": sorted(rates)}
+
+    def save_status(self, status: str, details: str = "") -> None:
+        """Write how the run is: in progress, completed, crashed or interrupted, and why."""
+        content = {"status": status, "details": details, "time": time.time()}
+        write_atomically(self.status_path, (json.dumps(content) + "\n").encode())
+
+    def status(self) -> dict[str, Any]:
+        """What `save_status` wrote."""
+        return json.loads(_read(self.status_path))
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """Add something that happened, such as a change by hand, to events.jsonl."""
+        _append(self.events_path, json.dumps(event))
+
+    def events(self) -> list[dict[str, Any]]:
+        """All that happened, oldest first."""
+        return [json.loads(line) for line in _read(self.events_path).splitlines()] if self.events_path.exists() else []
+
+    def append_log(self, line: str) -> None:
+        """Add a line of text to log.txt, for people."""
+        _append(self.log_path, line)
+
     def save_corpus(self, name: str, sha256: str) -> None:
         """Write which text the run is trained on; the hash tells whether a text is still the same."""
         write_atomically(self.corpus_path, (json.dumps({"name": name, "sha256": sha256}) + "\n").encode())
@@ -63,14 +109,18 @@ class RunFolder:
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add one evaluation to metrics.jsonl, in one write. What is not a number is null there: JSON has no NaN."""
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        with open(self.metrics_path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(finite) + "\n")
+        _append(self.metrics_path, json.dumps(finite))
 
     def metrics(self) -> list[dict[str, Any]]:
         """All evaluations so far, oldest first."""
         if not self.metrics_path.exists():
             return []
         return [json.loads(line) for line in _read(self.metrics_path).splitlines()]
+
+
+def _append(path: Path, line: str) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 def _read(path: Path) -> str:

@@ -77,6 +77,7 @@ class TrainingStep:
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
         self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
+        self._compiled: set[tuple[int, float]] = set()  # lengths and masking rates; none where nothing is compiled
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
         batches = [self._draw(stage, progress) for _ in range(self.accumulation)]
@@ -101,9 +102,10 @@ class TrainingStep:
 
         The weights, the random draws still to come and the optimizers are the same afterwards.
         """
-        shapes = {(stage.seq_len, stage.masking_prob): stage for stage in stages}
+        shapes = {_shape(stage): stage for stage in stages}
         # One recompilation a shape is meant, not a sign of trouble.
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * len(shapes))
+        n_shapes = len(self._compiled | set(shapes))
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * n_shapes)
         self._loss = torch.compile(masked_loss, dynamic=False)
         state = self.windows.state_dict(), self.masker.state_dict()
         try:
@@ -111,13 +113,18 @@ class TrainingStep:
                 for stage in shapes.values():
                     batch = self._draw(stage)
                     self._backward(batch, n_labels(batch))
+            self._compiled |= set(shapes)
         except Exception:
-            self._loss = masked_loss
+            self._loss, self._compiled = masked_loss, set()
             raise
         finally:
             self.windows.load_state_dict(state[0])
             self.masker.load_state_dict(state[1])
             self._clear_gradients()
+
+    def is_ready_for(self, stage: Stage) -> bool:
+        """Whether a step of this shape takes no compilation: it was compiled, or nothing is."""
+        return not self._compiled or _shape(stage) in self._compiled
 
     def _draw(self, stage: Stage, progress: float = 0.0) -> MaskedBatch:
         windows = self.windows.draw(self.chars_per_step // (stage.seq_len * self.accumulation), stage.seq_len)
@@ -136,3 +143,7 @@ class TrainingStep:
     def _clear_gradients(self) -> None:
         for parameter in self.model.parameters():
             parameter.grad = None
+
+
+def _shape(stage: Stage) -> tuple[int, float]:
+    return stage.seq_len, stage.masking_prob

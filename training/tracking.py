@@ -1,23 +1,18 @@
-"""What a run shows: the terminal, and labml's dashboard where its server answers. The only place that knows labml.
+"""What a run shows: on the terminal, in its log, and on the dashboard. The only place in training that knows labml.
 
 On a terminal labml shows its progress line; in a pipe or a file there is one plain line an evaluation, without
 carriage returns or colours.
 """
 
-import http.client
 import os
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from labml import experiment, lab, logger, monit, tracker
-from labml.internal.app import AppTracker
+from labml import experiment, lab, logger, monit
 from labml.internal.app.logs import APP_CONSOLE_LOGS
 from labml.internal.experiment import experiment_singleton
 from labml.internal.lab import lab_singleton
@@ -26,10 +21,14 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
+from training.delivery import Courier, Delivery, DeliveryError
+from training.interruption import Interruption
+from training.run_folder import RunFolder
 from training.samples import Guess
 
 SECONDS_TO_ANSWER = 1.0
 SECONDS_TO_DELIVER = 10.0
+GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 ROOT = Path(__file__).parent.parent
 
 
@@ -50,17 +49,12 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
     server = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
     lab.configure({"experiments_path": os.path.expanduser(logs)} | ({} if server is None else {"app_url": server}))
-    # labml sends from a thread that retries for ever: as it stands, the process would never end without a server.
-    AppTracker.__init__.__kwdefaults__["daemon"] = True
-    AppTracker._check = _is_sending
-    experiment.create(
-        name=name,
-        comment=comment,
-        writers={"app"} if _server_answers() else set(),
-        python_file=str(ROOT / "experiment.py"),
-    )
+    # labml's own way to the server retries for ever and would keep the process from ending; `training.delivery` goes
+    # there instead. What labml keeps of all output for it would only grow.
+    APP_CONSOLE_LOGS.outputs = lambda **_: None
+    experiment.create(name=name, comment=comment, writers=set(), python_file=str(ROOT / "experiment.py"))
     run = experiment_singleton().run
-    run.repo_remotes = []  # a remote's address may hold a password, and would be sent to the server
+    run.repo_remotes = []  # a remote's address may hold a password
     return Path(run.run_path)
 
 
@@ -69,66 +63,63 @@ def be_quiet() -> None:
     monitor_singleton().silent()
 
 
-@contextmanager
-def started() -> Iterator[None]:
-    """The time in which the run is live on the dashboard."""
-    if "app" not in experiment_singleton().writers:
-        # Without a server labml would keep all output in memory, and grow slower with every line.
-        APP_CONSOLE_LOGS.outputs = lambda **_: None
-    try:
-        with experiment.start():
-            yield
-    finally:
-        _deliver()
-
-
-def _is_sending(app: AppTracker, check: Callable[[AppTracker], bool] = AppTracker._check) -> bool:
-    """Once the server has answered with an error, labml's own check would raise at every save: in training."""
-    return not (app.thread is not None and app.thread.errored) and check(app)
-
-
-def _server_answers() -> bool:
-    server = lab_singleton().app_configs
-    if server is None:
-        return False
-    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would answer in its place
-    try:
-        directly.open(server.url, timeout=SECONDS_TO_ANSWER).close()
-    except urllib.error.HTTPError:
-        return True  # an answer, if only to say that this address wants a POST
-    except (OSError, http.client.HTTPException, ValueError):
-        return False
-    return True
-
-
-def _deliver() -> None:
-    """Wait a bounded time for labml to send what it still holds."""
-    deadline = time.monotonic() + SECONDS_TO_DELIVER
-    for thread in threading.enumerate():
-        if type(thread).__name__ == "_AppTrackThread":
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                print(f"the dashboard's server did not take everything within {SECONDS_TO_DELIVER:.0f} s", flush=True)
+def dashboard() -> str | None:
+    """The beginning of the dashboard's address, from .labml.yaml or labml_app_url; None where there is none."""
+    configs = lab_singleton().app_configs
+    return None if configs is None else configs.url.partition("/api/")[0]
 
 
 class Tracking:
     """Shows one run: implements what `training.loop.Listener` asks for."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
         self.began: tuple[float, float] | None = None  # time and progress when the first step was done
+        self.courier: Courier | None = None
 
     @contextmanager
-    def training(self) -> Iterator[None]:
-        """labml's progress line, with an estimate of the time left."""
-        monitor_singleton().silent(not self.is_terminal)
-        with monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
-            yield
+    def training(self, interruption: Interruption) -> Iterator[None]:
+        """The time in which the run trains: labml's progress line, the way to the dashboard, and how it ended."""
+        self.run.save_status("in progress")
+        self._begin_delivery()
+        try:
+            monitor_singleton().silent(not self.is_terminal)
+            with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
+                yield
+            self.run.save_status("completed" if interruption.signal is None else "interrupted")
+        except BaseException as error:
+            self.run.append_log(f"stopped: {error}")
+            self.run.save_status("crashed", f"{error}" or type(error).__name__)
+            raise
+        finally:
+            undelivered = self.courier and self.courier.end(SECONDS_TO_DELIVER)
+            if undelivered:
+                logger.log(undelivered)
+
+    def _begin_delivery(self) -> None:
+        server = dashboard()
+        if server is None:
+            return
+        delivery = Delivery(self.run, server)
+        self.courier = Courier(delivery, logger.log)
+        try:
+            delivery.send(SECONDS_TO_ANSWER)
+            logger.log(f"dashboard {delivery.page}")
+        except DeliveryError as error:
+            logger.log(f"no dashboard at {server} ({error}): make dashboard starts one")
+            self.courier.trouble = str(error)
+        self.courier.start()
+
+    def wanted_knobs(self) -> Mapping[str, Any] | None:
+        """How someone wants the knobs to stand, as the dashboard says."""
+        return self.courier.delivery.knobs if self.courier else None
 
     def says(self, line: str) -> None:
         """Show one line of text."""
         logger.log(line)
+        self.run.append_log(line)
 
     def progressed(self, progress: float) -> None:
         """Move the progress line; `progress` is the share of the budget that is spent."""
@@ -143,38 +134,46 @@ class Tracking:
         monit.progress(min(progress, 1.0))
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
-        """Show one row of metrics.jsonl, and send its numbers to the dashboard."""
-        logger.log(
-            [
-                f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
-                "loss.valid ",
-                (f"{row['loss.valid']:.4f}", Text.value),
-                f" ± {row['loss.valid_stderr']:.3f}  ",
-                *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
-                f"accuracy.valid {row['accuracy.valid']:.1%}  ",
-                *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),
-                (
-                    f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
-                    f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",
-                    Text.subtle,
-                ),
-            ]
-        )
-        tracker.set_global_step(row["step"])
-        tracker.save({key: float(value) for key, value in row.items() if key not in ("step", "corpus")})
+        """Show one row of metrics.jsonl."""
+        line: list[Any] = [
+            f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
+            "loss.valid ",
+            (f"{row['loss.valid']:.4f}", Text.value),
+            f" ± {row['loss.valid_stderr']:.3f}  ",
+            *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
+            f"accuracy.valid {row['accuracy.valid']:.1%}  ",
+            *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),
+            (
+                f"loss.train {row['loss.train']:.4f}  seq_len {row['seq_len']}  "
+                f"lr {row['learning_rate']:.2e}  {row['chars_per_second']:,.0f} chars/s",
+                Text.subtle,
+            ),
+        ]
+        logger.log(line)
+        self.run.append_log("".join(part if isinstance(part, str) else part[0] for part in line))
+        if self.courier:
+            self.courier.wake.set()
 
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: on a terminal in colour, else `[e]` is right, `[x!e]` is x for e."""
         for guesses in samples:
             logger.log([part for guess in guesses for part in self._shown(guess)])
+            self.run.append_log("".join(_marked(guess, in_colour=True) for guess in guesses))
 
     def _shown(self, guess: Guess) -> list[Any]:
-        truth, guessed = _visible(guess.truth), _visible(guess.guess or "")
-        if guess.guess is None:
-            return [truth]
-        if self.is_terminal:  # a space has no colour
-            return [(guessed.replace(" ", "␣"), Text.success if guess.is_right else Text.danger)]
-        return [f"[{truth}]" if guess.is_right else f"[{guessed}!{truth}]"]
+        if not self.is_terminal or guess.guess is None:
+            return [_marked(guess)]
+        visible = _visible(guess.guess).replace(" ", "␣")  # a space has no colour
+        return [(visible, Text.success if guess.is_right else Text.danger)]
+
+
+def _marked(guess: Guess, in_colour: bool = False) -> str:
+    """One character of a sample: as it is where it was shown, in brackets where it was guessed."""
+    truth = _visible(guess.truth)
+    if guess.guess is None:
+        return truth
+    marked = f"[{truth}]" if guess.is_right else f"[{_visible(guess.guess)}!{truth}]"
+    return (GREEN if guess.is_right else RED) + marked + PLAIN if in_colour else marked
 
 
 def _visible(text: str) -> str:

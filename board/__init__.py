@@ -1,0 +1,1 @@
+"""The dashboard: labml's own server and page on an embedded database, for the one user of this machine."""
