@@ -39,7 +39,11 @@ class Runs:
         self.log = importlib.import_module("labml_app.analyses.experiments.stdlogger")
 
     def tell(self, request: Request, uuid: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Take one message of a run; `about` is needed in the first. Raises MessageError."""
+        """Take one message of a run, or nothing of it. Raises MessageError."""
+        with self.store.together():
+            return self._tell(request, uuid, message)
+
+    def _tell(self, request: Request, uuid: str, message: Mapping[str, Any]) -> dict[str, Any]:
         rows, log = _rows(message.get("rows", [])), message.get("log", "")
         if not isinstance(log, str):
             raise MessageError("log must be a text")
@@ -58,11 +62,10 @@ class Runs:
             record["rows"] += len(rows)
         if log and message.get("log_from") == record["log"]:
             self.log.update_std_logger(uuid, log)
-            record["log"] = message.get("log_to", record["log"])
-        status = message.get("status")
-        if isinstance(status, dict):
-            record["status"] = str(status.get("status", ""))
-        run.status.load().update_time_status({"status": status} if isinstance(status, dict) else {})
+            record["log"] += len(log.encode())
+        status = _status(message.get("status"))
+        record["status"] = status.get("status", record["status"])
+        run.status.load().update_time_status({"status": status})
         self.store.put(NAMESPACE, [(uuid, json.dumps(record))])
         return {"rows": record["rows"], "log": record["log"], "knobs": record["knobs"], "url": f"/run/{uuid}"}
 
@@ -123,6 +126,20 @@ def _rows(rows: Any) -> list[dict[str, float]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) and _is_number(row.get("step")) for row in rows):
         raise MessageError("rows must be a list of rows with a step")
     return [{str(name): value for name, value in row.items() if _is_number(value)} for row in rows]
+
+
+def _status(status: Any) -> dict[str, Any]:
+    """How a run is, checked; empty where the message does not say."""
+    if status is None:
+        return {}
+    if not isinstance(status, dict) or status.get("status") not in ("in progress", *ENDED):
+        raise MessageError("status must be in progress, or how the run ended")
+    time = status.get("time")
+    return {
+        "status": status["status"],
+        "details": str(status.get("details", "")),
+        "time": time if _is_number(time) else 0,
+    }
 
 
 def _is_number(value: Any) -> bool:

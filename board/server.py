@@ -53,6 +53,7 @@ def listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen(128)  # from here on who comes is let in, if not answered at once
     except (OSError, OverflowError) as error:
         listening.close()
         raise ServerError(f"cannot listen on port {port} ({error}): is a dashboard running? try --port") from error
@@ -117,5 +118,5 @@ def add_interface(app: FastAPI, runs: Runs) -> None:
 
     app.add_api_route("/api/folio/runs/{uuid}", tell, methods=["POST"])
     app.add_api_route("/api/folio/runs/{uuid}/knobs", turn, methods=["PUT"])
-    # Before the route that takes every other path for a file.
-    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith("/api/"))
+    # labml-app's own way to serve files reads any file of the machine, and its documentation loads from elsewhere.
+    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]

@@ -6,7 +6,8 @@ labml_db asks for two kinds of drivers, for models and for indexes. Both are a d
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class Store:
 
     def __init__(self, path: Path):
         """Raises sqlite3.Error where the file cannot be opened or is no database."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         # A write-ahead log: readers do not wait for writers, and a killed process leaves nothing half-written.
         self._run("PRAGMA journal_mode = WAL")
@@ -35,13 +36,26 @@ class Store:
         rows = self._run("SELECT value FROM entries WHERE namespace = ? AND key = ?", namespace, key)
         return rows[0][0] if rows else None
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that is written inside is kept, or none of it."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
     def put(self, namespace: str, entries: Sequence[tuple[str, str]]) -> None:
         """Write several keys, all or none of them."""
-        with self._lock, self._connection:
-            self._connection.execute("BEGIN")
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", [(namespace, key, value) for key, value in entries]
-            )
+        rows = [(namespace, key, value) for key, value in entries]
+        with self.together():
+            self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
 
     def delete(self, namespace: str, key: str) -> None:
         self._run("DELETE FROM entries WHERE namespace = ? AND key = ?", namespace, key)
@@ -110,13 +124,29 @@ class IndexDriver(IndexDbDriver):
 
 
 def encode(data: Any) -> str:
-    """JSON of what labml-app keeps: beside JSON's own types there are keys, sets and NumPy arrays and numbers."""
-    return json.dumps(data, default=_tagged)
+    """JSON of what labml-app keeps: beside JSON's own types there are keys, sets and NumPy arrays and numbers.
+
+    These are written as dictionaries with one key, such as {"$set": [...]}; one that came in like this gets a second $.
+    """
+    return json.dumps(_escaped(data), default=_tagged)
 
 
 def decode(text: str) -> Any:
     """What `encode` was given."""
     return json.loads(text, object_hook=_untagged)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_escaped(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    items = {key: _escaped(item) for key, item in value.items()}
+    return {f"${key}": item for key, item in items.items()} if _looks_tagged(items) else items
+
+
+def _looks_tagged(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and str(next(iter(value))).startswith("$")
 
 
 def _tagged(value: Any) -> Any:
@@ -132,11 +162,11 @@ def _tagged(value: Any) -> Any:
 
 
 def _untagged(value: dict[str, Any]) -> Any:
-    if len(value) != 1:
+    if not _looks_tagged(value):
         return value
     ((tag, content),) = value.items()
     if tag == "$key":
         return Key(content)
     if tag == "$set":
         return set(content)
-    return np.array(content, dtype=np.float64) if tag == "$array" else value
+    return np.array(content, dtype=np.float64) if tag == "$array" else {tag[1:]: content}

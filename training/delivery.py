@@ -51,7 +51,7 @@ class Delivery:
         text, log_to = self._next_log()
         message: dict[str, Any] = {"rows_from": self.rows, "rows": rows, "log_from": self.log, "log": text}
         about = self.run.about()
-        message |= {"log_to": log_to, "status": self.run.status()} | ({} if about == self.told else {"about": about})
+        message |= {"status": self.run.status()} | ({} if about == self.told else {"about": about})
         reply = self._post(message, seconds)
         self.told = about
         self.knobs = reply["knobs"]
@@ -95,8 +95,9 @@ class Delivery:
         with open(self.run.log_path, "rb") as file:
             file.seek(self.log)
             content = file.read(LOG_AT_ONCE)
-        whole = content[: content.rfind(b"\n") + 1] or content  # a character is never cut in two
-        return whole.decode("utf-8", "replace"), self.log + len(whole)
+        whole = content[: content.rfind(b"\n") + 1] or content
+        text = whole.decode("utf-8", "ignore")  # a character that is cut in two is left for the next message
+        return text, self.log + len(text.encode())
 
     def _log_size(self) -> int:
         return self.run.log_path.stat().st_size if self.run.log_path.exists() else 0

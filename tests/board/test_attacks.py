@@ -1,0 +1,247 @@
+"""Every attack is raw bytes over a socket: a client library would tidy them up first."""
+
+import json
+import random
+import socket
+
+import pytest
+
+from tests.board.conftest import Dashboard
+
+SECRETS = ("root:", "labml_app_db", "def create_app", "SQLite format", "[project]", "Traceback", "traceback")
+
+
+def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple[int, bytes]:
+    """Send bytes, read to the end; returns the status (0 where there is none) and all that came.
+
+    A request that may not be whole is followed by the end of the connection, or its answer would never come."""
+    with socket.create_connection(("127.0.0.1", dashboard.port), timeout=10) as connection:
+        answer = b""
+        try:
+            connection.sendall(request)
+            if not is_whole:
+                connection.shutdown(socket.SHUT_WR)
+            while block := connection.recv(1 << 16):
+                answer += block
+        except ConnectionError:
+            pass  # refused in mid-sentence is refused
+    words = answer.split(b" ", 2)
+    return (int(words[1]) if answer.startswith(b"HTTP/") and words[1].isdigit() else 0), answer
+
+
+def get(path: bytes, *headers: bytes, method: bytes = b"GET", host: bytes = b"127.0.0.1", body: bytes = b"") -> bytes:
+    lines = [method + b" " + path + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *headers]
+    if body:
+        lines.append(b"Content-Length: " + str(len(body)).encode())
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def encoded(path: str) -> list[str]:
+    """A path as it is, and its URL-encoded forms: dots, slashes, both, twice over, overlong, and with backslashes."""
+    forms = [path, path.replace("..", "%2e%2e"), path.replace("/..", "%2f.."), path.replace("../", "..%2f")]
+    forms += [path.replace("..", "%252e%252e"), path.replace("..", "%c0%ae%c0%ae"), path.replace("/", "%2f")]
+    forms += [path.replace("../", "..\\"), path.replace("../", "..%5c"), path.replace("../", "....//")]
+    return ["/" + form.removeprefix("/") for form in forms]
+
+
+TARGETS = (
+    "/../../../../../../../../etc/passwd",
+    "/js/../../../../../../../../../etc/passwd",
+    "/vendor/../../../../../../../etc/passwd",
+    "/vendor/font-awesome/webfonts/../../../../../../etc/passwd",
+    "/../settings.py",
+    "/../flask_app.py",
+    "/static/../db/__init__.py",
+    "//etc/passwd",
+    "/etc/passwd",
+    "/../../../pyproject.toml",
+    "/dashboard.sqlite3",
+    "/api/../../../../etc/passwd",
+    "/api/v1/../../../../etc/passwd",
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
+    for form in [*encoded(target), target + "%00.js", "/file:" + target, target + "?x=/etc/passwd"]:
+        status, answer = ask(shared_dashboard, get(form.encode()))
+        assert status in (200, 400, 403, 404, 405), form
+        assert not any(secret.encode() in answer for secret in SECRETS), form
+        if status == 200:  # a place of the page's own making: nothing but the page
+            assert b"<title>labml.ai</title>" in answer, form
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "0.0.0.0",
+        "",
+        "[::]",
+        "10.0.0.1",
+    ],
+)
+@pytest.mark.parametrize("path", [b"/", b"/runs", b"/js/bundle.min.js", b"/api/v1/runs/null", b"/%61pi/v1/runs/null"])
+def test_a_foreign_host_is_refused(shared_dashboard, host, path):
+    """What a page whose name is made to point at 127.0.0.1 sends (DNS rebinding)."""
+    status, answer = ask(shared_dashboard, get(path, host=host.encode()))
+    assert status in (400, 403), answer[:200]
+
+
+def test_two_hosts_are_refused(shared_dashboard):
+    assert ask(shared_dashboard, get(b"/runs", b"Host: evil.example"))[0] in (400, 403)
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "https://127.0.0.1", "null", "http://127.0.0.1:1", "file://"]
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/folio/runs/0123456789"),
+        ("PUT", "/api/v1/runs"),
+        ("POST", "/api/v1/default/track"),
+        ("GET", "/runs"),
+    ],
+)
+def test_a_foreign_origin_is_refused(shared_dashboard, origin, method, path):
+    request = get(path.encode(), b"Origin: " + origin.encode(), method=method.encode(), body=b"{}")
+    assert ask(shared_dashboard, request)[0] == 403
+
+
+def test_its_own_page_is_let_in_under_every_name_of_this_machine(shared_dashboard):
+    """Also through a tunnel, which has another port at its near end."""
+    for host in ("127.0.0.1", "localhost", f"127.0.0.1:{shared_dashboard.port}", "LOCALHOST:8000", "[::1]:5005"):
+        origin = b"Origin: http://" + host.encode()
+        assert ask(shared_dashboard, get(b"/runs", origin, host=host.encode()))[0] == 200
+        assert ask(shared_dashboard, get(b"/api/v1/runs/null", origin, host=host.encode()))[0] == 200
+
+
+def test_no_other_site_is_allowed_by_an_answer(shared_dashboard):
+    request = get(b"/api/v1/runs/null", b"Origin: https://app.labml.ai", method=b"OPTIONS")
+    status, answer = ask(shared_dashboard, request)
+    assert status == 403
+    assert b"access-control-allow" not in answer.lower()
+
+
+def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard):
+    path = b"/api/folio/runs/0123456789"
+    announced = get(path, b"Content-Length: 999999999", method=b"POST")
+    assert ask(shared_dashboard, announced)[0] == 413
+    block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    chunked = get(path, b"Transfer-Encoding: chunked", method=b"POST") + 200 * block + b"0\r\n\r\n"
+    status, answer = ask(shared_dashboard, chunked)
+    assert status in (0, 413), answer[:200]  # 0: cut off before it was all sent
+    for length in (b"-1", b"1e9", b"0x10", b"9" * 5000):
+        assert ask(shared_dashboard, get(path, b"Content-Length: " + length, method=b"POST"))[0] in (400, 413)
+    assert ask(shared_dashboard, get(b"/runs"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/api/v1/run/unknown-run", "{}"),
+        ("POST", "/api/v1/default/track?run_uuid=0123456789&labml_version=x", "[1]"),
+        ("POST", "/api/v1/default/track?run_uuid=0123456789&rank=x", "{"),
+        ("PUT", "/api/v1/runs", "[]"),
+        ("POST", "/api/v1/metrics/unknown-run", "{}"),
+        ("POST", "/api/folio/runs/0123456789", '{"rows": [{"step": "x"}]}'),
+        ("POST", "/api/folio/runs/0123456789", '{"about": {"configs": [], "explicit": 0}}'),
+        ("POST", "/api/folio/runs/0123456789", "[" * 100_000),
+        ("POST", "/api/folio/runs/0123456789", '{"rows": [{"step": 1e999}]}'),
+        ("POST", "/api/folio/runs/0123456789", '{"status": {"status": {}}, "log": 3}'),
+        ("POST", "/api/folio/runs/..%2f..%2fetc", "{}"),
+        ("PUT", "/api/folio/runs/0123456789/knobs", '{"learning_rate_factor": 1e308}'),
+    ],
+)
+def test_what_goes_wrong_inside_is_answered_without_a_traceback(shared_dashboard, method, path, body):
+    status, answer = ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))
+    assert 400 <= status <= 599
+    for word in (b"Traceback", b'File \\"', b"site-packages", b".py"):
+        assert word not in answer
+    assert not any("Traceback" in line for line in shared_dashboard.output)
+
+
+def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
+    generator = random.Random(0)
+    methods = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
+    paths = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
+    names = [
+        "Host",
+        "Origin",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Range",
+        "Cookie",
+        "Upgrade",
+        "Expect",
+        "X" * 2000,
+    ]
+    values = [
+        "127.0.0.1",
+        "evil.example",
+        "-1",
+        "chunked",
+        "bytes=0-",
+        "websocket",
+        "100-continue",
+        "\xff\xfe",
+        "9" * 30,
+        "",
+    ]
+
+    versions = ["1.1", "1.0", "9.9", ""]
+    interface = [
+        "/api/folio/runs/0123456789",
+        "/api/folio/runs/0123456789/knobs",
+        "/api/v1/runs",
+        "/api/v1/run/0123456789",
+        "/api/v1/run/0123456789/add",
+        "/api/v1/runs/archive",
+        "/api/v1/user",
+        "/api/v1/auth/user",
+        "/api/v1/metrics/0123456789",
+        "/api/v1/logs/std_logger/0123456789",
+    ]
+
+    def junk() -> bytes:
+        return bytes(generator.randrange(256) for _ in range(generator.randrange(60)))
+
+    def value(depth: int = 0) -> object:
+        simple = [None, True, -1, 2**70, 1e308, "", "\x00", "../../etc/passwd", "$key", {"$key": 1}, {"$array": ["x"]}]
+        if depth == 2 or generator.random() < 0.6:
+            return generator.choice(simple)
+        keys = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
+        return {key: value(depth + 1) for key in generator.sample(keys, 3)} | {"list": [value(2)]}
+
+    for _ in range(10_000):
+        kind = generator.random()
+        if kind < 0.3:  # in order, with a body that is not
+            path = generator.choice(interface).encode()
+            method = generator.choice([b"POST", b"PUT"])
+            _, answer = ask(shared_dashboard, get(path, method=method, body=json.dumps(value()).encode()))
+        elif kind < 0.4:
+            _, answer = ask(shared_dashboard, junk(), is_whole=False)
+        else:
+            lines = [f"{generator.choice(methods)} {generator.choice(paths)} HTTP/{generator.choice(versions)}"]
+            lines += ["Host: localhost"] * (kind < 0.9)
+            lines += [f"{generator.choice(names)}: {generator.choice(values)}" for _ in range(generator.randrange(4))]
+            request = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + junk()
+            _, answer = ask(shared_dashboard, request, is_whole=False)
+        assert b"Traceback" not in answer
+        assert b"root:" not in answer
+    status, answer = ask(shared_dashboard, get(b"/runs"))
+    assert status == 200
+    assert ask(shared_dashboard, get(b"/api/v1/runs/null"))[0] == 200
+    assert shared_dashboard.process is not None
+    assert shared_dashboard.process.poll() is None
+
+
+def test_it_listens_on_the_loopback_address_only(shared_dashboard):
+    with open("/proc/net/tcp") as file:
+        listening = [line.split()[1] for line in file.readlines()[1:] if line.split()[3] == "0A"]
+    here = [address for address in listening if int(address.partition(":")[2], 16) == shared_dashboard.port]
+    assert here == [f"0100007F:{shared_dashboard.port:04X}"]

@@ -1,0 +1,174 @@
+"""From a run's folder to the dashboard: everything, once, and whatever happens to the server."""
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+from tests.board.conftest import Dashboard
+from tests.conftest import ROOT
+from training.delivery import Courier, Delivery, DeliveryError, ask
+from training.run_folder import RunFolder
+
+UUID = "0123456789abcdef"
+
+
+def shown(dashboard: Dashboard, path: str, body: dict | None = None) -> dict:
+    """What the page would get."""
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{dashboard.url}/api/v1/{path}", data), timeout=10) as response:
+        return json.load(response)
+
+
+def series(dashboard: Dashboard, uuid: str = UUID) -> dict[str, tuple[list[float], list[float]]]:
+    """Steps and values by name, as the page draws them."""
+    found = shown(dashboard, f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
+    decoded = {}
+    for line in found:
+        steps, values = (np.frombuffer(base64.b64decode(line[key]), np.float32) for key in ("step", "value"))
+        decoded[line["name"]] = (steps.tolist(), values.tolist())
+    return decoded
+
+
+def deliver(run: RunFolder, dashboard: Dashboard) -> Delivery:
+    delivery = Delivery(run, dashboard.url)
+    while delivery.send(10):
+        pass
+    return delivery
+
+
+def test_a_run_appears_in_the_list_with_its_name_configs_curves_and_log(dashboard, make_run):
+    run = make_run(UUID, accuracy=0.5)
+    deliver(run, dashboard)
+    (listed,) = shown(dashboard, "runs/null")["runs"]
+    assert (listed["run_uuid"], listed["name"], listed["comment"]) == (UUID, "mlm, play", "preset quick seed=1")
+    assert listed["run_status"]["status"] == "in progress"
+    configs = {config["key"]: config for config in shown(dashboard, f"run/{UUID}")["configs"]}
+    assert configs["seed"]["value"] == 1
+    assert configs["seed"]["is_explicitly_specified"]
+    assert not configs["masking.masking_prob"]["is_explicitly_specified"]
+    assert series(dashboard)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
+    assert "corpus" not in series(dashboard)
+    log = shown(dashboard, f"logs/std_logger/{UUID}", {"page": -2})["pages"]
+    assert "".join(log.values()) == "a line for people, with an é\n"
+
+
+def test_nothing_is_delivered_twice(dashboard, make_run):
+    run = make_run(UUID)
+    first = deliver(run, dashboard)
+    deliver(run, dashboard)  # from the beginning, as an import does
+    run.append_metrics({"step": 40, "loss.valid": 0.5})
+    assert not first.send(10)
+    assert deliver(run, dashboard).rows == 4
+    assert series(dashboard)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
+
+
+def test_rows_that_a_resumed_run_has_cut_off_are_gone_from_the_dashboard(dashboard, make_run):
+    run = make_run(UUID, n_rows=5)
+    deliver(run, dashboard)
+    rows = run.metrics_path.read_text().splitlines(keepends=True)
+    run.metrics_path.write_text("".join(rows[:2]))
+    deliver(run, dashboard)
+    assert series(dashboard)["loss.valid"][0] == [10, 20]
+
+
+def test_what_was_shown_survives_a_restart_and_a_kill(dashboard, make_run):
+    deliver(make_run(UUID), dashboard)
+    for number in (signal.SIGKILL, signal.SIGINT):
+        dashboard.end(number)
+        dashboard.start()
+        assert series(dashboard)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
+
+
+def test_ctrl_c_ends_it_cleanly(dashboard):
+    shown(dashboard, "runs/null")
+    assert dashboard.end(signal.SIGINT, seconds=2 + 3) == 0  # within 2 s; 3 for a machine that is busy with other tests
+    assert not any("Traceback" in line for line in dashboard.output)
+
+
+def test_a_second_dashboard_on_the_same_port_says_so(dashboard, tmp_path):
+    command = [sys.executable, "dashboard.py", "--port", str(dashboard.port), "--db", str(tmp_path / "other.sqlite3")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "is a dashboard running?" in result.stderr
+
+
+def test_what_is_not_a_number_is_not_drawn_and_a_failed_run_says_why(dashboard, make_run):
+    run = make_run(UUID)
+    run.append_metrics({"step": 40, "loss.valid": float("nan"), "loss.train": float("inf")})
+    run.save_status("crashed", "the loss is nan in training at step 40")
+    deliver(run, dashboard)
+    assert series(dashboard)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
+    (listed,) = shown(dashboard, "runs/null")["runs"]
+    assert listed["run_status"]["status"] == "crashed"
+    assert listed["comment"].startswith("failed: the loss is nan in training at step 40")
+
+
+@pytest.mark.parametrize("which", [UUID[:6], "last", "all"])
+def test_a_run_that_was_missed_is_brought_in_afterwards(dashboard, make_run, tmp_path, which):
+    make_run(UUID)
+    words = ["--import", which, "--port", str(dashboard.port), "--logs", str(tmp_path / "logs")]
+    result = subprocess.run(
+        [sys.executable, "dashboard.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"{dashboard.url}/run/{UUID}" in result.stdout
+    assert series(dashboard)["loss.valid"][0] == [10, 20, 30]
+
+
+def test_an_import_without_a_dashboard_says_how_to_start_one(make_run, tmp_path):
+    make_run(UUID)
+    words = ["--import", UUID, "--port", "1", "--logs", str(tmp_path / "logs")]
+    result = subprocess.run(
+        [sys.executable, "dashboard.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 2
+    assert "make dashboard starts it" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_two_runs_stream_fifty_thousand_points_each_and_none_is_lost(dashboard, make_run, browser):
+    """While both stream: metrics.jsonl keeps every point, the page's series covers the range and ends at the end."""
+    runs = [make_run(uuid, n_rows=0) for uuid in ("aaaaaaaaaaaa", "bbbbbbbbbbbb")]
+    couriers = [Courier(Delivery(run, dashboard.url), print) for run in runs]
+    n = 50_000
+
+    def stream(run: RunFolder, courier: Courier) -> None:
+        courier.start()
+        for i in range(1, n + 1):
+            run.append_metrics(
+                {"step": i, "loss.valid": 1 + 1 / i, "loss.train": 1 + 2 / i, "learning_rate": 1 - i / n}
+            )
+
+    threads = [threading.Thread(target=stream, args=pair) for pair in zip(runs, couriers, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [courier.end(120) for courier in couriers] == [None, None]
+    for run in runs:
+        assert [row["step"] for row in run.metrics()] == list(range(1, n + 1))
+        lines = series(dashboard, run.path.name)
+        for name, last in (("loss.valid", 1 + 1 / n), ("loss.train", 1 + 2 / n), ("learning_rate", 0.0)):
+            steps, values = lines[name]
+            assert 100 < len(steps) <= 1_100
+            assert steps == sorted(steps)
+            assert steps[0] < 0.01 * n
+            assert steps[-1] == n
+            assert values[-1] == pytest.approx(last)
+    page = browser.new_page()
+    page.goto(f"{dashboard.url}/run/aaaaaaaaaaaa")
+    page.wait_for_selector("svg path.smoothed-line", timeout=3_000)  # it opens in under 3 s
+
+
+def test_a_server_of_another_kind_is_no_dashboard(ended_dashboard_url):
+    with pytest.raises(DeliveryError):
+        ask(f"{ended_dashboard_url}/api/folio/runs/{UUID}", "POST", {}, 1)
