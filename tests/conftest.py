@@ -101,6 +101,7 @@ class Heard:
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
     wanted: Mapping[str, Any] | None = None
+    on_row: Callable[["Heard"], Any] = lambda heard: None
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.wanted
@@ -113,6 +114,7 @@ class Heard:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         self.rows.append(row)
+        self.on_row(self)
 
     def sampled(self, samples: Any) -> None:
         self.samples.append(samples)
@@ -129,12 +131,17 @@ class Trained:
 def train(tmp_path: Path) -> Callable[..., Trained]:
     """Train a small model in this process; keyword arguments are keys with `__` for the dot."""
 
-    def trained(configs: Configs | None = None, is_stopped: Callable[[], bool] = lambda: False, **keys: Any) -> Trained:
+    def trained(
+        configs: Configs | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        on_row: Callable[[Heard], Any] = lambda heard: None,
+        **keys: Any,
+    ) -> Trained:
         overridden = {key.replace("__", "."): value for key, value in keys.items()}
         configs = configs or configs_of(resolve(TINY, overridden))
         run = RunFolder(tmp_path / f"run{len(list(tmp_path.glob('run*')))}")
         run.path.mkdir()
-        heard = Heard()
+        heard = Heard(on_row=on_row)
         configs.trainer.train(run, heard, is_stopped)
         return Trained(configs, run, heard)
 

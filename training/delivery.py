@@ -126,11 +126,12 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """What an error answer says, where it says something for people; else its number."""
+    """What is said of an error answer: its own words where it refuses something, else its number."""
     try:
-        return str(json.loads(error.read(2**16))["error"])
+        words = json.loads(error.read(2**16))["error"]
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return f"it answers {error.code}"
+        words = None
+    return str(words) if words and error.code < 500 else f"it answers {error.code}"
 
 
 class Courier(threading.Thread):

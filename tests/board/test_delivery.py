@@ -172,3 +172,28 @@ def test_two_runs_stream_fifty_thousand_points_each_and_none_is_lost(dashboard, 
 def test_a_server_of_another_kind_is_no_dashboard(ended_dashboard_url):
     with pytest.raises(DeliveryError):
         ask(f"{ended_dashboard_url}/api/folio/runs/{UUID}", "POST", {}, 1)
+
+
+def test_knobs_are_turned_within_their_bounds_and_reach_the_run(dashboard, make_run, tmp_path):
+    run = make_run(UUID)
+    delivery = deliver(run, dashboard)
+    assert delivery.knobs is None
+
+    def turn(*knobs: str) -> subprocess.CompletedProcess:
+        words = ["--set", UUID, *knobs, "--port", str(dashboard.port), "--logs", str(tmp_path / "logs")]
+        return subprocess.run(
+            [sys.executable, "dashboard.py", *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+
+    assert turn("learning_rate_factor=0.5").returncode == 0
+    assert turn("masking_prob=0.3").returncode == 0  # what was turned before stays turned
+    delivery.send(10)
+    assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+    refused = turn("masking_prob=0.2")
+    assert refused.returncode == 2
+    assert "choose 0.15, 0.3, or none" in refused.stderr
+    with pytest.raises(DeliveryError, match="at most 10"):  # the server trusts no client
+        ask(f"{dashboard.url}/api/folio/runs/{UUID}/knobs", "PUT", {"learning_rate_factor": 100}, 10)
+    run.save_status("completed")
+    deliver(run, dashboard)
+    assert "has ended (completed)" in turn("learning_rate_factor=2").stderr
