@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train dashboard test lint notebooks bench-strategies clean
+.PHONY: train dashboard test lint notebooks bench-strategies soak clean
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -24,6 +24,9 @@ notebooks: .venv/installed-dev
 
 bench-strategies: .venv/installed
 	$(BIN)/python -m benchmarks.strategies $(ARGS)
+
+soak: .venv/installed-dashboard
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean:
 	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache

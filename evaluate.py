@@ -14,7 +14,7 @@ from configs.keys import ConfigError
 from data.corpus import CorpusError, split_at
 from data.protocol import N_MASKED
 from training import tracking
-from training.checkpoint import load_weights
+from training.checkpoint import CheckpointError, load_weights, put_weights
 from training.comparison import compare, differing_keys, group_by_settings
 from training.evaluation import Evaluation, evaluate
 from training.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
                 flush=True,
             )
             evaluations.append(measure(run, configs))
-    except (ConfigError, CorpusError, RunFolderError) as error:
+    except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except KeyboardInterrupt:
         return 130
@@ -60,7 +60,7 @@ def trained(run: RunFolder) -> Configs:
         raise RunFolderError(f"{run.path} has no trained weights yet")
     if configs.data.loaded.sha256 != run.corpus()["sha256"]:
         raise RunFolderError(f"{run.path}: its corpus {configs.data.corpus} has changed since it was trained on")
-    load_weights(weights, configs.network)
+    put_weights(configs.network, load_weights(weights), weights)
     return configs
 
 

@@ -1,12 +1,13 @@
 """Train a masked language model: configs in, a trained run out.
 
-python experiment.py [--preset NAME | --config FILE.yaml] [--seeds N] [key=value ...]
+python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]
 """
 
 import subprocess
 import sys
 import time
 
+import torch
 from labml import experiment
 
 from configs.command_line import Command, fail, one_seed, parse
@@ -15,7 +16,10 @@ from configs.keys import ConfigError
 from data.corpus import CorpusError
 from training import tracking
 from training.alarms import AlarmError
+from training.checkpoint import CheckpointError
 from training.interruption import Interruption
+from training.memory import is_out_of_memory, what_to_lower
+from training.resume import begin, go_on
 from training.run_folder import RunFolder, RunFolderError
 
 
@@ -27,30 +31,44 @@ def main(arguments: list[str]) -> int:
         if command.n_seeds > 1:
             return one_run_a_seed(arguments, command)
         print(command.source, flush=True)
-        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"])
+        uuid = command.resumed.path.name if command.resumed else None
+        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], uuid)
         configs = Configs()
         experiment.configs(configs, dict(command.values))
-        trainer = configs.trainer
-        run = RunFolder.create(path)
-    except (ConfigError, CorpusError, RunFolderError) as error:
+        trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
+        run = command.resumed or RunFolder.create(path)
+        with run.locked():
+            values = command.values | {"data.corpus": corpus.name}
+            if command.resumed:
+                go_on(run, trainer, values, corpus)
+            else:
+                begin(run, values, corpus, vocabulary, command.comment, command.overridden)
+            return train(run, configs, began)
+    except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
 
-    listener, interruption = tracking.Tracking(run), Interruption()
+
+def train(run: RunFolder, configs: Configs, began: float) -> int:
+    """Train until the budget is spent or someone interrupts; returns the exit code."""
+    trainer, listener, interruption = configs.trainer, tracking.Tracking(run), Interruption()
+    print(f"run {run.path}", flush=True)
     try:
-        with interruption.watched():
-            corpus = configs.data.loaded
-            run.save_about(command.values["name"], command.comment, command.overridden)
-            run.save_config(command.values | {"data.corpus": corpus.name})
-            run.save_corpus(corpus.name, corpus.sha256)
-            configs.data.vocabulary.save(run.vocabulary_path)
-            print(f"run {run.path}", flush=True)
-            with listener.training(interruption):
-                trainer.train(run, listener, lambda: interruption.signal is not None)
+        with interruption.watched(), listener.training(interruption):
+            trainer.train(run, listener, lambda: interruption.signal is not None)
     except AlarmError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)
         return 1
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"stopped: {what_to_lower(run.config())}", file=sys.stderr, flush=True)
+        return 1
     seconds = f"{trainer.clock.seconds:.0f} s of training, {time.monotonic() - began:.0f} s in all"
-    print(f"{'interrupted, and saved' if interruption.signal else 'done'} ({seconds}): {run.path}", flush=True)
+    if interruption.signal is None:
+        print(f"done ({seconds}): {run.path}", flush=True)
+    else:
+        print(f"interrupted, and saved ({seconds}); go on with", flush=True)
+        print(f"python experiment.py --resume {run.path.name}", flush=True)
     return interruption.exit_code
 
 

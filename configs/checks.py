@@ -10,9 +10,25 @@ import torch
 from configs.keys import ConfigError
 from data.pairs import SHORTEST
 from data.strategies import STRATEGIES
+from training.memory import least_bytes, memory_of
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
+# What a resumed run may change: how far it goes, and what it shows. Learning rates are in its optimizers' state.
+FUTURE = (
+    *BUDGETS,
+    "training.stages",
+    "training.warmup",
+    "training.decay",
+    "training.final_learning_rate",
+    "training.grad_norm_clip",
+    "training.accumulation",
+    "training.compile",
+    "training.evaluations",
+    "checkpoint.",
+    "sample.",
+    "device",
+)
 LABML_NN_MAX_LEN = 5_000  # positions that labml_nn's fixed encodings have
 
 
@@ -37,6 +53,15 @@ def check(values: Mapping[str, Any]) -> None:
     _check_masking(values)
     _check_stages(values)
     _check_objective(values)
+    _check_memory(values)
+
+
+def check_future(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise ConfigError where keys of a resumed run differ that have made it what it is."""
+    changed = [key for key in after if after[key] != before[key] and not key.startswith(FUTURE)]
+    if changed:
+        keys = ", ".join(f"{key} (it is {before[key]})" for key in changed)
+        raise ConfigError(f"a run that goes on cannot change its past: {keys}; begin a new run for that")
 
 
 def _check_device(device: str) -> None:
@@ -63,6 +88,17 @@ def _check_model(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
             " rotary positions need an even one"
+        )
+
+
+def _check_memory(values: Mapping[str, Any]) -> None:
+    needed, there = least_bytes(values), memory_of(values["device"])
+    if there is not None and needed > there:
+        raise ConfigError(
+            f"this needs at least {needed / 2**30:,.0f} GiB of memory, {values['device']} has {there / 2**30:,.0f}:"
+            f" lower model.d_model (now {values['model.d_model']}), model.n_layers (now {values['model.n_layers']}),"
+            f" model.d_ff (now {values['model.d_ff']}) or training.chars_per_step"
+            f" (now {values['training.chars_per_step']})"
         )
 
 

@@ -10,9 +10,11 @@ from typing import Any, NoReturn
 
 import yaml
 
-from configs.checks import BUDGETS, check
+from configs.checks import BUDGETS, check, check_future
 from configs.experiment import Configs, best_device
 from configs.keys import ConfigError, Setting, keys_of, unknown_key
+from training.run_folder import RunFolder
+from training.runs import find_run
 
 PRESETS = Path(__file__).parent / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
@@ -26,6 +28,7 @@ class Command:
     overridden: dict[str, Any]  # the keys that the command line itself set
     source: str  # the preset or file under them, and why it was taken
     n_seeds: int = 1  # how many runs, each with a seed of its own
+    resumed: RunFolder | None = None  # the run that goes on
 
     @property
     def comment(self) -> str:
@@ -51,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Command:
     """Read a command line. Raises ConfigError for what is wrong; prints the keys and ends for --help."""
     parser = OneLineParser(
         prog="python experiment.py",
-        usage="%(prog)s [--preset NAME | --config FILE.yaml] [--seeds N] [key=value ...]",
+        usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]",
         description="Train a masked language model.",
         epilog=_keys_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -60,6 +63,7 @@ def parse(arguments: Sequence[str]) -> Command:
     base = parser.add_mutually_exclusive_group()
     base.add_argument("--preset", metavar="NAME", help=f"a recipe to start from: {', '.join(presets())}")
     base.add_argument("--config", metavar="FILE.yaml", help="a file of keys to start from, such as a run's config.yaml")
+    base.add_argument("--resume", metavar="RUN", help="go on with a run: a folder, a uuid or its beginning, or last")
     parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     options = parser.parse_intermixed_args(arguments)  # keys and options in any order
@@ -67,12 +71,31 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
 
     overridden = _assignments(options.keys)
+    if options.resume is not None:
+        if options.seeds > 1:
+            raise ConfigError("--resume goes on with one run, --seeds begins several: give one of them")
+        return _resume(options.resume, overridden)
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
     return Command(resolve(base_values, overridden), overridden, source, options.seeds)
+
+
+def _resume(name: str, overridden: dict[str, Any]) -> Command:
+    """Go on with a run under its own config; only what alters its future may be set anew."""
+    run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
+    before = resolve(read_config(run.config_path), {})
+    values = resolve(before, overridden)
+    values["logs"] = before["logs"] = str(run.path.parent.parent)  # wherever the folder was moved to
+    check_future(before, values)
+    return Command(values, overridden, f"resuming {run.path}", resumed=run)
+
+
+def logs_folder(logs: str) -> Path:
+    """The folder that a key `logs` means: a relative one is in the repository."""
+    return PRESETS.parent.parent / Path(logs).expanduser()
 
 
 def one_seed(arguments: Sequence[str], seed: int) -> list[str]:
@@ -117,8 +140,8 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
         if any(layer.get(budget) is not None for budget in BUDGETS):
             values |= dict.fromkeys(BUDGETS)
         values |= layer
-    check(values)
     values["device"] = best_device() if values["device"] == "auto" else values["device"]
+    check(values)
     return values
 
 

@@ -14,6 +14,7 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
+from training.resume import begin
 from training.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
@@ -135,12 +136,15 @@ def train(tmp_path: Path) -> Callable[..., Trained]:
         configs: Configs | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         on_row: Callable[[Heard], Any] = lambda heard: None,
+        folder: Path | None = None,
         **keys: Any,
     ) -> Trained:
         overridden = {key.replace("__", "."): value for key, value in keys.items()}
-        configs = configs or configs_of(resolve(TINY, overridden))
-        run = RunFolder(tmp_path / f"run{len(list(tmp_path.glob('run*')))}")
-        run.path.mkdir()
+        values = resolve(TINY, overridden)
+        configs = configs or configs_of(values)
+        run = RunFolder(folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}")
+        run.path.mkdir(parents=True)
+        begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
         heard = Heard(on_row=on_row)
         configs.trainer.train(run, heard, is_stopped)
         return Trained(configs, run, heard)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 LEAK_STANDARD_ERRORS = 5.0
+SKIPPED_IN_A_ROW = 20
 PLATEAU_EVALUATIONS = 3
 PLATEAU_CHARS = 1_000_000  # trained on; before it, near unigram is where a healthy model may be
 PLATEAU_NATS = 0.25
@@ -22,6 +23,10 @@ class LeakFoundError(AlarmError):
 
 class DivergedError(AlarmError):
     """The loss is no number any more."""
+
+
+class UnsavedError(AlarmError):
+    """The training is done, and its result could not be written."""
 
 
 def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
@@ -45,6 +50,16 @@ def check_for_divergence(loss_train: float, loss_valid: float, step: int, seq_le
         raise DivergedError(
             f"the loss is {loss_train:g} in training and {loss_valid:g} in validation at step {step:,} (windows of"
             f" {seq_len}): lower training.learning_rate and training.muon_learning_rate, or raise training.warmup"
+        )
+
+
+def check_for_skipped_steps(skipped_in_a_row: int, step: int, seq_len: int) -> None:
+    """Raise DivergedError where too many steps in a row gave nothing that the weights could be changed by."""
+    if skipped_in_a_row >= SKIPPED_IN_A_ROW:
+        raise DivergedError(
+            f"the loss or its gradients were infinite or no numbers in the last {skipped_in_a_row} steps, up to step"
+            f" {step:,} (windows of {seq_len}); none of them changed the weights. Lower training.learning_rate and"
+            " training.muon_learning_rate, raise training.warmup, or use training.precision=float32"
         )
 
 

@@ -19,6 +19,10 @@ class TrainingClock:
         self._last_read = 0.0
         self._last_seconds = 0.0
 
+    def set(self, seconds: float) -> None:
+        """Go on from where a run was when it was interrupted; the clock stands still."""
+        self._before = self._last_seconds = seconds
+
     def start(self) -> None:
         self._synchronise()
         self._started = self._last_read = time.perf_counter()
@@ -35,8 +39,10 @@ class TrainingClock:
     def stopped(self) -> Iterator[None]:
         """For what is not training: the clock stands still inside."""
         self.stop()
-        yield
-        self.start()
+        try:
+            yield
+        finally:
+            self.start()
 
     @property
     def seconds(self) -> float:

@@ -120,8 +120,8 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
         raise DeliveryError(f"{error.reason}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DeliveryError(str(error) or type(error).__name__) from error
-    if not isinstance(reply, dict):
-        raise DeliveryError("it answers, but not as a dashboard does")
+    if not isinstance(reply, dict) or "knobs" not in reply:
+        raise DeliveryError("it answers, but not as Folio's dashboard does")
     return reply
 
 

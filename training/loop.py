@@ -1,17 +1,23 @@
 """The training loop: read it straight down."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
-
-import torch
 
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
 from data.windows import WindowBatch
-from training.alarms import PLATEAU_ADVICE, check_for_divergence, check_for_leak, is_on_plateau
-from training.checkpoint import save_state, save_weights
+from training.alarms import (
+    PLATEAU_ADVICE,
+    UnsavedError,
+    check_for_divergence,
+    check_for_leak,
+    check_for_skipped_steps,
+    is_on_plateau,
+)
+from training.checkpoint import save_last, save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
 from training.evaluation import evaluate, evaluate_pairs
@@ -22,8 +28,10 @@ from training.run_folder import RunFolder
 from training.samples import Guess, sample
 from training.schedule import Budget, learning_rate_at
 from training.stages import Stage, stage_at
+from training.state import state_of
 from training.step import StepSums, TrainingStep
 
+STEPS_BETWEEN_CHECKS = 64  # for skipped steps, where looking waits for the device
 SECONDS_FOR_REFERENCES = 30.0  # at the end of a run that was shorter than counting takes
 
 
@@ -91,6 +99,8 @@ class Trainer:
         self.knobs = Knobs()
         self.wanted_knobs: Mapping[str, Any] | None = None  # the last that were asked for
         self.is_changed_by_hand = False
+        self.wall_seconds = 0.0
+        self.unwritten: list[tuple[Callable[[dict[str, Any]], None], dict[str, Any]]] = []  # while the disk is full
         self._begin_interval()
 
     def train(self, run: RunFolder, listener: Listener, is_stopped: Callable[[], bool] = lambda: False) -> None:
@@ -98,14 +108,14 @@ class Trainer:
 
         Raises AlarmError where training on makes no sense.
         """
-        began = last_saved = time.monotonic()
+        began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self._compare(run, listener)
         if self.compile:
             self._compile(self.schedule.stages, listener)
             self._compare(run, listener)
         self.model.train()
         self.clock.start()
-        progress = self._progress()
+        progress = self.progress()
         while progress < 1 and not is_stopped():
             self._turn_knobs(run, listener)
             stage = self._stage(progress)
@@ -117,42 +127,36 @@ class Trainer:
                 total += value
             self.step += 1
             self.chars += self.take_step.chars_per_step
+            if self.device.type == "cpu" or self.step % STEPS_BETWEEN_CHECKS == 0:
+                check_for_skipped_steps(int(self.take_step.skipped_in_a_row), self.step, stage.seq_len)
 
-            progress = self._progress()
+            progress = self.progress()
             listener.progressed(progress)
             if int(min(progress, 1) * self.schedule.evaluations + 1e-9) > self.n_evaluations:
                 with self.clock.stopped():
-                    self._evaluate(run, listener, stage, progress, time.monotonic() - began)
+                    self.wall_seconds = time.monotonic() - began
+                    self._evaluate(run, listener, stage, progress)
             if time.monotonic() - last_saved > self.schedule.seconds_a_checkpoint:
                 with self.clock.stopped():
-                    self.save(run, "last")
+                    self.wall_seconds = time.monotonic() - began
+                    self._save_last(run, listener)
                 last_saved = time.monotonic()
         self.clock.stop()
-        self.save(run, "last")
+        self.wall_seconds = time.monotonic() - began
+        if not self._save_last(run, listener):
+            raise UnsavedError(f"the last weights could not be saved: make room for {run.checkpoints}")
         if not is_stopped():
             self._compare(run, listener, wait_seconds=SECONDS_FOR_REFERENCES)
-        save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")
+        with _tolerated(listener, run.curves_path.name):
+            save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")
 
-    def save(self, run: RunFolder, name: str) -> None:
-        """Write the checkpoint `name`: the weights, and the state beside them."""
-        save_weights(run.checkpoints / f"{name}.safetensors", self.model)
-        save_state(run.checkpoints / f"{name}.pt", self.state_dict())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the training stands, weights aside."""
-        return {
-            "step": self.step,
-            "chars": self.chars,
-            "seconds": self.clock.seconds,
-            "n_evaluations": self.n_evaluations,
-            "best_loss": self.best_loss,
-            "optimizers": [optimizer.state_dict() for optimizer in self.take_step.optimizers],
-            "windows": self.take_step.windows.state_dict(),
-            "masker": self.take_step.masker.state_dict(),
-            "dropout": torch.get_rng_state(),
-            "knobs": self.knobs.as_dict(),
-            "is_changed_by_hand": self.is_changed_by_hand,
-        }
+    def _save_last(self, run: RunFolder, listener: Listener) -> bool:
+        """Save what the run can go on from; returns whether that was possible."""
+        with _tolerated(listener, "the checkpoint; the one before stays, and it is tried again"):
+            self._write_down()
+            save_last(run.checkpoints, self.model, state_of(self, run))
+            return True
+        return False
 
     def _compare(self, run: RunFolder, listener: Listener, wait_seconds: float = 0.0) -> None:
         """Say what the losses are to be compared with: once at the beginning, and once when all of it is known."""
@@ -163,7 +167,15 @@ class Trainer:
         meaning = "a model above counting has learnt less than counting" if complete else "counting is on its way"
         listener.says(f"reference losses: {lines}: {meaning}")
         self.has_compared = complete
-        run.save_reference_lines(self.references.lines)
+        with _tolerated(listener, run.reference_lines_path.name):
+            run.save_reference_lines(self.references.lines)
+
+    def _write_down(self) -> None:
+        """Add to the run's files what is not there yet. Raises OSError."""
+        while self.unwritten:
+            append, content = self.unwritten[0]
+            append(content)
+            del self.unwritten[0]
 
     def _turn_knobs(self, run: RunFolder, listener: Listener) -> None:
         """Change what someone wants changed; say so, and write it down as an event of the run."""
@@ -178,7 +190,10 @@ class Trainer:
             return
         if knobs != self.knobs:
             event = {"event": "changed by hand", "step": self.step, "chars": self.chars, "seconds": self.clock.seconds}
-            run.append_event(event | {"before": self.knobs.as_dict(), "after": knobs.as_dict()})
+            event |= {"before": self.knobs.as_dict(), "after": knobs.as_dict()}
+            self.unwritten.append((run.append_event, event))
+            with _tolerated(listener, "the event; it is kept, and it is tried again"):
+                self._write_down()
             listener.says(f"changed by hand at step {self.step:,}: {knobs}")
             self.knobs, self.is_changed_by_hand = knobs, True
 
@@ -203,7 +218,8 @@ class Trainer:
         self.chars_at_evaluation = self.chars
         self.seconds_at_evaluation = self.clock.seconds
 
-    def _progress(self) -> float:
+    def progress(self) -> float:
+        """The share of the budget that is spent; 1 or more ends the run."""
         return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
 
     def _learning_rate_factor(self, progress: float) -> float:
@@ -213,7 +229,7 @@ class Trainer:
         )
         return factor * self.knobs.learning_rate_factor
 
-    def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float, wall_seconds: float) -> None:
+    def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float) -> None:
         self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
         evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
         loss_sum, n_correct, n_labels, grad_norm, *pair_sums = (float(total) for total in self.sums)
@@ -223,7 +239,7 @@ class Trainer:
             "step": self.step,
             "chars": self.chars,
             "seconds": round(seconds, 3),
-            "wall_seconds": round(wall_seconds, 3),
+            "wall_seconds": round(self.wall_seconds, 3),
             "corpus": self.corpus,
             "seq_len": stage.seq_len,
             "learning_rate": learning_rate_of(self.take_step.optimizers),
@@ -249,7 +265,9 @@ class Trainer:
             floor_loss = self.references.lines["floor"]
             row |= {"floor.valid": floor_loss, "excess": evaluation.loss - floor_loss}
         self._begin_interval()
-        run.append_metrics(row)
+        self.unwritten.append((run.append_metrics, row))
+        with _tolerated(listener, "the metrics; they are kept, and it is tried again"):
+            self._write_down()
         listener.evaluated(row)
         if floor is not None:
             check_for_leak(evaluation.window_losses, floor)
@@ -257,8 +275,10 @@ class Trainer:
             self.has_warned = True
             listener.says(PLATEAU_ADVICE)
         if evaluation.loss < self.best_loss:
-            self.best_loss = evaluation.loss
-            self.save(run, "best")
+            with _tolerated(listener, "the best weights"):
+                save_weights(run.checkpoints / "best.safetensors", self.model)
+                save_state(run.checkpoints / "best.pt", {"step": self.step, "loss.valid": evaluation.loss})
+                self.best_loss = evaluation.loss
         every = self.schedule.evaluations_a_sample
         if every and self.n_evaluations % every == 0:
             listener.sampled(sample(self.model, self.prompts, self.vocabulary, stage.masking_prob, self.device))
@@ -275,3 +295,12 @@ class Trainer:
             f"loss.{name}.valid": loss,
             f"accuracy.{name}.valid": accuracy,
         }
+
+
+@contextmanager
+def _tolerated(listener: Listener, what: str) -> Iterator[None]:
+    """A disk that is full, or gone, is said and not died of."""
+    try:
+        yield
+    except OSError as error:
+        listener.says(f"cannot write {what} ({error.strerror or error})")

@@ -1,10 +1,13 @@
 """The files of a run: `logs/<experiment>/<uuid>/`."""
 
+import errno
+import fcntl
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +62,9 @@ class RunFolder:
         and the masking rates of its stages."""
         about, config = json.loads(_read(self.about_path)), self.config()
         rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
-        if self.events():  # all events so far are changes by hand
-            last = self.events()[-1]
-            config = {"changed_by_hand": f"from step {last['step']}: {last['after']}"} | config
+        by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
+        if by_hand:
+            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1]['after']}"} | config
             about["comment"] += " (changed by hand)"
         status = self.status()
         if status["status"] == "crashed":
@@ -106,6 +109,32 @@ class RunFolder:
         """The losses that the run's own are compared with, by name, in nats."""
         return json.loads(_read(self.reference_lines_path))
 
+    def sizes(self) -> dict[str, int]:
+        """How many bytes the files have that grow: what a resumed run cuts them to."""
+        return {path.name: path.stat().st_size for path in self._growing() if path.exists()}
+
+    def cut(self, sizes: Mapping[str, int]) -> None:
+        """Cut the files that grow to what they were when `sizes` was taken."""
+        for path in self._growing():
+            if path.exists():
+                write_atomically(path, path.read_bytes()[: sizes.get(path.name, 0)])
+
+    def _growing(self) -> tuple[Path, ...]:
+        return self.metrics_path, self.events_path, self.log_path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The time in which one process trains this run. Raises RunFolderError where another one does.
+
+        The lock is the operating system's: it ends with the process, however that ends.
+        """
+        with open(self.path / "lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"{self.path} is being trained by another process right now") from error
+            yield
+
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add one evaluation to metrics.jsonl, in one write. What is not a number is null there: JSON has no NaN."""
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
@@ -119,8 +148,16 @@ class RunFolder:
 
 
 def _append(path: Path, line: str) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    """Add a line, or nothing of it. Raises OSError."""
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            content = (line + "\n").encode()
+            if file.write(content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def _read(path: Path) -> str:
@@ -139,3 +176,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def flush(folder: Path) -> None:
+    """Wait until what was renamed in a folder is on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -41,7 +41,7 @@ class StepSums(NamedTuple):
     grad_norm: torch.Tensor
     pair_loss_sum: torch.Tensor
     n_pairs_correct: torch.Tensor
-    n_pairs: torch.Tensor | int
+    n_pairs: torch.Tensor
 
     @classmethod
     def zeros(cls, device: torch.device) -> "StepSums":
@@ -52,7 +52,11 @@ class StepSums(NamedTuple):
 
 
 class TrainingStep:
-    """Windows in, weights changed: draw, mask, forward, backward, clip, optimize."""
+    """Windows in, weights changed: draw, mask, forward, backward, clip, optimize.
+
+    A step whose loss or gradients are not finite changes no weight and counts in no sum; `skipped_in_a_row` says how
+    many there were, on the device.
+    """
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class TrainingStep:
         self.accumulation = accumulation
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
+        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=next(model.parameters()).device)
         self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
         self._compiled: set[tuple[int, float]] = set()  # lengths and masking rates; none where nothing is compiled
 
@@ -85,17 +90,39 @@ class TrainingStep:
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
         losses = [self._backward(batch, count) for batch in batches]
         grad_norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_norm_clip)
-        for optimizer in self.optimizers:
-            optimizer.step()
+        is_finite = grad_norm.isfinite() & torch.stack([loss.loss_sum for loss in losses]).isfinite().all()
+        self._change_weights(is_finite)
         self._clear_gradients()
         for batch, loss in zip(batches, losses, strict=True):
-            self.masker.observe(batch, loss.losses)
+            self.masker.observe(batch, loss.losses.nan_to_num(0.0, 0.0, 0.0))
         sums = {
             name: torch.stack([getattr(loss, name) for loss in losses]).sum()
             for name in ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")
         }
         n_pairs = sum(len(batch.inputs) for batch in batches if batch.pairs is not None)
-        return StepSums(n_labels=count, grad_norm=grad_norm, n_pairs=n_pairs, **sums)
+        total = StepSums(n_labels=count, grad_norm=grad_norm, n_pairs=torch.full_like(count, n_pairs), **sums)
+        self.skipped_in_a_row = torch.where(is_finite, 0, self.skipped_in_a_row + 1)
+        return StepSums(*(torch.where(is_finite, value, torch.zeros_like(value)) for value in total))
+
+    def _change_weights(self, is_finite: torch.Tensor) -> None:
+        if is_finite.device.type == "cpu":  # where reading it costs nothing
+            if is_finite:
+                self._optimize()
+            return
+        # Elsewhere reading it would wait for the device: the step is taken with gradients of 0, and taken back.
+        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        before = torch._foreach_mul([parameter.detach() for parameter in parameters], 1.0)
+        for parameter in parameters:
+            assert parameter.grad is not None
+            parameter.grad = torch.where(is_finite, parameter.grad, 0.0)
+        self._optimize()
+        with torch.no_grad():
+            for parameter, old in zip(parameters, before, strict=True):
+                parameter.copy_(torch.where(is_finite, parameter, old))
+
+    def _optimize(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
 
     def compile(self, stages: Sequence[Stage]) -> None:
         """Compile for the shapes of every stage. Raises what torch.compile raises where it cannot work.

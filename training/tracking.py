@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,11 @@ class PlainDestination(Destination):
             print(text.strip("\n"), flush=True)
 
 
-def prepare(name: str, comment: str, logs: str) -> Path:
-    """Create labml's experiment, and return the folder that the run will have; nothing is written yet."""
+def prepare(name: str, comment: str, logs: str, uuid: str | None = None) -> Path:
+    """Create labml's experiment, and return the folder that the run will have; nothing is written yet.
+
+    `uuid` is that of a run that goes on.
+    """
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
@@ -52,7 +55,8 @@ def prepare(name: str, comment: str, logs: str) -> Path:
     # labml's own way to the server retries for ever and would keep the process from ending; `training.delivery` goes
     # there instead. What labml keeps of all output for it would only grow.
     APP_CONSOLE_LOGS.outputs = lambda **_: None
-    experiment.create(name=name, comment=comment, writers=set(), python_file=str(ROOT / "experiment.py"))
+    python_file = str(ROOT / "experiment.py")
+    experiment.create(uuid=uuid, name=name, comment=comment, writers=set(), python_file=python_file)
     run = experiment_singleton().run
     run.repo_remotes = []  # a remote's address may hold a password
     return Path(run.run_path)
@@ -83,15 +87,19 @@ class Tracking:
     def training(self, interruption: Interruption) -> Iterator[None]:
         """The time in which the run trains: labml's progress line, the way to the dashboard, and how it ended."""
         self.run.save_status("in progress")
+        # labml makes this file when a run starts, never removes it, and refuses to start where it is.
+        (self.run.path / "run.pid").unlink(missing_ok=True)
         self._begin_delivery()
         try:
             monitor_singleton().silent(not self.is_terminal)
             with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
                 yield
-            self.run.save_status("completed" if interruption.signal is None else "interrupted")
+            with suppress(OSError):
+                self.run.save_status("completed" if interruption.signal is None else "interrupted")
         except BaseException as error:
-            self.run.append_log(f"stopped: {error}")
-            self.run.save_status("crashed", f"{error}" or type(error).__name__)
+            self._log(f"stopped: {error}")
+            with suppress(OSError):
+                self.run.save_status("crashed", f"{error}" or type(error).__name__)
             raise
         finally:
             undelivered = self.courier and self.courier.end(SECONDS_TO_DELIVER)
@@ -112,6 +120,10 @@ class Tracking:
             self.courier.trouble = str(error)
         self.courier.start()
 
+    def _log(self, line: str) -> None:
+        with suppress(OSError):  # a full disk costs lines of the log, nothing else
+            self.run.append_log(line)
+
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         """How someone wants the knobs to stand, as the dashboard says."""
         return self.courier.delivery.knobs if self.courier else None
@@ -119,7 +131,7 @@ class Tracking:
     def says(self, line: str) -> None:
         """Show one line of text."""
         logger.log(line)
-        self.run.append_log(line)
+        self._log(line)
 
     def progressed(self, progress: float) -> None:
         """Move the progress line; `progress` is the share of the budget that is spent."""
@@ -150,7 +162,7 @@ class Tracking:
             ),
         ]
         logger.log(line)
-        self.run.append_log("".join(part if isinstance(part, str) else part[0] for part in line))
+        self._log("".join(part if isinstance(part, str) else part[0] for part in line))
         if self.courier:
             self.courier.wake.set()
 
@@ -158,7 +170,7 @@ class Tracking:
         """Show masked text with the guesses: on a terminal in colour, else `[e]` is right, `[x!e]` is x for e."""
         for guesses in samples:
             logger.log([part for guess in guesses for part in self._shown(guess)])
-            self.run.append_log("".join(_marked(guess, in_colour=True) for guess in guesses))
+            self._log("".join(_marked(guess, in_colour=True) for guess in guesses))
 
     def _shown(self, guess: Guess) -> list[Any]:
         if not self.is_terminal or guess.guess is None:

@@ -22,7 +22,7 @@ def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corp
     assert set(rows[0]) == {
         "step", "chars", "seconds", "wall_seconds", "corpus", "seq_len", "learning_rate", "masking_prob",
         "loss.train", "accuracy.train", "loss.valid", "loss.valid_stderr", "loss.valid_at_seq_len",
-        "accuracy.valid", "grad_norm", "chars_per_second",
+        "accuracy.valid", "grad_norm", "weight_norm", "chars_per_second",
     }  # fmt: skip
     assert rows == [dict(row) for row in trained.heard.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
@@ -41,7 +41,7 @@ def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=40, training__evaluations=8)
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
-    load_weights(trained.run.checkpoints / "best.safetensors", trained.configs.network)
+    trained.configs.network.load_state_dict(load_weights(trained.run.checkpoints / "best.safetensors"))
     data = trained.configs.data
     again = evaluate(trained.configs.network, data.validation, mask_token=data.vocabulary.mask_token, seq_len=256)
     assert again.loss == best["loss.valid"]
@@ -59,6 +59,7 @@ def test_a_run_leaves_its_files(corpus_file, train):
     run = train(data__corpus=str(corpus_file), training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
+        "about.json", "config.yaml", "corpus.json", "vocabulary.json",
         "metrics.jsonl", "reference_lines.json", "curves.png",
         "checkpoints/last.safetensors", "checkpoints/last.pt",
         "checkpoints/best.safetensors", "checkpoints/best.pt",

@@ -1,0 +1,184 @@
+"""Does it last? An hour of training whose memory must not grow, and runs that are killed and must lose nothing.
+
+python -m benchmarks.soak [--minutes 60] [--kills 25]
+
+The training evaluates every few seconds, draws samples, saves, and streams to a real dashboard. Each kill is a run of
+its own: `kill -9` at a random moment, saves included, `--resume`, and a comparison with the run that was left alone:
+the same weights, bit for bit.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import ROOT, machine, results_folder
+from training.checkpoint import load_weights
+from training.run_folder import RunFolder, write_atomically
+
+WARM_MINUTES = 5.0
+ALLOWED_GROWTH = 0.02
+SECONDS_BETWEEN_LOOKS = 5.0
+SMALL = [
+    "data.corpus=play",
+    "model.d_model=32",
+    "model.n_layers=2",
+    "model.n_heads=2",
+    "training.compile=false",
+    "training.chars_per_step=1024",
+    "training.stages=[{until: 0.5, seq_len: 32, masking_prob: 0.3}, {until: 1.0, seq_len: 64}]",
+]
+SOAKED = [
+    "data.corpus=play",
+    "training.compile=false",
+    "training.stages=[{until: 1.0, seq_len: 64}]",
+    "checkpoint.every_seconds=20",
+    "sample.every_evaluations=3",
+]
+
+
+def main(arguments: list[str]) -> int:
+    """Run both, print what was found, write JSON; returns the exit code, 1 where something grew or was lost."""
+    parser = argparse.ArgumentParser(description="Does it last?")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--kills", type=int, default=25)
+    options = parser.parse_args(arguments)
+    print(f"about {options.minutes + 0.6 * options.kills + 1:.0f} minutes", flush=True)
+    results: dict[str, Any] = {"machine": machine()}
+    with tempfile.TemporaryDirectory() as folder:
+        parts = {"memory": partial(soak, minutes=options.minutes), "kills": partial(kill, times=options.kills)}
+        for name, measure in parts.items():
+            results[name] = measure(Path(folder))
+            write_atomically(results_folder() / "soak.json", (json.dumps(results, indent=1) + "\n").encode())
+    return 0 if results["kills"]["the_same"] == options.kills and results["memory"]["growth"] <= ALLOWED_GROWTH else 1
+
+
+def kill(folder: Path, times: int) -> dict[str, Any]:
+    """Kill so many runs, each at another moment, and resume them."""
+    keys = [*SMALL, "training.max_steps=150", "checkpoint.every_seconds=0.02", f"logs={folder / 'kills'}"]
+    began = time.monotonic()
+    whole = finished(keys)
+    seconds = time.monotonic() - began
+    generator = random.Random(0)
+    same, lost = 0, []
+    for i in range(times):
+        process = start(keys)
+        moment = generator.uniform(0.3, 1.0) * seconds
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        output, _ = process.communicate()
+        found = re.search(r"^run (.+)$", output, re.MULTILINE)
+        run = RunFolder(Path(found[1])) if found else None
+        if run is None or not list(run.checkpoints.glob("*.pt")):
+            again = finished(keys)  # killed before its first save: there is nothing to go on from
+            step = 0
+        else:
+            step = run.metrics()[-1]["step"] if run.metrics() else 0
+            again = run if run.status()["status"] == "completed" else resumed(run)
+        is_same = weights_equal(whole, again)
+        same += is_same
+        lost += [] if is_same else [moment]
+        print(f"kill {i + 1}: after {moment:.1f} s, step {step}: {'the same' if is_same else 'DIFFERENT'}", flush=True)
+    return {"times": times, "the_same": same, "different_after_seconds": lost}
+
+
+def soak(folder: Path, minutes: float) -> dict[str, Any]:
+    """Train for so long beside a dashboard, and watch the resident memory of both."""
+    command = [sys.executable, "dashboard.py", "--port", "0", "--db", str(folder / "dashboard.sqlite3")]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    address = server.stdout.readline().split()[1].removesuffix("/runs")
+    seconds = 60 * minutes
+    evaluations = max(2, int(seconds / 10))
+    keys = [
+        *SOAKED,
+        f"training.max_seconds={seconds}",
+        f"training.evaluations={evaluations}",
+        f"logs={folder / 'soak'}",
+    ]
+    process = start(keys, f"{address}/api/v1/default")
+    threading.Thread(target=process.stdout.read, daemon=True).start()  # type: ignore[union-attr]
+    began = time.monotonic()
+    looks: list[tuple[float, float, float]] = []
+    while process.poll() is None:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        training_mib, server_mib = resident(process.pid), resident(server.pid)
+        if training_mib is not None and server_mib is not None:
+            looks.append((time.monotonic() - began, training_mib, server_mib))
+    server.terminate()
+    server.wait(10)
+    training = [mib for at, mib, _ in looks if at > min(WARM_MINUTES, minutes / 2) * 60]
+    first, last = (statistics.median(part) for part in (training[:12], training[-12:]))
+    growth = last / first - 1
+    print(f"training: {first:.0f} MiB after the warm-up, {last:.0f} MiB at the end ({growth:+.2%})", flush=True)
+    run = RunFolder(next((folder / "soak" / "mlm").iterdir()))
+    return {
+        "minutes": minutes,
+        "exit_code": process.returncode,
+        "steps": run.metrics()[-1]["step"],
+        "evaluations": len(run.metrics()),
+        "mib_after_warm_up": first,
+        "mib_at_end": last,
+        "mib_at_most": max(training),
+        "growth": growth,
+        "dashboard_mib": [looks[0][2], looks[-1][2]],
+        "every_minute_mib": [mib for _, mib, _ in looks[:: int(60 / SECONDS_BETWEEN_LOOKS)]],
+    }
+
+
+def start(keys: list[str], dashboard: str = "") -> subprocess.Popen[str]:
+    """A run of experiment.py."""
+    return subprocess.Popen(
+        [sys.executable, "experiment.py", *keys],
+        cwd=ROOT,
+        env={**os.environ, "labml_app_url": dashboard},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(keys: list[str]) -> RunFolder:
+    """A run that is left alone."""
+    process = start(keys)
+    output, _ = process.communicate()
+    found = re.search(r"^run (.+)$", output, re.MULTILINE)
+    if process.returncode or found is None:
+        sys.exit(f"a run failed: {output[-500:]}")
+    return RunFolder(Path(found[1]))
+
+
+def resumed(run: RunFolder) -> RunFolder:
+    """A run that goes on to its end."""
+    return finished(["--resume", str(run.path)])
+
+
+def weights_equal(one: RunFolder, other: RunFolder) -> bool:
+    """Whether two runs have ended with the same weights, bit for bit."""
+    first, second = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
+    return first.keys() == second.keys() and all(first[name].equal(second[name]) for name in first)
+
+
+def resident(pid: int) -> float | None:
+    """A process's resident memory in MiB; None where it has ended."""
+    try:
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return None
+    return int(found[1]) / 1024 if found else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,207 @@
+import os
+import pickle
+import shutil
+
+import pytest
+import torch
+
+from tests.conftest import needed
+from training.checkpoint import (
+    CheckpointError,
+    load_last,
+    load_state,
+    load_weights,
+    save_last,
+    save_state,
+    save_weights,
+)
+from training.run_folder import RunFolder
+
+NAMES = ("last.safetensors", "last.pt", "previous.safetensors", "previous.pt")
+
+
+def model(value: float) -> torch.nn.Module:
+    linear = torch.nn.Linear(7, 5)
+    torch.nn.init.constant_(linear.weight, value)
+    return linear
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two checkpoints: of step 1 with weights of 1, and of step 2 with weights of 2."""
+    for step in (1, 2):
+        save_last(tmp_path / "checkpoints", model(float(step)), {"step": step, "a": [torch.arange(3), {"b": "c"}]})
+    return tmp_path / "checkpoints"
+
+
+def is_whole(folder, steps: set[int]) -> bool:
+    """Whether what is found is of one of these steps, weights and state alike."""
+    found = load_last(folder)
+    assert found.state["step"] in steps
+    assert (found.weights["weight"] == float(found.state["step"])).all()
+    return True
+
+
+def test_the_last_is_found_and_the_one_before_is_kept(folder):
+    assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
+    assert is_whole(folder, {2})
+    assert load_state(folder / "previous.pt")["step"] == 1
+    assert (load_weights(folder / "previous.safetensors")["weight"] == 1).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("tenth", range(11))
+@pytest.mark.parametrize("damage", ["truncate", "flip"])
+def test_a_damaged_file_is_never_believed(folder, name, tenth, damage):
+    """At every tenth of its length: the damaged one is refused by itself, and the other checkpoint is found."""
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    at = min(len(content) - 1, tenth * len(content) // 10)
+    if damage == "flip":
+        content[at] ^= 0x10
+    else:
+        del content[at:]
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"damaged|cannot read"):
+        load_weights(path) if path.suffix == ".safetensors" else load_state(path)
+    assert is_whole(folder, {1} if name.startswith("last") else {2})
+
+
+def test_where_nothing_is_whole_it_is_said_in_one_line(folder):
+    for name in NAMES:
+        (folder / name).write_bytes(b"")
+    with pytest.raises(CheckpointError, match="is whole") as caught:
+        load_last(folder)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        load_last(folder / "nowhere")
+
+
+def test_at_every_moment_of_a_save_one_checkpoint_is_whole(folder, monkeypatch):
+    """The process is stopped before each rename in turn, and before each file is written."""
+
+    class Killed(BaseException):
+        pass
+
+    moments = 0
+    for stop_at in range(20):
+        copy = folder.with_name(f"copy{stop_at}")
+        shutil.copytree(folder, copy)
+        count = 0
+
+        def replace(before, after, real=os.replace, stop_at=stop_at):
+            nonlocal count
+            if count == stop_at:
+                raise Killed
+            count += 1
+            real(before, after)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replace)
+            try:
+                save_last(copy, model(3.0), {"step": 3})
+            except Killed:
+                moments += 1
+            else:
+                assert is_whole(copy, {3})
+                break
+        assert is_whole(copy, {2, 3})
+    assert moments == 6  # two files written, two that become previous, two that become last
+
+
+def test_a_file_that_would_run_code_when_it_is_loaded_runs_none(tmp_path):
+    marker = tmp_path / "executed"
+
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (str(marker),))
+
+    save_state(tmp_path / "state.pt", {"step": 1})
+    torch.save({"step": Evil()}, tmp_path / "raw.pt")
+    import hashlib
+
+    for content in ((tmp_path / "raw.pt").read_bytes(), pickle.dumps(Evil())):
+        (tmp_path / "state.pt").write_bytes(content + hashlib.sha256(content).digest())
+        with pytest.raises(CheckpointError, match="does not hold a training state"):
+            load_state(tmp_path / "state.pt")
+    assert not marker.exists()
+
+
+def test_weights_that_were_changed_with_their_header_whole_are_refused(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model(1.0))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # a valid file, with other weights
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="not those that were written"):
+        load_weights(path)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one MiB."""
+    import subprocess
+
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
+    needed(mounted.returncode == 0 or os.geteuid() != 0, "needs the right to mount a file system")
+    if mounted.returncode:
+        pytest.skip("only root may mount a file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(disk, filler) -> None:
+    """Leave no room at all, not even at the end of a file's last block."""
+    filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * 4096))
+    (disk / "run" / "log.txt").exists()
+
+
+def test_a_full_disk_leaves_the_checkpoint_that_is_there(small_disk):
+    folder = small_disk / "checkpoints"
+    big = torch.nn.Linear(200, 200)  # 160 kB: two checkpoints fit, a third one beside a full disk does not
+    save_last(folder, big, {"step": 1})
+    (small_disk / "filler").write_bytes(b"x" * (os.statvfs(small_disk).f_bavail * 4096 - 100_000))
+    with pytest.raises(OSError, match="No space left"):
+        save_last(folder, big, {"step": 2})
+    assert load_last(folder).state["step"] == 1
+    assert not list(folder.glob("*.tmp"))
+    (small_disk / "filler").unlink()
+    save_last(folder, big, {"step": 3})
+    assert load_last(folder).state["step"] == 3
+
+
+def test_training_goes_on_on_a_full_disk_and_loses_nothing_once_there_is_room(small_disk, train, corpus_file):
+    """Rows of metrics are kept until they can be written; a checkpoint is tried again."""
+    filler = small_disk / "filler"
+
+    def fill_up_or_clear(heard) -> None:
+        if len(heard.rows) == 2:
+            fill(small_disk, filler)
+        if len(heard.rows) == 5:
+            filler.unlink()
+
+    trained = train(
+        folder=small_disk / "run",
+        on_row=fill_up_or_clear,
+        data__corpus=str(corpus_file),
+        training__max_steps=16,
+        training__evaluations=8,
+        checkpoint__every_seconds=0.001,
+        model__d_model=16,
+        model__d_ff=16,
+    )
+    assert [row["step"] for row in trained.run.metrics()] == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert any("cannot write the metrics" in line for line in trained.heard.lines)
+    assert any("cannot write the checkpoint" in line for line in trained.heard.lines)
+    assert load_last(trained.run.checkpoints).state["step"] == 16
+
+
+def test_a_line_is_added_whole_or_not_at_all(small_disk):
+    run = RunFolder(small_disk)
+    run.append_metrics({"step": 1})
+    fill(small_disk, small_disk / "filler")
+    with pytest.raises(OSError, match="No space left"):
+        run.append_metrics({"step": 2, "text": "x" * 10_000})
+    assert run.metrics() == [{"step": 1}]
