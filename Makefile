@@ -47,8 +47,8 @@ clean:
 
 # What the dashboard's page loads from elsewhere; without npm the page takes it from there.
 .venv/vendored: .venv/bin/python board/package-lock.json
-	@cd board && { npm ci --ignore-scripts --silent || echo "npm is not here, or failed: the dashboard's page needs the internet"; }
-	touch $@
+	@if (cd board && npm ci --ignore-scripts --silent); then touch $@; \
+	else echo "npm is not here, or failed: the dashboard's page needs the internet"; fi
 
 .venv/installed-dev: .venv/installed requirements-dashboard.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt

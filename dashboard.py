@@ -12,7 +12,7 @@ from pathlib import Path
 
 from configs.command_line import OneLineParser, fail
 from configs.keys import ConfigError
-from training.delivery import Delivery, DeliveryError, ask
+from training.delivery import Delivery, DeliveryError, RefusedError, ask
 from training.knobs import KnobError, knobs_of
 from training.run_folder import RunFolderError
 from training.runs import all_runs, find_run
@@ -34,12 +34,14 @@ def main(arguments: list[str]) -> int:
         options = parser.parse_args(arguments)
         if not 0 <= options.port <= 65_535:
             raise ConfigError(f"--port {options.port} is no port: choose 1 to 65535")
-        if bool(options.knobs) != bool(options.changed):
+        if bool(options.knobs) != (options.changed is not None):
             raise ConfigError("knobs are turned with --set RUN knob=value, such as learning_rate_factor=0.5")
         server = f"http://127.0.0.1:{options.port}"
-        if options.imported:
+        if options.imported is not None and options.changed is not None:
+            raise ConfigError("--import and --set are two things: give one of them")
+        if options.imported is not None:
             return bring(options.imported, options.logs, server)
-        if options.changed:
+        if options.changed is not None:
             return turn(options.changed, options.knobs, options.logs, server)
         return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
     except (ConfigError, RunFolderError, KnobError) as error:
@@ -72,8 +74,8 @@ def bring(name: str, logs: Path, server: str) -> int:
             while delivery.send(SECONDS_TO_ANSWER):
                 pass
             print(f"{delivery.page}  ({delivery.rows:,} evaluations)", flush=True)
-        except RunFolderError as error:
-            print(f"left out: {error}", file=sys.stderr, flush=True)
+        except (RunFolderError, RefusedError) as error:
+            print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
             failed += 1
         except DeliveryError as error:
             raise ConfigError(

@@ -17,6 +17,7 @@ from data.corpus import CorpusError
 from training import tracking
 from training.alarms import AlarmError
 from training.checkpoint import CheckpointError
+from training.delivery import DeliveryError
 from training.interruption import Interruption
 from training.memory import is_out_of_memory, what_to_lower
 from training.resume import begin, go_on
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
             else:
                 begin(run, values, corpus, vocabulary, command.comment, command.overridden)
             return train(run, configs, began)
-    except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
+    except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
         return fail(error)
 
 

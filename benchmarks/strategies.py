@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
     trials = trials_of(VARIANTS, COMMON | {"training.max_steps": options.steps}, options.seeds)
     rows = run_trials(folder / "strategies.json", trials, measure, SECONDS_A_RUN)
     compared = {name: paired(rows, name, BASE) for name in MEASURES}
-    table = report(compared, options.seeds, options.steps)
+    commits = sorted({row["commit"] for row in rows})
+    table = report(compared, options.seeds, options.steps, ", ".join(commits))
     print("\n" + table)
     write_atomically(folder / "strategies.md", table.encode())
     save_picture(folder / "strategies.png", compared, options.seeds)
@@ -83,14 +84,14 @@ def measure(run: RunFolder) -> dict[str, float]:
     }
 
 
-def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int) -> str:
+def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int, commits: str) -> str:
     """The table as Markdown."""
     here = machine()
     lines = [
         "# Masking strategies",
         "",
         f"{steps} steps of 4,096 characters of tiny Shakespeare, the preset `quick` with windows of 64, then 128;"
-        f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {here['commit']}, {here['date']}.",
+        f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {commits}, {here['date']}.",
         f"Nats a hidden character, and the difference to `{BASE}` with its standard error, paired by seed. A difference"
         " under two standard errors is a tie. Short runs of a small model: what holds here need not hold at scale.",
         "",

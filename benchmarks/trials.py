@@ -64,7 +64,8 @@ def run_trials(path: Path, trials: Sequence[Trial], measure: Measure, seconds: f
 
 def _train(trial: Trial, measure: Measure) -> dict[str, Any]:
     began = time.monotonic()
-    command = [sys.executable, str(ROOT / "experiment.py"), *trial.arguments, "name=trial", f"logs={RUNS}"]
+    program = [sys.executable, str(ROOT / "experiment.py"), "--preset", "quick"]
+    command = [*program, *trial.arguments, "name=trial", f"logs={RUNS}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
         sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")

@@ -1,5 +1,6 @@
 """What stands before labml-app: only this machine's own browser gets in, only listed files get out."""
 
+import asyncio
 import json
 import re
 
@@ -42,6 +43,8 @@ class Guard:
             return PlainTextResponse("this dashboard answers to localhost only\n", 403)
         if any(value.lower() != f"http://{hosts[0].lower()}" for name, value in headers if name == b"origin"):
             return PlainTextResponse("another site's page may not use this dashboard\n", 403)
+        if scope["path"].startswith("/api/") and (b"sec-fetch-site", "cross-site") in headers:
+            return PlainTextResponse("another site's page may not use this dashboard\n", 403)
         lengths = [value for name, value in headers if name == b"content-length"]
         if any(not length.isdecimal() or int(length[:20]) > MAX_BODY for length in lengths):
             return PlainTextResponse("too large\n", 413)
@@ -66,6 +69,8 @@ class Guard:
         answer = Answer(send, body)
         try:
             await self.app(scope, body, answer)
+        except asyncio.CancelledError:  # the server ends: no traceback for the requests that it leaves
+            pass
         except Exception:  # whatever a hostile request makes labml-app raise
             await answer.instead(500)
 

@@ -48,21 +48,24 @@ class Runs:
         if not isinstance(log, str):
             raise MessageError("log must be a text")
         record = self._record(uuid)
-        if record is None or message.get("restart"):
-            record = {"rows": 0, "log": 0, "rates": [], "knobs": None, "status": ""}
+        if record is None:
+            record = {"rates": [], "knobs": None, "status": "", "rows": 0, "log": 0}
+        if message.get("restart"):
+            record |= {"rows": 0, "log": 0}
             self._forget(uuid)
         run = self.run.get(uuid) or self._new_run(request, uuid)
         about = message.get("about")
         if isinstance(about, dict):
-            record["rates"] = _about(run, about)
+            record |= _about(run, about, record)
         if rows and message.get("rows_from") == record["rows"]:
             self._track(uuid, rows)
             if record["rows"] == 0:
                 self._choose_shown(uuid)
             record["rows"] += len(rows)
-        if log and message.get("log_from") == record["log"]:
+        log_to = message.get("log_to")
+        if log and message.get("log_from") == record["log"] and isinstance(log_to, int):
             self.log.update_std_logger(uuid, log)
-            record["log"] += len(log.encode())
+            record["log"] = log_to
         status = _status(message.get("status"))
         record["status"] = status.get("status", record["status"])
         run.status.load().update_time_status({"status": status})
@@ -147,8 +150,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _about(run: Any, about: Mapping[str, Any]) -> list[float]:
-    """Set a run's name, comment, time and configs; returns the masking rates of its stages."""
+def _about(run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Set a run's name, comment, time and configs; returns what is to be remembered of them."""
     configs, explicit = about.get("configs"), about.get("explicit")
     rates, began = about.get("rates"), about.get("began")
     if not isinstance(configs, dict) or not isinstance(explicit, list) or not _is_number(began):
@@ -156,7 +159,10 @@ def _about(run: Any, about: Mapping[str, Any]) -> list[float]:
     if not isinstance(rates, list) or not all(_is_number(rate) for rate in rates):
         raise MessageError("rates must be a list of numbers")
     run.start_time = began
-    run.name, run.comment = str(about.get("name", "")), str(about.get("comment", ""))
+    told = {name: str(about.get(name, "")) for name in ("name", "comment")}
+    for name, value in told.items():
+        if getattr(run, name) in ("", record.get(name)):  # else someone has changed it on the page
+            setattr(run, name, value)
     run.update_run(
         {
             "computer": COMPUTER,
@@ -177,7 +183,7 @@ def _about(run: Any, about: Mapping[str, Any]) -> list[float]:
             },
         }
     )
-    return rates
+    return told | {"rates": rates}
 
 
 def _shown(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """labml-app's server on SQLite, with an interface of its own for Folio's runs."""
 
+import contextlib
 import importlib
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import re
 import socket
 import sqlite3
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from board.store import IndexDriver, ModelDriver, Store
 from training.knobs import KnobError
 
 HOST = "127.0.0.1"  # this machine only: the page knows no passwords
-SECONDS_TO_END = 1
+SECONDS_TO_END = 0  # for requests that are under way: runs send again what was not answered
 UUID = re.compile(r"[0-9a-f]{10,64}")
 
 
@@ -77,7 +79,8 @@ def application(store: Store, port: int) -> Guard:
     warnings.simplefilter("ignore", RuntimeWarning)  # it takes the means of series that are still empty
     database: Any = importlib.import_module("labml_app.db")
     database.init_mongo_db = lambda: _init(database, store)
-    module = importlib.import_module("labml_app.flask_app")
+    with contextlib.chdir(tempfile.gettempdir()):  # it looks for a git repository, and fails on one without commits
+        module = importlib.import_module("labml_app.flask_app")
     app: FastAPI = module.app
     add_interface(app, Runs(store))
     return Guard(app, load_page(Path(module.STATIC_PATH)))
@@ -96,6 +99,10 @@ def _init(database: Any, store: Store) -> None:
     database.project.ProjectIndex.set("", user.projects[0])
 
 
+def _refuse_constant(name: str) -> None:
+    raise MessageError(f"{name} is no JSON")
+
+
 def add_interface(app: FastAPI, runs: Runs) -> None:
     """The routes that Folio's runs and `dashboard.py` use."""
 
@@ -109,7 +116,7 @@ def add_interface(app: FastAPI, runs: Runs) -> None:
 
     async def answered(request: Request, uuid: str, handle: Any) -> JSONResponse:
         try:
-            message = await request.json()
+            message = json.loads(await request.body(), parse_constant=_refuse_constant)
             if not isinstance(message, dict) or not UUID.fullmatch(uuid):
                 raise MessageError("not a message of a run")
             return JSONResponse(handle(message))

@@ -128,7 +128,8 @@ def encode(data: Any) -> str:
 
     These are written as dictionaries with one key, such as {"$set": [...]}; one that came in like this gets a second $.
     """
-    return json.dumps(_escaped(data), default=_tagged)
+    text = json.dumps(_escaped(data), default=_tagged, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair can be kept, but never be sent
 
 
 def decode(text: str) -> Any:

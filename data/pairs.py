@@ -26,11 +26,12 @@ def speech_borders(text: str) -> torch.Tensor:
 
 
 class PairWindows:
-    """Draws pairs of text; half of them, on average, have the label 1.
+    """Draws pairs of text; half of them have the label 1, drawn anew for each pair.
 
     `nsp` is next-sentence prediction (Devlin et al. 2018). A ends and B begins at a speech's border: the same border
     (label 1), or B at that of another speech anywhere in the text (label 0). Where that one happens to read the same
-    as the true one, the label is 1 too.
+    as the true one, the label is 1 too: in pairs of less than 24 characters, of which several speeches begin alike,
+    that is some in a hundred.
 
     `sop` is sentence order (Lan et al. 2020, ALBERT). A and B are neighbours in the text, as they stand (label 1) or
     exchanged (label 0). They meet anywhere: at a speech's border the order would show in which of the two begins with a

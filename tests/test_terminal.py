@@ -1,5 +1,6 @@
 """What a run shows on a terminal, and that it ends whatever the dashboard's server does."""
 
+import contextlib
 import os
 import pty
 import re
@@ -7,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -65,27 +67,64 @@ def test_a_signal_finishes_the_step_saves_and_ends_with_its_code(corpus_file, ho
 
 
 @pytest.fixture
-def another_server() -> Iterator[str]:
-    """A server that is no dashboard: it answers every POST with JSON of its own."""
+def another_server() -> Iterator[Callable[[bytes, float], str]]:
+    """A server that is no dashboard: it answers every POST with JSON of its own, a byte at a time if need be."""
+    servers = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"errors": [{"error": "refused", "message": "no such project"}]}')
+    def start(answer: bytes, seconds_a_byte: float) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                with contextlib.suppress(ConnectionError):
+                    for byte in answer:
+                        self.wfile.write(bytes([byte]))
+                        over.wait(seconds_a_byte)
 
-        def log_message(self, *_: object) -> None:
-            pass
+            def log_message(self, *_: object) -> None:
+                pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/api/v1/default"
-    server.shutdown()
-    server.server_close()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/api/v1/default"
+
+    over = threading.Event()
+    yield start
+    over.set()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
-def test_a_server_of_another_kind_is_not_taken_for_the_dashboard(command, only_run, corpus_file, another_server):
-    done = command(f"data.corpus={corpus_file}", "training.max_steps=4", labml_app_url=another_server)
+@pytest.mark.parametrize(
+    ("answer", "seconds_a_byte"),
+    [
+        (b'{"errors": [{"error": "refused"}]}', 0.0),
+        (b'{"rows": 0, "log": 0, "knobs": []}', 0.0),
+        (b'{"rows": null, "log": -1, "knobs": {"learning_rate_factor": 2}}', 0.0),
+        (b"[" * 100_000, 0.0),
+        (b'{"rows": 0, "log": 0, "knobs": null}' + b" " * 1_000, 0.3),
+    ],
+    ids=["an error", "knobs that are none", "counts that are none", "too deep", "a byte at a time"],
+)
+def test_a_server_of_another_kind_is_not_taken_for_the_dashboard(
+    command, only_run, corpus_file, another_server, answer, seconds_a_byte
+):
+    url = another_server(answer, seconds_a_byte)
+    began = time.monotonic()
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=4", labml_app_url=url)
     assert done.returncode == 0, done.stderr
-    assert "not as Folio's dashboard does" in done.stdout
+    assert "no dashboard at" in done.stdout
+    assert "not on the dashboard: 2 of the evaluations" in done.stdout
     assert len(only_run().metrics()) == 2
+    assert only_run().events() == []
+    assert time.monotonic() - began < 45
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"])
+def test_an_address_that_is_none_is_said_in_one_line(command, corpus_file, address):
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=1", labml_app_url=address)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "is not of the form http://127.0.0.1:5005" in done.stderr

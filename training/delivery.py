@@ -13,18 +13,24 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from training.run_folder import RunFolder
+from training.run_folder import RunFolder, RunFolderError
 
 ROWS_AT_ONCE = 1_000
 LOG_AT_ONCE = 64 * 1024  # bytes
 SECONDS_BETWEEN = 2.0  # messages, so that knobs that are turned arrive
 SECONDS_TO_ANSWER = 5.0  # to one message
+SECONDS_AT_FIRST = 1.0  # until a run is told that no dashboard is there
 LONGEST_WAIT = 30.0  # before an absent server is tried again
 
 
 class DeliveryError(RuntimeError):
     """The dashboard did not take a message; why, in some words."""
+
+
+class RefusedError(DeliveryError):
+    """It answers, and refuses this message: sending it again would change nothing."""
 
 
 class Delivery:
@@ -37,6 +43,7 @@ class Delivery:
         self.rows = 0  # of metrics.jsonl that the dashboard has
         self.log = 0  # bytes of log.txt that it has
         self.row_bytes = 0  # where in the file the next row begins
+        self.restarts = 0
         self.told: dict[str, Any] = {}  # what the dashboard knows about the run beside rows and log
         self.knobs: Mapping[str, Any] | None = None  # how they are wanted
 
@@ -47,19 +54,22 @@ class Delivery:
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message; returns whether there is more to send. Raises DeliveryError."""
+        before = self.rows, self.log, self.restarts
         rows, row_bytes = self._next_rows()
         text, log_to = self._next_log()
-        message: dict[str, Any] = {"rows_from": self.rows, "rows": rows, "log_from": self.log, "log": text}
+        message: dict[str, Any] = {"rows_from": self.rows, "rows": rows}
+        message |= {"log_from": self.log, "log_to": log_to, "log": text, "status": self.run.status()}
         about = self.run.about()
-        message |= {"status": self.run.status()} | ({} if about == self.told else {"about": about})
-        reply = self._post(message, seconds)
+        reply = self._post(message | ({} if about == self.told else {"about": about}), seconds)
         self.told = about
         self.knobs = reply["knobs"]
         if reply["rows"] == self.rows + len(rows) and reply["log"] == log_to:
             self.rows, self.row_bytes, self.log = reply["rows"], row_bytes, log_to
         else:
             self._go_to(reply["rows"], reply["log"], seconds)
-        return self.remaining > 0 or self._log_size() > self.log
+        # A dashboard that takes nothing is not asked again at once, whatever is left.
+        has_moved = (self.rows, self.log, min(self.restarts, 1)) != before
+        return has_moved and (self.remaining > 0 or self._log_size() > self.log)
 
     @property
     def remaining(self) -> int:
@@ -76,11 +86,12 @@ class Delivery:
             self.log = log
             return
         self.rows = self.row_bytes = 0
+        self.restarts += 1
         self._post({"restart": True, "about": self.run.about(), "status": self.run.status()}, seconds)
 
     def _next_rows(self) -> tuple[list[dict[str, Any]], int]:
         lines = list(itertools.islice(self._lines(), ROWS_AT_ONCE))
-        return [json.loads(line) for line in lines], self.row_bytes + sum(map(len, lines))
+        return _parsed(lines), self.row_bytes + sum(map(len, lines))
 
     def _lines(self) -> Iterator[bytes]:
         """The whole lines of metrics.jsonl that the dashboard does not have."""
@@ -96,42 +107,66 @@ class Delivery:
             file.seek(self.log)
             content = file.read(LOG_AT_ONCE)
         whole = content[: content.rfind(b"\n") + 1] or content
-        text = whole.decode("utf-8", "ignore")  # a character that is cut in two is left for the next message
-        return text, self.log + len(text.encode())
+        return whole.decode("utf-8", "replace"), self.log + len(whole)
 
     def _log_size(self) -> int:
         return self.run.log_path.stat().st_size if self.run.log_path.exists() else 0
 
     def _post(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        return ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
+        reply = ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
+        counts = [reply.get("rows"), reply.get("log")]
+        if not all(isinstance(count, int) for count in counts) or not isinstance(reply.get("knobs"), dict | None):
+            raise DeliveryError("it answers, but not as Folio's dashboard does")
+        return reply
+
+
+def _parsed(lines: list[bytes]) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise RunFolderError("metrics.jsonl is damaged") from error
 
 
 def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Send JSON, get JSON. Raises DeliveryError where no answer comes, or one that is no good."""
-    request = urllib.request.Request(url, json.dumps(message).encode(), method=method)
-    request.add_header("Content-Type", "application/json")
     directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would answer in its place
     try:
+        request = urllib.request.Request(url, json.dumps(message).encode(), method=method)
+        request.add_header("Content-Type", "application/json")
         with directly.open(request, timeout=seconds) as response:
             reply = json.loads(response.read(2**20))
     except urllib.error.HTTPError as error:
-        raise DeliveryError(_reason(error)) from error
+        raise _refusal(error) from error
     except urllib.error.URLError as error:
         raise DeliveryError(f"{error.reason}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise DeliveryError(str(error) or type(error).__name__) from error
-    if not isinstance(reply, dict) or "knobs" not in reply:
+    if not isinstance(reply, dict):
         raise DeliveryError("it answers, but not as Folio's dashboard does")
     return reply
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
-    """What is said of an error answer: its own words where it refuses something, else its number."""
+def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
+    """What an error answer means: a refusal in words, or a number."""
     try:
         words = json.loads(error.read(2**16))["error"]
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         words = None
-    return str(words) if words and error.code < 500 else f"it answers {error.code}"
+    return RefusedError(str(words)) if words and error.code < 500 else DeliveryError(f"it answers {error.code}")
+
+
+def server_of(address: str) -> str:
+    """The beginning of a dashboard's address, such as http://127.0.0.1:5005, from any address below it.
+
+    Raises DeliveryError where it is none.
+    """
+    try:
+        parts = urlsplit(address)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return f"{parts.scheme}://{parts.netloc}"
+    except ValueError:
+        pass
+    raise DeliveryError(f"the dashboard's address {address!r} is not of the form http://127.0.0.1:5005")
 
 
 class Courier(threading.Thread):
@@ -142,8 +177,18 @@ class Courier(threading.Thread):
         self.delivery = delivery
         self.says = says
         self.wake = threading.Event()
+        self.has_tried = threading.Event()
         self.is_ending = False
-        self.trouble: str | None = None  # why the last message was not taken
+        self.trouble: str | None = f"no answer within {SECONDS_AT_FIRST:g} s"  # why the last message was not taken
+
+    def begin(self) -> None:
+        """Start; say within a second whether the dashboard is there."""
+        self.start()
+        self.has_tried.wait(SECONDS_AT_FIRST)
+        if self.trouble is None:
+            self.says(f"dashboard {self.delivery.page}")
+        else:
+            self.says(f"no dashboard at {self.delivery.server} ({self.trouble}): make dashboard starts one")
 
     def run(self) -> None:
         wait = SECONDS_BETWEEN
@@ -151,15 +196,17 @@ class Courier(threading.Thread):
             is_last = self.is_ending
             try:
                 more = self.delivery.send()
-                if self.trouble is not None:
+                if self.trouble is not None and self.has_tried.is_set():
                     self.says(f"the dashboard answers: {self.delivery.page}")
                 self.trouble, wait = None, 0.0 if more else SECONDS_BETWEEN
             except Exception as error:  # never in the way, not even by a mistake of its own
+                why = str(error) or type(error).__name__
                 if self.trouble is None:
                     self.says(
-                        f"the dashboard at {self.delivery.server} does not take this run ({error}): training goes on"
+                        f"the dashboard at {self.delivery.server} does not take this run ({why}): training goes on"
                     )
-                self.trouble, wait = str(error) or type(error).__name__, min(2 * max(wait, 1.0), LONGEST_WAIT)
+                self.trouble, wait = why, min(2 * max(wait, 1.0), LONGEST_WAIT)
+            self.has_tried.set()
             if is_last and (self.trouble or not more):
                 return
             self.wake.wait(0.0 if self.is_ending else wait)
@@ -173,7 +220,8 @@ class Courier(threading.Thread):
         if not self.is_alive() and self.trouble is None:
             return None
         why = self.trouble or f"it did not take everything within {seconds:.0f} s"
-        return (
-            f"not on the dashboard: {self.delivery.remaining} of the evaluations ({why});"
-            f" python dashboard.py --import {self.delivery.run.path.name} brings them there"
-        )
+        left = self.delivery.remaining
+        what = f"{left} of the evaluations" if left else "how the run ended"
+        port = urlsplit(self.delivery.server).port
+        command = f"python dashboard.py --import {self.delivery.run.path}" + (f" --port {port}" if port != 5005 else "")
+        return f"not on the dashboard: {what} ({why}); {command} brings it there"

@@ -32,6 +32,8 @@ def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
 
     `rates` are the masking rates of the run's stages: only these shapes are compiled. Raises KnobError.
     """
+    if not isinstance(values, Mapping):
+        raise KnobError("knobs are names with values")
     unknown = set(values) - {"learning_rate_factor", "masking_prob"}
     if unknown:
         raise KnobError(f"there is no knob {sorted(unknown)[0]!r}: turn learning_rate_factor or masking_prob")

@@ -50,7 +50,13 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """Every key of the run with its value."""
-        return yaml.safe_load(_read(self.config_path))
+        try:
+            config = yaml.safe_load(_read(self.config_path))
+        except yaml.YAMLError as error:
+            raise RunFolderError(f"{self.path} is not a whole run: config.yaml is not YAML") from error
+        if not isinstance(config, dict):
+            raise RunFolderError(f"{self.path} is not a whole run: config.yaml holds no keys")
+        return config
 
     def save_about(self, name: str, comment: str, overridden: Iterable[str]) -> None:
         """Write what tells this run from others: its name, what was set, and when it began."""
@@ -60,7 +66,12 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         """What a dashboard shows of the run beside its curves: name, comment, time, configs and which of them were set,
         and the masking rates of its stages."""
-        about, config = json.loads(_read(self.about_path)), self.config()
+        about, config = _mapping(self.about_path), self.config()
+        missing = {"name", "comment", "overridden"} - set(about) | {"training.stages", "masking.masking_prob"} - set(
+            config
+        )
+        if missing:
+            raise RunFolderError(f"{self.path} is not a whole run: it has no {sorted(missing)[0]}")
         rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
         by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
         if by_hand:
@@ -79,7 +90,7 @@ class RunFolder:
 
     def status(self) -> dict[str, Any]:
         """What `save_status` wrote."""
-        return json.loads(_read(self.status_path))
+        return _mapping(self.status_path)
 
     def append_event(self, event: dict[str, Any]) -> None:
         """Add something that happened, such as a change by hand, to events.jsonl."""
@@ -99,7 +110,7 @@ class RunFolder:
 
     def corpus(self) -> dict[str, str]:
         """The `name` and `sha256` of the text that the run was trained on."""
-        return json.loads(_read(self.corpus_path))
+        return _mapping(self.corpus_path)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the losses that the run's own are compared with, by name, in nats."""
@@ -107,7 +118,7 @@ class RunFolder:
 
     def reference_lines(self) -> dict[str, float]:
         """The losses that the run's own are compared with, by name, in nats."""
-        return json.loads(_read(self.reference_lines_path))
+        return _mapping(self.reference_lines_path)
 
     def sizes(self) -> dict[str, int]:
         """How many bytes the files have that grow: what a resumed run cuts them to."""
@@ -144,7 +155,10 @@ class RunFolder:
         """All evaluations so far, oldest first."""
         if not self.metrics_path.exists():
             return []
-        return [json.loads(line) for line in _read(self.metrics_path).splitlines()]
+        try:
+            return [json.loads(line) for line in _read(self.metrics_path).splitlines()]
+        except ValueError as error:
+            raise RunFolderError(f"{self.path} is not a whole run: metrics.jsonl is damaged") from error
 
 
 def _append(path: Path, line: str) -> None:
@@ -165,6 +179,17 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunFolderError(f"{path.parent} is not a whole run: cannot read {path.name}") from error
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises RunFolderError."""
+    try:
+        content = json.loads(_read(path))
+    except ValueError as error:
+        raise RunFolderError(f"{path.parent} is not a whole run: {path.name} is not JSON") from error
+    if not isinstance(content, dict):
+        raise RunFolderError(f"{path.parent} is not a whole run: {path.name} holds no object")
+    return content
 
 
 def write_atomically(path: Path, content: bytes) -> None:

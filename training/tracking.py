@@ -12,21 +12,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
 from labml import experiment, lab, logger, monit
 from labml.internal.app.logs import APP_CONSOLE_LOGS
 from labml.internal.experiment import experiment_singleton
-from labml.internal.lab import lab_singleton
 from labml.internal.logger import logger_singleton
 from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from training.delivery import Courier, Delivery, DeliveryError
+from training.delivery import Courier, Delivery, server_of
 from training.interruption import Interruption
 from training.run_folder import RunFolder
 from training.samples import Guess
 
-SECONDS_TO_ANSWER = 1.0
 SECONDS_TO_DELIVER = 10.0
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 ROOT = Path(__file__).parent.parent
@@ -44,16 +43,15 @@ class PlainDestination(Destination):
 def prepare(name: str, comment: str, logs: str, uuid: str | None = None) -> Path:
     """Create labml's experiment, and return the folder that the run will have; nothing is written yet.
 
-    `uuid` is that of a run that goes on.
+    `uuid` is that of a run that goes on. Raises DeliveryError where the dashboard's address is none.
     """
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
-    # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
-    server = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
-    lab.configure({"experiments_path": os.path.expanduser(logs)} | ({} if server is None else {"app_url": server}))
+    dashboard()  # a wrong address is said before anything is written
     # labml's own way to the server retries for ever and would keep the process from ending; `training.delivery` goes
     # there instead. What labml keeps of all output for it would only grow.
+    lab.configure({"experiments_path": os.path.expanduser(logs), "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=name, comment=comment, writers=set(), python_file=python_file)
@@ -68,9 +66,15 @@ def be_quiet() -> None:
 
 
 def dashboard() -> str | None:
-    """The beginning of the dashboard's address, from .labml.yaml or labml_app_url; None where there is none."""
-    configs = lab_singleton().app_configs
-    return None if configs is None else configs.url.partition("/api/")[0]
+    """The beginning of the dashboard's address, from labml_app_url or .labml.yaml; None where there is to be none.
+
+    Raises DeliveryError where it is no address.
+    """
+    # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
+    address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
+    if address is None:
+        address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
+    return server_of(address) if address else None
 
 
 class Tracking:
@@ -89,7 +93,10 @@ class Tracking:
         self.run.save_status("in progress")
         # labml makes this file when a run starts, never removes it, and refuses to start where it is.
         (self.run.path / "run.pid").unlink(missing_ok=True)
-        self._begin_delivery()
+        server = dashboard()
+        if server is not None:
+            self.courier = Courier(Delivery(self.run, server), logger.log)
+            self.courier.begin()
         try:
             monitor_singleton().silent(not self.is_terminal)
             with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
@@ -105,20 +112,6 @@ class Tracking:
             undelivered = self.courier and self.courier.end(SECONDS_TO_DELIVER)
             if undelivered:
                 logger.log(undelivered)
-
-    def _begin_delivery(self) -> None:
-        server = dashboard()
-        if server is None:
-            return
-        delivery = Delivery(self.run, server)
-        self.courier = Courier(delivery, logger.log)
-        try:
-            delivery.send(SECONDS_TO_ANSWER)
-            logger.log(f"dashboard {delivery.page}")
-        except DeliveryError as error:
-            logger.log(f"no dashboard at {server} ({error}): make dashboard starts one")
-            self.courier.trouble = str(error)
-        self.courier.start()
 
     def _log(self, line: str) -> None:
         with suppress(OSError):  # a full disk costs lines of the log, nothing else

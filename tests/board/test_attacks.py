@@ -211,7 +211,21 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
         return bytes(generator.randrange(256) for _ in range(generator.randrange(60)))
 
     def value(depth: int = 0) -> object:
-        simple = [None, True, -1, 2**70, 1e308, "", "\x00", "../../etc/passwd", "$key", {"$key": 1}, {"$array": ["x"]}]
+        simple = [
+            "\ud800",
+            float("nan"),
+            None,
+            True,
+            -1,
+            2**70,
+            1e308,
+            "",
+            "\x00",
+            "../../etc/passwd",
+            "$key",
+            {"$key": 1},
+            {"$array": ["x"]},
+        ]
         if depth == 2 or generator.random() < 0.6:
             return generator.choice(simple)
         keys = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
@@ -238,6 +252,13 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
     assert ask(shared_dashboard, get(b"/api/v1/runs/null"))[0] == 200
     assert shared_dashboard.process is not None
     assert shared_dashboard.process.poll() is None
+
+
+def test_a_cross_site_request_without_an_origin_reaches_no_interface(shared_dashboard):
+    """A picture on another site, whose address is one of labml-app's that write."""
+    request = get(b"/api/v1/computer/0123456789", b"Sec-Fetch-Site: cross-site")
+    assert ask(shared_dashboard, request)[0] == 403
+    assert ask(shared_dashboard, get(b"/runs", b"Sec-Fetch-Site: cross-site"))[0] == 200  # a link to the page is fine
 
 
 def test_it_listens_on_the_loopback_address_only(shared_dashboard):
