@@ -162,5 +162,8 @@ _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str:
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python refuses to write very long integers
+        text = "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

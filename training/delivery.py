@@ -54,7 +54,7 @@ class Delivery:
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message; returns whether there is more to send. Raises DeliveryError."""
-        before = self.rows, self.log, self.restarts
+        before = self.rows, self.log, min(self.restarts, 1)
         rows, row_bytes = self._next_rows()
         text, log_to = self._next_log()
         message: dict[str, Any] = {"rows_from": self.rows, "rows": rows}
