@@ -132,7 +132,7 @@ class Trainer:
 
             progress = self.progress()
             listener.progressed(progress)
-            if int(min(progress, 1) * self.schedule.evaluations + 1e-9) > self.n_evaluations:
+            if self.evaluations_due(progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.wall_seconds = time.monotonic() - began
                     self._evaluate(run, listener, stage, progress)
@@ -218,6 +218,10 @@ class Trainer:
         self.chars_at_evaluation = self.chars
         self.seconds_at_evaluation = self.clock.seconds
 
+    def evaluations_due(self, progress: float) -> int:
+        """How many evaluations there are up to `progress`."""
+        return int(min(progress, 1) * self.schedule.evaluations + 1e-9)
+
     def progress(self) -> float:
         """The share of the budget that is spent; 1 or more ends the run."""
         return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
@@ -230,7 +234,7 @@ class Trainer:
         return factor * self.knobs.learning_rate_factor
 
     def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float) -> None:
-        self.n_evaluations = int(min(progress, 1) * self.schedule.evaluations + 1e-9)
+        self.n_evaluations = self.evaluations_due(progress)
         evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
         loss_sum, n_correct, n_labels, grad_norm, *pair_sums = (float(total) for total in self.sums)
         seconds = self.clock.seconds

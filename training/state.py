@@ -49,8 +49,9 @@ def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Let a trainer go on from where `state_of` was taken; the weights are loaded beside it."""
     trainer.step, trainer.chars, trainer.wall_seconds = state["step"], state["chars"], state["wall_seconds"]
     trainer.clock.set(state["seconds"])
-    trainer.n_evaluations, trainer.best_loss = state["n_evaluations"], state["best_loss"]
-    trainer.has_warned = state["has_warned"]
+    trainer.best_loss, trainer.has_warned = state["best_loss"], state["has_warned"]
+    # With a longer budget the evaluations lie farther apart, and fewer of them are behind.
+    trainer.n_evaluations = min(state["n_evaluations"], trainer.evaluations_due(trainer.progress()))
     trainer.chars_at_evaluation = state["chars_at_evaluation"]
     trainer.seconds_at_evaluation = state["seconds_at_evaluation"]
     trainer.sums = StepSums(*(total.to(trainer.device) for total in state["sums"]))
