@@ -65,8 +65,8 @@ def main(arguments: list[str]) -> int:
         }
         row = results[name]
         print(
-            f"{name:18} {row['prepare_seconds']:5.2f} s {row['bytes']:>11,} {row['ms_a_draw']:10.2f} {row['ms_a_step']:10.1f}"
-            f"   {middle:.3f} ({low:.3f} to {high:.3f})"
+            f"{name:18} {row['prepare_seconds']:5.2f} s {row['bytes']:>11,} {row['ms_a_draw']:10.2f}"
+            f" {row['ms_a_step']:10.1f}   {middle:.3f} ({low:.3f} to {high:.3f})"
         )
     content = {"machine": machine(), "seq_len": stage.seq_len, "repeats": options.repeats, "strategies": results}
     write_atomically(results_folder() / "masking_cost.json", (json.dumps(content, indent=1) + "\n").encode())
