@@ -138,3 +138,17 @@ def test_the_message_for_a_gpu_is_the_same():
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
     assert "model.d_model (now 32)" in what_to_lower(resolve(TINY, {}))
+
+
+def test_a_clock_that_jumps_moves_no_budget(corpus_file, train, monkeypatch):
+    """The time of day goes back a year and on by two: training is timed by a clock that cannot."""
+    import time
+
+    now = [1e9, -3e7, 6e7]
+    monkeypatch.setattr(time, "time", lambda: now[len(now) % 3] + len(now))
+    rows = train(data__corpus=str(corpus_file), training__max_seconds=1.0, training__evaluations=4).heard.rows
+    assert len(rows) == 4
+    for name in ("seconds", "wall_seconds"):
+        values = [row[name] for row in rows]
+        assert values == sorted(values)
+        assert values[-1] < 60
