@@ -40,7 +40,7 @@ def serve(path: Path, port: int) -> None:
     guarded = application(store, port)
     loaded = "works offline" if guarded.page.is_offline else "styles and d3 come from their CDNs: npm was not there"
     print(f"dashboard http://{HOST}:{port}/runs   ({path}; {loaded}; Ctrl-C ends it)", flush=True)
-    config = uvicorn.Config(guarded, access_log=False, log_level="error", timeout_graceful_shutdown=SECONDS_TO_END)
+    config = uvicorn.Config(guarded, access_log=False, log_level="critical", timeout_graceful_shutdown=SECONDS_TO_END)
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn has ended in good order, and hands the signal on
