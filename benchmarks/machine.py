@@ -40,7 +40,8 @@ def commit() -> str:
     git = ("git", "-C", str(ROOT))
     try:
         name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
+        status = [*git, "status", "--porcelain", "--", ".", ":!benchmarks/results"]
+        changed = subprocess.run(status, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return name.stdout.strip() + "+" * bool(changed.stdout.strip())
@@ -49,9 +50,8 @@ def commit() -> str:
 def _words() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return (
-        f"{_processor()}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
-    )
+    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {n} core{'s' * (n != 1)}"
 
 
 def _processor() -> str:
