@@ -9,10 +9,11 @@ RUN: a folder, a uuid or its beginning, or `last`.
 
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from configs.command_line import OneLineParser, fail
 from configs.keys import ConfigError
-from training.delivery import Delivery, DeliveryError, RefusedError, ask
+from training.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
 from training.knobs import KnobError, knobs_of
 from training.run_folder import RunFolderError
 from training.runs import all_runs, find_run
@@ -24,7 +25,7 @@ SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows at once
 def main(arguments: list[str]) -> int:
     """Serve, import or set; returns the exit code."""
     parser = OneLineParser(description="labml's dashboard on an embedded database.")
-    parser.add_argument("--port", type=int, default=5005, help="on this machine's loopback address (default 5005)")
+    parser.add_argument("--port", type=int, help="on the loopback address (default: that of labml_app_url, or 5005)")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="where the runs are")
     parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the logs)")
     parser.add_argument("--import", dest="imported", metavar="RUN", help="bring a run, or all, to the dashboard")
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("knobs", nargs="*", metavar="knob=value", help="with --set: learning_rate_factor, masking_prob")
     try:
         options = parser.parse_args(arguments)
+        if options.port is None:
+            options.port = urlsplit(dashboard() or "").port or 5005
         if not 0 <= options.port <= 65_535:
             raise ConfigError(f"--port {options.port} is no port: choose 1 to 65535")
         if bool(options.knobs) != (options.changed is not None):
@@ -44,7 +47,7 @@ def main(arguments: list[str]) -> int:
         if options.changed is not None:
             return turn(options.changed, options.knobs, options.logs, server)
         return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
-    except (ConfigError, RunFolderError, KnobError) as error:
+    except (ConfigError, RunFolderError, KnobError, DeliveryError) as error:
         return fail(error)
     except KeyboardInterrupt:
         return 130
@@ -79,7 +82,7 @@ def bring(name: str, logs: Path, server: str) -> int:
             failed += 1
         except DeliveryError as error:
             raise ConfigError(
-                f"the dashboard at {server} does not take it ({error}): make dashboard starts it"
+                f"no dashboard at {server} ({error}): make dashboard starts it; --port for another"
             ) from error
     return 1 if failed else 0
 
@@ -92,9 +95,9 @@ def turn(name: str, words: list[str], logs: Path, server: str) -> int:
     try:
         reply = ask(f"{server}/api/folio/runs/{run.path.name}/knobs", "PUT", values, SECONDS_TO_ANSWER)
     except DeliveryError as error:
-        raise ConfigError(f"the dashboard at {server}: {error}") from error
-    wanted = ", ".join(f"{knob}={value}" for knob, value in reply["knobs"].items())
-    print(f"run {run.path.name} is to have {wanted}; it says so in its log when it does")
+        raise ConfigError(f"not changed, says {server}: {error}") from error
+    wanted = ", ".join(f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items())
+    print(f"asked run {run.path.name} for {wanted}; its log says when it has changed")
     return 0
 
 

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         for run in runs:
             configs = trained(run)
             print(
-                f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name}): measuring, about a minute",
+                f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name}): measuring, a minute or more",
                 flush=True,
             )
             evaluations.append(measure(run, configs))

@@ -56,6 +56,8 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     try:
         with interruption.watched(), listener.training(interruption):
             trainer.train(run, listener, lambda: interruption.signal is not None)
+            if trainer.progress() >= 1:
+                interruption.signal = None  # it came when all was done
     except AlarmError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)
         return 1

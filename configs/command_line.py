@@ -133,16 +133,23 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
     """Every key with its value: the defaults, under `base`, under `overridden`; checked together.
 
     A budget that is overridden takes the place of all of the base's: `training.max_steps=500` on a preset that
-    ends after 180 seconds trains 500 steps.
+    ends after 180 seconds trains 500 steps. Likewise `masking.masking_prob` takes the place of the rates of the base's
+    stages.
     """
     values = {name: setting.default for name, setting in SETTINGS.items()}
     for layer in (base, overridden):
         if any(layer.get(budget) is not None for budget in BUDGETS):
             values |= dict.fromkeys(BUDGETS)
+        if "masking.masking_prob" in layer and "training.stages" not in layer:
+            values["training.stages"] = _without_rates(values["training.stages"])
         values |= layer
     values["device"] = best_device() if values["device"] == "auto" else values["device"]
     check(values)
     return values
+
+
+def _without_rates(stages: list[Any]) -> list[Any]:
+    return [{key: row[key] for key in row if key != "masking_prob"} if isinstance(row, dict) else row for row in stages]
 
 
 def _assignments(words: Sequence[str]) -> dict[str, Any]:
@@ -185,5 +192,6 @@ def _keys_help() -> str:
 
 def fail(error: Exception) -> int:
     """Say in one line what is wrong with the user's input; the exit code for that."""
-    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    line = " ".join(str(error).split())  # what is quoted of the input may hold line ends
+    print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
     return 2

@@ -54,7 +54,8 @@ class Setting:
             return None
         parsed = _PARSERS[kind](value)
         if parsed is _WRONG:
-            raise ConfigError(f"{self.name}={_short(value)} is not {self.type_name}")
+            hint = ' (quote it for the shell: "key=[{a: 1}]")' if kind is list and isinstance(value, str) else ""
+            raise ConfigError(f"{self.name}={_short(value)} is not {self.type_name}{hint}")
         self._check_range(parsed)
         return parsed
 

@@ -8,15 +8,20 @@ still there when it comes back.
 import http.client
 import itertools
 import json
+import os
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
 from training.run_folder import RunFolder, RunFolderError
 
+ROOT = Path(__file__).parent.parent
 ROWS_AT_ONCE = 1_000
 LOG_AT_ONCE = 64 * 1024  # bytes
 SECONDS_BETWEEN = 2.0  # messages, so that knobs that are turned arrive
@@ -153,6 +158,18 @@ def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         words = None
     return RefusedError(str(words)) if words and error.code < 500 else DeliveryError(f"it answers {error.code}")
+
+
+def dashboard() -> str | None:
+    """The beginning of the dashboard's address, from labml_app_url or .labml.yaml; None where there is to be none.
+
+    Raises DeliveryError where it is no address.
+    """
+    # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
+    address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
+    if address is None:
+        address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
+    return server_of(address) if address else None
 
 
 def server_of(address: str) -> str:

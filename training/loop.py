@@ -145,7 +145,7 @@ class Trainer:
         self.wall_seconds = time.monotonic() - began
         if not self._save_last(run, listener):
             raise UnsavedError(f"the last weights could not be saved: make room for {run.checkpoints}")
-        if not is_stopped():
+        if self.progress() >= 1:
             self._compare(run, listener, wait_seconds=SECONDS_FOR_REFERENCES)
         with _tolerated(listener, run.curves_path.name):
             save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")

@@ -42,9 +42,9 @@ def go_on(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: C
     except (KeyError, ValueError, TypeError, RuntimeError) as error:  # a right hash, and another program's content
         raise CheckpointError(f"{run.checkpoints} does not hold a state of this run ({error})") from error
     if trainer.progress() >= 1:
-        raise RunFolderError(
-            f"{run.path} has spent its budget: give it a longer one, such as training.max_steps={2 * trainer.step}"
-        )
+        limits = [key for key in ("max_steps", "max_chars", "max_seconds") if values.get(f"training.{key}") is not None]
+        longer = f"training.{limits[0]}={2 * values[f'training.{limits[0]}']:g}"
+        raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
     run.cut(state["sizes"])
     if found.name == "previous":
         print("warning: the last checkpoint is damaged; going on from the one before it", flush=True)

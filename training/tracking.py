@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from labml import experiment, lab, logger, monit
 from labml.internal.app.logs import APP_CONSOLE_LOGS
 from labml.internal.experiment import experiment_singleton
@@ -21,7 +20,7 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from training.delivery import Courier, Delivery, server_of
+from training.delivery import Courier, Delivery, dashboard
 from training.interruption import Interruption
 from training.run_folder import RunFolder
 from training.samples import Guess
@@ -63,18 +62,6 @@ def prepare(name: str, comment: str, logs: str, uuid: str | None = None) -> Path
 def be_quiet() -> None:
     """Do not show labml's progress lines: dozens of them while the configs are computed, and none fit for a pipe."""
     monitor_singleton().silent()
-
-
-def dashboard() -> str | None:
-    """The beginning of the dashboard's address, from labml_app_url or .labml.yaml; None where there is to be none.
-
-    Raises DeliveryError where it is no address.
-    """
-    # labml prefers .labml.yaml to its own environment variable; a variable is the more deliberate of the two.
-    address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
-    if address is None:
-        address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
-    return server_of(address) if address else None
 
 
 class Tracking:

@@ -1,5 +1,7 @@
 """Whatever a command line or a config file holds: a run can be built from it, or one line says what is wrong."""
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configs.command_line import SETTINGS, parse, read_config, resolve
+from configs.command_line import SETTINGS, fail, parse, read_config, resolve
 from configs.keys import ConfigError
 from tests.conftest import ROOT
 from training.run_folder import RunFolderError
@@ -34,13 +36,14 @@ WORDS = st.one_of(
 
 
 def parsed(arguments: list[str]) -> None:
-    message = ""
+    said = io.StringIO()
     try:
         command = parse(arguments)
         assert set(command.values) == set(SETTINGS)
     except (ConfigError, RunFolderError) as error:
-        message = str(error) or "\n"
-    assert "\n" not in message
+        with contextlib.redirect_stderr(said):
+            fail(error)
+    assert len(said.getvalue().splitlines()) <= 1
 
 
 @settings(max_examples=300, deadline=None)

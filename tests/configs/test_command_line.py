@@ -153,3 +153,12 @@ def test_an_empty_file_is_the_defaults(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("# nothing\n")
     assert resolve(read_config(path), {}) == resolve({}, {})
+
+
+def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
+    base = {"training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]}
+    values = resolve(base, {"masking.masking_prob": 0.4})
+    assert values["training.stages"] == [{"until": 0.5, "seq_len": 32}, {"until": 1.0, "seq_len": 64}]
+    assert resolve(base, {})["training.stages"] == base["training.stages"]
+    both = resolve(base, {"masking.masking_prob": 0.4, **base})  # said together, a stage's own rate holds
+    assert both["training.stages"] == base["training.stages"]
