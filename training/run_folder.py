@@ -155,8 +155,9 @@ class RunFolder:
         """All evaluations so far, oldest first."""
         if not self.metrics_path.exists():
             return []
+        lines = _read(self.metrics_path).splitlines()
         try:
-            return [json.loads(line) for line in _read(self.metrics_path).splitlines()]
+            return [json.loads(line) for line in lines]
         except ValueError as error:
             raise RunFolderError(f"{self.path} is not a whole run: metrics.jsonl is damaged") from error
 
@@ -183,8 +184,9 @@ def _read(path: Path) -> str:
 
 def _mapping(path: Path) -> dict[str, Any]:
     """A JSON object. Raises RunFolderError."""
+    text = _read(path)
     try:
-        content = json.loads(_read(path))
+        content = json.loads(text)
     except ValueError as error:
         raise RunFolderError(f"{path.parent} is not a whole run: {path.name} is not JSON") from error
     if not isinstance(content, dict):

@@ -21,7 +21,6 @@ from training.run_folder import RunFolder
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 40
 KEYS = TINY | {
-    "training.max_seconds": 6.0,
     "training.evaluations": EVALUATIONS,
     "training.chars_per_step": 256,
     "training.stages": [{"until": 1.0, "seq_len": 32}],
@@ -31,9 +30,10 @@ KEYS = TINY | {
 class Training:
     """A run of experiment.py that reports to an address."""
 
-    def __init__(self, folder: Path, corpus: Path, url: str):
+    def __init__(self, folder: Path, corpus: Path, url: str, budget: dict[str, float]):
         config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(KEYS | {"data.corpus": str(corpus), "logs": str(folder / "logs")}))
+        keys = {"data.corpus": str(corpus), "logs": str(folder / "logs")}
+        config.write_text(yaml.safe_dump(KEYS | (budget or {"training.max_seconds": 6.0}) | keys))
         self.process = subprocess.Popen(
             [sys.executable, "experiment.py", "--config", str(config)],
             cwd=ROOT,
@@ -80,11 +80,12 @@ class Training:
 
 
 @pytest.fixture
-def trained_beside(tmp_path: Path, corpus_file: Path) -> Iterator[Callable[[str], Training]]:
+def trained_beside(tmp_path: Path, corpus_file: Path) -> Iterator[Callable[..., Training]]:
     started: list[Training] = []
 
-    def start(url: str) -> Training:
-        started.append(Training(tmp_path, corpus_file, url))
+    def start(url: str, **budget: float) -> Training:
+        keys = {f"training.{name}": value for name, value in budget.items()}
+        started.append(Training(tmp_path, corpus_file, url, keys))
         return started[-1]
 
     yield start
@@ -156,11 +157,13 @@ def test_silent_from_the_beginning(dashboard: Dashboard, trained_beside):
 
 
 def test_one_that_comes_back_gets_what_it_missed(dashboard: Dashboard, trained_beside):
-    training = trained_beside(dashboard.url)
+    training = trained_beside(dashboard.url, max_steps=400)
     training.until_evaluated()
     dashboard.end(signal.SIGKILL)
     training.until(lambda: any("does not take this run" in line for line in training.lines))
+    training.process.send_signal(signal.SIGSTOP)  # however long the dashboard takes to come back
     dashboard.start()
+    training.process.send_signal(signal.SIGCONT)
     output = training.check_end()
     assert not lines_about(output, "not on the dashboard")
     check_curve(dashboard, training.run)

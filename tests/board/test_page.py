@@ -1,6 +1,7 @@
 """The page in a real browser, as a user sees it."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from board.page import VENDORED
 from tests.board.conftest import Dashboard
+from tests.board.test_delivery import deliver, series
 from tests.board.test_never_in_the_way import trained_beside  # noqa: F401, a fixture
 from tests.conftest import needed
 
@@ -30,9 +32,16 @@ def page(browser, dashboard: Dashboard) -> Any:
     return opened
 
 
+def n_shown(dashboard: Dashboard, uuid: str) -> int:
+    """How many points the dashboard has of a run."""
+    return len(series(dashboard, uuid).get("loss.valid", ([], []))[0])
+
+
 def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, trained_beside, tmp_path):  # noqa: F811
-    training = trained_beside(dashboard.url)
-    training.until_evaluated(5)
+    training = trained_beside(dashboard.url, max_steps=400)
+    training.until_evaluated()
+    training.until(lambda: n_shown(dashboard, training.run.path.name) >= 3)
+    training.process.send_signal(signal.SIGSTOP)  # however long the browser takes
     link = f'a.list-item[href="/run/{training.run.path.name}"]'
 
     page.goto(f"{dashboard.url}/runs")
@@ -46,6 +55,7 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
         return page.locator("svg path.smoothed-line").first.get_attribute("d") or ""
 
     before = drawn()
+    training.process.send_signal(signal.SIGCONT)
     training.check_end()
     page.click(".btn-refresh") if page.locator(".btn-refresh").count() else page.reload()
     page.wait_for_function(
@@ -71,8 +81,6 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
 
 
 def test_a_log_that_holds_html_runs_no_script(page, dashboard: Dashboard, make_run):
-    from tests.board.test_delivery import deliver
-
     run = make_run("0123456789abcdef")
     run.append_log("<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>")
     deliver(run, dashboard)
