@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from data.corpus import CorpusError, load_corpus
 from data.masking import n_masked_in
+from data.mixture import Mixture
 from data.strategies import STRATEGIES
 from data.units import Cut, race
 
@@ -22,10 +23,18 @@ PASSAGE, WINDOW, WINDOWS = 480, 128, 512  # characters shown; length and number 
 LONGEST = 12  # runs from here on are one column of the picture
 
 
+def half_random_half_span(text: str) -> Cut:
+    """Each window by one of several strategies; here half of them by random, half by span."""
+    return Mixture({name: STRATEGIES[name](text) for name in ("random", "span")}, [(1.0, {"random": 1, "span": 1})])
+
+
+SHOWN = STRATEGIES | {"mixture": half_random_half_span}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Show one strategy or all; returns the exit code."""
     parser = argparse.ArgumentParser(description="Look at what each masking strategy hides.")
-    parser.add_argument("--strategy", choices=list(STRATEGIES), help="one of them; without it, all")
+    parser.add_argument("--strategy", choices=list(SHOWN), help="one of them; without it, all")
     parser.add_argument("--corpus", default="auto", help="as data.corpus")
     parser.add_argument("--masking-prob", type=float, default=0.15)
     parser.add_argument("--seed", type=int, default=0)
@@ -42,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"show_masks: the text has {len(text)} characters, too few to show", file=sys.stderr)
         return 2
     counted = {}
-    for name in [options.strategy] if options.strategy else STRATEGIES:
+    for name in [options.strategy] if options.strategy else SHOWN:
         began = time.perf_counter()
-        cut = STRATEGIES[name](text)
+        cut = SHOWN[name](text)
         seconds = time.perf_counter() - began
         generator = torch.Generator().manual_seed(options.seed)
-        print(f"\n{name}: {' '.join((STRATEGIES[name].__doc__ or '').split())}")
+        print(f"\n{name}: {' '.join((SHOWN[name].__doc__ or '').split())}")
         print(passage(text, hidden(cut, torch.arange(PASSAGE)[None], options.masking_prob, generator)[0]))
         starts = torch.randint(len(text) - WINDOW, (WINDOWS, 1), generator=generator)
         masked = hidden(cut, starts + torch.arange(WINDOW), options.masking_prob, generator)
