@@ -16,9 +16,9 @@ from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from data.corpus import split_at
 from data.protocol import unigram_loss
-from training.loop import Schedule, Trainer
+from training.loop import Trainer
 from training.references import References
-from training.schedule import Budget
+from training.schedule import Budget, Schedule
 from training.step import TrainingStep
 
 

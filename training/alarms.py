@@ -67,7 +67,12 @@ def is_on_plateau(rows: Sequence[Mapping[str, Any]], unigram: float) -> bool:
     """Whether the loss has stayed near that of guessing by frequency for the last evaluations."""
     if len(rows) < PLATEAU_EVALUATIONS or rows[-1]["chars"] < PLATEAU_CHARS:
         return False
-    return all(row["loss.valid"] > unigram - PLATEAU_NATS for row in rows[-PLATEAU_EVALUATIONS:])
+    return all(is_near_unigram(row, unigram) for row in rows[-PLATEAU_EVALUATIONS:])
+
+
+def is_near_unigram(row: Mapping[str, Any], unigram: float) -> bool:
+    """Whether an evaluation found little more than how frequent each character is."""
+    return row["loss.valid"] > unigram - PLATEAU_NATS
 
 
 PLATEAU_ADVICE = (

@@ -100,3 +100,19 @@ def masked_outcomes(
         correct.append(logits.argmax(-1) == labels)
     model.train(was_training)
     return torch.cat(losses), torch.cat(correct)
+
+
+def pairs_row(
+    model: nn.Module, validation: WindowBatch, name: str, loss_sum: float, n_correct: float, n_pairs: float
+) -> dict[str, float]:
+    """The second objective's entries of a row, `name` being nsp or sop; guessing is right half of the time.
+
+    The sums are those of the training since the last row.
+    """
+    loss, accuracy = evaluate_pairs(model, validation)
+    return {
+        f"loss.{name}.train": loss_sum / n_pairs,
+        f"accuracy.{name}.train": n_correct / n_pairs,
+        f"loss.{name}.valid": loss,
+        f"accuracy.{name}.valid": accuracy,
+    }

@@ -1,10 +1,9 @@
 """The training loop: read it straight down."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
@@ -15,49 +14,26 @@ from training.alarms import (
     check_for_divergence,
     check_for_leak,
     check_for_skipped_steps,
+    is_near_unigram,
     is_on_plateau,
 )
 from training.checkpoint import save_last, save_state, save_weights
 from training.clock import TrainingClock
 from training.curves import save_curves
-from training.evaluation import evaluate, evaluate_pairs
+from training.evaluation import evaluate, pairs_row
 from training.knobs import KnobError, Knobs, knobs_of
+from training.listener import Listener, tolerated
 from training.optimizer import learning_rate_of, set_learning_rate, weight_norm
 from training.references import References
 from training.run_folder import RunFolder
-from training.samples import Guess, sample
-from training.schedule import Budget, learning_rate_at
+from training.samples import sample
+from training.schedule import Schedule
 from training.stages import Stage, stage_at
 from training.state import state_of
 from training.step import StepSums, TrainingStep
 
 STEPS_BETWEEN_CHECKS = 64  # for skipped steps, where looking waits for the device
 SECONDS_FOR_REFERENCES = 30.0  # at the end of a run that was shorter than counting takes
-
-
-class Listener(Protocol):
-    """Who is told how the training goes; see `training.tracking`."""
-
-    def says(self, line: str) -> None: ...
-    def progressed(self, progress: float) -> None: ...
-    def evaluated(self, row: Mapping[str, Any]) -> None: ...
-    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None: ...
-    def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """How someone wants the knobs to stand, if anyone does."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When things happen, all as functions of the share of the budget that is spent."""
-
-    budget: Budget
-    stages: Sequence[Stage]
-    warmup: float
-    decay: float
-    final_learning_rate: float
-    evaluations: int  # how many, evenly spaced, the last one at the end
-    evaluations_a_sample: int  # 0: no samples
-    seconds_a_checkpoint: float
 
 
 class Trainer:
@@ -122,7 +98,8 @@ class Trainer:
             if not self.take_step.is_ready_for(stage):
                 with self.clock.stopped():
                     self._compile([stage], listener)
-            set_learning_rate(self.take_step.optimizers, self._learning_rate_factor(progress))
+            factor = self.schedule.learning_rate_factor(progress) * self.knobs.learning_rate_factor
+            set_learning_rate(self.take_step.optimizers, factor)
             for total, value in zip(self.sums, self.take_step(stage, progress), strict=True):
                 total += value
             self.step += 1
@@ -132,7 +109,7 @@ class Trainer:
 
             progress = self.progress()
             listener.progressed(progress)
-            if self.evaluations_due(progress) > self.n_evaluations:
+            if self.schedule.evaluations_due(progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.wall_seconds = time.monotonic() - began
                     self._evaluate(run, listener, stage, progress)
@@ -147,12 +124,12 @@ class Trainer:
             raise UnsavedError(f"the last weights could not be saved: make room for {run.checkpoints}")
         if self.progress() >= 1:
             self._compare(run, listener, wait_seconds=SECONDS_FOR_REFERENCES)
-        with _tolerated(listener, run.curves_path.name):
+        with tolerated(listener, run.curves_path.name):
             save_curves(run.curves_path, run.metrics(), self.references.lines, f"{self.corpus}, {run.path.name}")
 
     def _save_last(self, run: RunFolder, listener: Listener) -> bool:
         """Save what the run can go on from; returns whether that was possible."""
-        with _tolerated(listener, "the checkpoint; the one before stays, and it is tried again"):
+        with tolerated(listener, "the checkpoint; the one before stays, and it is tried again"):
             self._write_down()
             save_last(run.checkpoints, self.model, state_of(self, run))
             return True
@@ -167,8 +144,14 @@ class Trainer:
         meaning = "a model above counting has learnt less than counting" if complete else "counting is on its way"
         listener.says(f"reference losses: {lines}: {meaning}")
         self.has_compared = complete
-        with _tolerated(listener, run.reference_lines_path.name):
+        with tolerated(listener, run.reference_lines_path.name):
             run.save_reference_lines(self.references.lines)
+
+    def _append(self, append: Callable[[dict[str, Any]], None], content: dict[str, Any], listener: Listener) -> None:
+        """Add to one of the run's files, now or, where the disk is full, when there is room."""
+        self.unwritten.append((append, content))
+        with tolerated(listener, "a row; it is kept, and it is tried again"):
+            self._write_down()
 
     def _write_down(self) -> None:
         """Add to the run's files what is not there yet. Raises OSError."""
@@ -191,9 +174,7 @@ class Trainer:
         if knobs != self.knobs:
             event = {"event": "changed by hand", "step": self.step, "chars": self.chars, "seconds": self.clock.seconds}
             event |= {"before": self.knobs.as_dict(), "after": knobs.as_dict()}
-            self.unwritten.append((run.append_event, event))
-            with _tolerated(listener, "the event; it is kept, and it is tried again"):
-                self._write_down()
+            self._append(run.append_event, event, listener)
             listener.says(f"changed by hand at step {self.step:,}: {knobs}")
             self.knobs, self.is_changed_by_hand = knobs, True
 
@@ -218,23 +199,12 @@ class Trainer:
         self.chars_at_evaluation = self.chars
         self.seconds_at_evaluation = self.clock.seconds
 
-    def evaluations_due(self, progress: float) -> int:
-        """How many evaluations there are up to `progress`."""
-        return int(min(progress, 1) * self.schedule.evaluations + 1e-9)
-
     def progress(self) -> float:
         """The share of the budget that is spent; 1 or more ends the run."""
         return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
 
-    def _learning_rate_factor(self, progress: float) -> float:
-        schedule = self.schedule
-        factor = learning_rate_at(
-            progress, warmup=schedule.warmup, decay=schedule.decay, final=schedule.final_learning_rate
-        )
-        return factor * self.knobs.learning_rate_factor
-
     def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float) -> None:
-        self.n_evaluations = self.evaluations_due(progress)
+        self.n_evaluations = self.schedule.evaluations_due(progress)
         evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
         loss_sum, n_correct, n_labels, grad_norm, *pair_sums = (float(total) for total in self.sums)
         seconds = self.clock.seconds
@@ -261,7 +231,7 @@ class Trainer:
         if self.is_changed_by_hand:
             row |= {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
         if self.validation_pairs is not None:
-            row |= self._evaluate_pairs(self.validation_pairs, *pair_sums)
+            row |= pairs_row(self.model, self.validation_pairs, self.pairs_objective, *pair_sums)
         check_for_divergence(row["loss.train"], row["loss.valid"], self.step, stage.seq_len)
         floor = self.references.floor()
         self._compare(run, listener)
@@ -269,42 +239,18 @@ class Trainer:
             floor_loss = self.references.lines["floor"]
             row |= {"floor.valid": floor_loss, "excess": evaluation.loss - floor_loss}
         self._begin_interval()
-        self.unwritten.append((run.append_metrics, row))
-        with _tolerated(listener, "the metrics; they are kept, and it is tried again"):
-            self._write_down()
+        self._append(run.append_metrics, row, listener)
         listener.evaluated(row)
         if floor is not None:
             check_for_leak(evaluation.window_losses, floor)
-        if not self.has_warned and is_on_plateau(run.metrics(), self.references.lines["unigram"]):
+        unigram = self.references.lines["unigram"]
+        if not self.has_warned and is_near_unigram(row, unigram) and is_on_plateau(run.metrics(), unigram):
             self.has_warned = True
             listener.says(PLATEAU_ADVICE)
         if evaluation.loss < self.best_loss:
-            with _tolerated(listener, "the best weights"):
+            with tolerated(listener, "the best weights"):
                 save_weights(run.checkpoints / "best.safetensors", self.model)
                 save_state(run.checkpoints / "best.pt", {"step": self.step, "loss.valid": evaluation.loss})
                 self.best_loss = evaluation.loss
-        every = self.schedule.evaluations_a_sample
-        if every and self.n_evaluations % every == 0:
+        if self.schedule.is_sample_due(self.n_evaluations):
             listener.sampled(sample(self.model, self.prompts, self.vocabulary, stage.masking_prob, self.device))
-
-    def _evaluate_pairs(
-        self, validation: WindowBatch, loss_sum: float, n_correct: float, n_pairs: float
-    ) -> dict[str, float]:
-        """The second objective's entries of a row; the base rate of its accuracy is one half."""
-        loss, accuracy = evaluate_pairs(self.model, validation)
-        name = self.pairs_objective
-        return {
-            f"loss.{name}.train": loss_sum / n_pairs,
-            f"accuracy.{name}.train": n_correct / n_pairs,
-            f"loss.{name}.valid": loss,
-            f"accuracy.{name}.valid": accuracy,
-        }
-
-
-@contextmanager
-def _tolerated(listener: Listener, what: str) -> Iterator[None]:
-    """A disk that is full, or gone, is said and not died of."""
-    try:
-        yield
-    except OSError as error:
-        listener.says(f"cannot write {what} ({error.strerror or error})")

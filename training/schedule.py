@@ -1,6 +1,9 @@
-"""The training budget, and the learning rate as a function of how much of it is spent."""
+"""The training budget, and what happens when: functions of how much of it is spent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from training.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,29 @@ def learning_rate_at(progress: float, *, warmup: float, decay: float, final: flo
         left = max(0.0, (1 - progress) / decay)
         return final + (1 - final) * left
     return 1.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When things happen, all as functions of the share of the budget that is spent."""
+
+    budget: Budget
+    stages: Sequence[Stage]
+    warmup: float
+    decay: float
+    final_learning_rate: float
+    evaluations: int  # how many, evenly spaced, the last one at the end
+    evaluations_a_sample: int  # 0: no samples
+    seconds_a_checkpoint: float
+
+    def learning_rate_factor(self, progress: float) -> float:
+        """The learning rate as a share of its peak."""
+        return learning_rate_at(progress, warmup=self.warmup, decay=self.decay, final=self.final_learning_rate)
+
+    def evaluations_due(self, progress: float) -> int:
+        """How many evaluations there are up to `progress`."""
+        return int(min(progress, 1) * self.evaluations + 1e-9)
+
+    def is_sample_due(self, n_evaluations: int) -> bool:
+        """Whether samples are drawn after this evaluation, the first being 1."""
+        return self.evaluations_a_sample > 0 and n_evaluations % self.evaluations_a_sample == 0

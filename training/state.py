@@ -51,7 +51,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
     trainer.clock.set(state["seconds"])
     trainer.best_loss, trainer.has_warned = state["best_loss"], state["has_warned"]
     # With a longer budget the evaluations lie farther apart, and fewer of them are behind.
-    trainer.n_evaluations = min(state["n_evaluations"], trainer.evaluations_due(trainer.progress()))
+    trainer.n_evaluations = min(state["n_evaluations"], trainer.schedule.evaluations_due(trainer.progress()))
     trainer.chars_at_evaluation = state["chars_at_evaluation"]
     trainer.seconds_at_evaluation = state["seconds_at_evaluation"]
     trainer.sums = StepSums(*(total.to(trainer.device) for total in state["sums"]))

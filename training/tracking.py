@@ -65,7 +65,7 @@ def be_quiet() -> None:
 
 
 class Tracking:
-    """Shows one run: implements what `training.loop.Listener` asks for."""
+    """Shows one run: implements what `training.listener.Listener` asks for."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
