@@ -12,6 +12,7 @@ import json
 import os
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from training.run_folder import RunFolder, write_atomically
 WARM_MINUTES = 5.0
 ALLOWED_GROWTH = 0.02
 SECONDS_BETWEEN_LOOKS = 5.0
+SECONDS_BETWEEN_EVALUATIONS = 10.0  # of training
 SMALL = [
     "data.corpus=play",
     "model.d_model=32",
@@ -60,7 +62,8 @@ def main(arguments: list[str]) -> int:
         for name, measure in parts.items():
             results[name] = measure(Path(folder))
             write_atomically(results_folder() / "soak.json", (json.dumps(results, indent=1) + "\n").encode())
-    return 0 if results["kills"]["the_same"] == options.kills and results["memory"]["growth"] <= ALLOWED_GROWTH else 1
+    lasts = results["memory"]["exit_code"] == 130 and results["memory"]["growth"] <= ALLOWED_GROWTH
+    return 0 if lasts and results["kills"]["the_same"] == options.kills else 1
 
 
 def kill(folder: Path, times: int) -> dict[str, Any]:
@@ -100,12 +103,11 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = server.stdout.readline().split()[1].removesuffix("/runs")
-    seconds = 60 * minutes
-    evaluations = max(2, int(seconds / 10))
+    seconds = 60 * minutes  # of wall-clock, evaluations and saves included: the run's own budget is never reached
     keys = [
         *SOAKED,
         f"training.max_seconds={seconds}",
-        f"training.evaluations={evaluations}",
+        f"training.evaluations={max(2, int(seconds / SECONDS_BETWEEN_EVALUATIONS))}",
         f"logs={folder / 'soak'}",
     ]
     process = start(keys, f"{address}/api/v1/default")
@@ -114,6 +116,9 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     looks: list[tuple[float, float, float]] = []
     while process.poll() is None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
+        if time.monotonic() - began > seconds:
+            process.send_signal(signal.SIGINT)
+            process.wait()
         training_mib, server_mib = resident(process.pid), resident(server.pid)
         if training_mib is not None and server_mib is not None:
             looks.append((time.monotonic() - began, training_mib, server_mib))
@@ -126,7 +131,7 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     run = RunFolder(next((folder / "soak" / "mlm").iterdir()))
     return {
         "minutes": minutes,
-        "exit_code": process.returncode,
+        "exit_code": process.returncode,  # 130: ended by Ctrl-C, as meant
         "steps": run.metrics()[-1]["step"],
         "evaluations": len(run.metrics()),
         "mib_after_warm_up": first,
