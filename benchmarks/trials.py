@@ -37,11 +37,13 @@ def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, An
     return [Trial(name, seed, {**common, **keys}) for seed in range(seeds) for name, keys in variants.items()]
 
 
-def run_trials(path: Path, trials: Sequence[Trial], measure: Measure, seconds: float) -> list[dict[str, Any]]:
+def run_trials(
+    path: Path, trials: Sequence[Trial], measure: Measure, seconds: float, program: str = "experiment"
+) -> list[dict[str, Any]]:
     """Train and measure what `path` does not hold yet; returns the results of all `trials`, and keeps them there.
 
-    `seconds` is about how long one takes on the machine that the recorded results are from. Raises SystemExit where a
-    run fails.
+    `seconds` is about how long one takes on the machine that the recorded results are from. `program` is the module
+    that trains: experiment, or one that adds models to it. Raises SystemExit where a run fails.
     """
     kept = json.loads(path.read_text())["trials"] if path.exists() else []
     known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
@@ -53,7 +55,7 @@ def run_trials(path: Path, trials: Sequence[Trial], measure: Measure, seconds: f
     for i, trial in enumerate(trials):
         if found[i] is not None:
             continue
-        row = _train(trial, measure)
+        row = _train(trial, measure, program)
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
         _save(path, list(known.values()))
         left -= 1
@@ -62,10 +64,9 @@ def run_trials(path: Path, trials: Sequence[Trial], measure: Measure, seconds: f
     return [row for row in found if row is not None]
 
 
-def _train(trial: Trial, measure: Measure) -> dict[str, Any]:
+def _train(trial: Trial, measure: Measure, program: str) -> dict[str, Any]:
     began = time.monotonic()
-    program = [sys.executable, str(ROOT / "experiment.py"), "--preset", "quick"]
-    command = [*program, *trial.arguments, "name=trial", f"logs={RUNS}"]
+    command = [sys.executable, "-m", program, "--preset", "quick", *trial.arguments, "name=trial", f"logs={RUNS}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
         sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
