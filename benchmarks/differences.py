@@ -9,11 +9,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Paired:
-    """How a variant does against the base: the mean over seeds of the differences between runs of one seed."""
+    """How a variant does against the base: the mean over seeds of the differences between runs of one seed.
+
+    Standard errors are nan with a single seed.
+    """
 
     mean: float  # of the variant itself, not of the difference
+    mean_stderr: float  # over the seeds
     difference: float
-    stderr: float  # of the difference; nan with a single seed
+    stderr: float  # of the difference
 
     @property
     def is_tie(self) -> bool:
@@ -34,7 +38,10 @@ def paired(rows: Sequence[Mapping[str, Any]], name: str, base: str) -> dict[str,
     for variant, values in by_variant.items():
         seeds = [seed for seed in values if seed in by_variant[base]]
         differences = np.array([values[seed] - by_variant[base][seed] for seed in seeds])
-        stderr = differences.std(ddof=1) / len(seeds) ** 0.5 if len(seeds) > 1 else float("nan")
-        mean = float(np.mean([values[seed] for seed in seeds]))
-        compared[variant] = Paired(mean, float(differences.mean()), float(stderr))
+        own = np.array([values[seed] for seed in seeds])
+        compared[variant] = Paired(float(own.mean()), _stderr(own), float(differences.mean()), _stderr(differences))
     return compared
+
+
+def _stderr(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")

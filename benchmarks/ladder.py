@@ -21,6 +21,7 @@ from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder
 from benchmarks.trials import run_trials, trials_of
 from configs.command_line import PRESETS, read_config
+from data.figures import save_figure
 from training.run_folder import RunFolder, write_atomically
 
 SECONDS_A_RUN = 140.0  # on one core, for 90 seconds of training
@@ -134,9 +135,7 @@ def save_picture(path: Path, gains: Mapping[str, Paired], seconds: float) -> Non
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(f"loss.valid after {seconds:g} s of training (nats); green: better than the row above, grey: a tie")
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=120)
-    temporary.replace(path)
+    save_figure(path, figure)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder
 from benchmarks.trials import run_trials, trials_of
+from data.figures import save_figure
 from data.strategies import STRATEGIES
 from evaluate import trained
 from training import tracking
@@ -124,9 +125,7 @@ def save_picture(path: Path, compared: Mapping[str, Mapping[str, Paired]], seeds
         axes.set_title(TITLES[name])
         axes.set_xlabel(f"nats against {BASE}")
     figure.suptitle(f"Masking strategies, {seeds} seeds, bars of two standard errors (left is better)")
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=120)
-    temporary.replace(path)
+    save_figure(path, figure)
 
 
 if __name__ == "__main__":

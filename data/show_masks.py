@@ -14,6 +14,7 @@ import torch
 from matplotlib.figure import Figure
 
 from data.corpus import CorpusError, load_corpus
+from data.figures import save_figure
 from data.masking import n_masked_in
 from data.mixture import Mixture
 from data.strategies import STRATEGIES
@@ -109,9 +110,7 @@ def save_picture(path: Path, counted: dict[str, torch.Tensor]) -> None:
         right.set_ylim(0, 2 * float(masked.double().mean()))
     rows[-1, 0].set_xlabel(f"length of a hidden run ({LONGEST}: or longer)")
     rows[-1, 1].set_xlabel("place in the window, share that is hidden")
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=120)
-    temporary.replace(path)
+    save_figure(path, figure)
 
 
 if __name__ == "__main__":

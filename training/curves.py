@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from data.figures import save_figure
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -56,6 +58,4 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     lengths.set_ylabel("sequence length")
     lengths.set_ylim(bottom=0)
     lengths.set_xlabel("seconds of training")
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=120)
-    temporary.replace(path)
+    save_figure(path, figure)

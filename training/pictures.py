@@ -6,6 +6,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from data.figures import save_figure
+
 
 def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     """Loss by masking rate beside counting, and accuracy by class and by distance; written as a PNG."""
@@ -30,6 +32,4 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
         axes.tick_params(axis="x", labelrotation=20)
     classes.set_ylabel("share that is right")
     figure.suptitle(title)
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=120)
-    temporary.replace(path)
+    save_figure(path, figure)
