@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     folder = results_folder()
     trials = trials_of(rungs(), COMMON | {"training.max_seconds": options.seconds}, options.seeds)
-    rows = run_trials(folder / "ladder.json", trials, measure, SECONDS_A_RUN, "benchmarks.between")
+    rows = run_trials(folder / "ladder.json", trials, measure, SECONDS_A_RUN, "benchmarks.models")
     names = list(RUNGS)
     gains = {name: paired(rows, "loss.valid", before)[name] for before, name in pairwise([names[0], *names])}
     chars = {name: median(row["results"]["chars"] for row in rows if row["variant"] == name) for name in names}

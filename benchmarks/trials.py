@@ -15,7 +15,7 @@ from benchmarks.machine import ROOT, machine
 from training.run_folder import RunFolder, write_atomically
 
 RUNS = ROOT / "logs" / "benchmarks"
-Measure = Callable[[RunFolder], dict[str, float]]
+Measure = Callable[[RunFolder], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def run_trials(
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
         _save(path, list(known.values()))
         left -= 1
-        numbers = "  ".join(f"{name} {value:.4f}" for name, value in row["results"].items())
+        numbers = "  ".join(f"{name} {value:.4g}" for name, value in row["results"].items() if isinstance(value, float))
         print(f"{trial.variant} seed {trial.seed}: {numbers}  ({row['wall_seconds']:.0f} s; {left} to go)", flush=True)
     return [row for row in found if row is not None]
 

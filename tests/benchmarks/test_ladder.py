@@ -1,5 +1,5 @@
-from benchmarks.between import MODELS
 from benchmarks.ladder import RUNGS, rungs
+from benchmarks.models import MODELS
 from configs.command_line import PRESETS, read_config, resolve
 
 

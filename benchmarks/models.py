@@ -1,6 +1,7 @@
-"""The models between the annotated experiment's and `modern`, for the ladder: each has one change more.
+"""Models that only benchmarks train: those between the annotated experiment's and `modern`, each with one change more,
+and Hugging Face's BERT.
 
-python -m benchmarks.between [key=value ...] is experiment.py with these as further values of model.architecture.
+python -m benchmarks.models [key=value ...] is experiment.py with these as further values of model.architecture.
 """
 
 import copy
@@ -13,6 +14,7 @@ from labml.configs import option
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.peers import bert_config
 from configs.model import ModelConfigs
 from model.modern import rotary_table, rotate
 
@@ -119,6 +121,20 @@ def sinusoids(seq_len: int, d_model: int, device: torch.device) -> torch.Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 
+class HuggingFaceBert(nn.Module):
+    """`BertForMaskedLM` as it comes: it computes the logits of all places, and returns those that are asked for."""
+
+    def __init__(self, c: ModelConfigs):
+        super().__init__()
+        from transformers import BertForMaskedLM
+
+        self.bert = BertForMaskedLM(bert_config(c.n_tokens, c.d_model, c.n_layers, c.n_heads, c.d_ff, c.dropout))
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+        logits = self.bert(input_ids=inputs).logits.flatten(0, 1)
+        return logits if positions is None else logits[positions]
+
+
 MODELS = {
     "post_norm": Changes(norm_first=False),
     "fused": Changes(),
@@ -137,6 +153,12 @@ def _register(name: str, changes: Changes) -> None:
 
 for _name, _changes in MODELS.items():
     _register(_name, _changes)
+
+
+@option(ModelConfigs.architecture)
+def hugging_face(c: ModelConfigs) -> nn.Module:
+    return HuggingFaceBert(c)
+
 
 if __name__ == "__main__":
     from experiment import main  # only now: it takes the names of all models there are

@@ -1,6 +1,6 @@
 import torch
 
-from benchmarks.between import MODELS, Between
+from benchmarks.models import MODELS, Between
 from configs.experiment import configs_of
 
 KEYS = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2, "model.d_ff": 48}

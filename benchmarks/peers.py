@@ -1,0 +1,123 @@
+"""The training steps that Folio's is compared with, each as its own authors have it taken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from data.windows import Windows
+
+Step = Callable[[], torch.Tensor]  # changes the weights; returns the loss, still on the device
+MASKING_PROB = 0.15
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all of them are given alike."""
+
+    d_model: int
+    n_layers: int
+    n_heads: int
+    d_ff: int
+    seq_len: int
+    batch_size: int
+
+    @property
+    def chars_per_step(self) -> int:
+        return self.batch_size * self.seq_len
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_layers} layers / {self.d_model} / {self.n_heads} heads / d_ff {self.d_ff},"
+            f" {self.batch_size} x {self.seq_len}"
+        )
+
+
+def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
+    """The step of labml_nn/transformers/mlm/experiment.py: sequence first, a full head, Noam, accuracy."""
+    from labml_nn.optimizers.noam import Noam
+    from labml_nn.transformers import TransformerConfigs
+    from labml_nn.transformers.mlm import MLM
+
+    import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
+
+    transformer = TransformerConfigs()
+    transformer.n_src_vocab = transformer.n_tgt_vocab = n_tokens
+    transformer.d_model, transformer.n_heads = shape.d_model, shape.n_heads
+    transformer.n_layers, transformer.ffn.d_ff = shape.n_layers, shape.d_ff
+    parts = [transformer.src_embed, transformer.encoder, transformer.generator]
+    embed, encoder, generator = (part.to(ids.device) for part in parts)
+    parameters = [parameter for part in parts for parameter in part.parameters()]
+    optimizer = Noam(parameters, lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=shape.d_model)
+    padding, mask = n_tokens - 2, n_tokens - 1
+    mlm = MLM(padding_token=padding, mask_token=mask, no_mask_tokens=[], n_tokens=n_tokens, masking_prob=MASKING_PROB)
+    loss_function = nn.CrossEntropyLoss(ignore_index=padding)
+    windows = Windows(ids, seed=0, sampling="shuffled")
+
+    def step() -> torch.Tensor:
+        tokens = windows.draw(shape.batch_size, shape.seq_len).tokens.t().contiguous()  # sequence first
+        with torch.no_grad():
+            inputs, labels = mlm(tokens)
+        logits = generator(encoder(embed(inputs), None))
+        loss = loss_function(logits.view(-1, n_tokens), labels.view(-1))
+        guesses = logits.view(-1, n_tokens).argmax(-1).masked_fill_(labels.view(-1) == padding, padding)
+        _ = guesses.eq(labels.view(-1)).sum().item(), (labels == padding).sum().item()  # its Accuracy reads both
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, max_norm=1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
+    """`BertForMaskedLM` with its usual step: labels of -100, AdamW, gradients clipped; bfloat16 on CUDA."""
+    from transformers import BertForMaskedLM
+
+    config = bert_config(n_tokens, shape.d_model, shape.n_layers, shape.n_heads, shape.d_ff, dropout=0.1)
+    bert = BertForMaskedLM(config).to(ids.device)
+    optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-3)
+    windows = Windows(ids, seed=0)
+    generator = torch.Generator(device=ids.device).manual_seed(0)
+    cuda = ids.device.type == "cuda"
+
+    def step() -> torch.Tensor:
+        tokens = windows.draw(shape.batch_size, shape.seq_len).tokens
+        inputs, labels = collated(tokens, n_tokens, generator)
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=cuda):
+            loss = bert(input_ids=inputs, labels=labels).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(bert.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+def bert_config(n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float):  # type: ignore[no-untyped-def]
+    """Hugging Face's `BertConfig` of a shape; all else is its default."""
+    from transformers import BertConfig
+
+    return BertConfig(
+        vocab_size=n_tokens,
+        hidden_size=d_model,
+        num_hidden_layers=n_layers,
+        num_attention_heads=n_heads,
+        intermediate_size=d_ff,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        pad_token_id=n_tokens - 2,
+    )
+
+
+def collated(tokens: torch.Tensor, n_tokens: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and labels as Hugging Face's DataCollatorForLanguageModeling draws them, for tokens `[batch, seq_len]`."""
+    draws, kinds = torch.rand((2, *tokens.shape), generator=generator, device=tokens.device)
+    selected = draws < MASKING_PROB
+    random = torch.randint(n_tokens, tokens.shape, generator=generator, device=tokens.device)
+    inputs = torch.where(selected & (kinds < 0.8), n_tokens - 1, tokens)
+    inputs = torch.where(selected & (kinds >= 0.9), random, inputs)
+    return inputs, torch.where(selected, tokens, -100)

@@ -1,0 +1,174 @@
+"""How many characters a second: Folio's training step, the annotated experiment's, Hugging Face's.
+
+python -m benchmarks.throughput [--repeats 5]
+
+All take turns in one process, at the same shape, on the same text. A ratio is between neighbours of one turn.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from benchmarks import peers
+from benchmarks.machine import machine, results_folder
+from benchmarks.peak import flops_per_char, flops_per_second, large_shape, own_shapes
+from benchmarks.peers import MASKING_PROB, Shape, Step
+from configs.command_line import PRESETS, read_config, resolve
+from configs.experiment import best_device, configs_of
+from data.figures import save_figure
+from training import tracking
+from training.run_folder import write_atomically
+from training.stages import Stage
+
+SHAPES = {
+    "cpu": (Shape(128, 6, 8, 256, 32, 64), Shape(384, 6, 6, 768, 256, 8)),
+    "cuda": (Shape(128, 6, 8, 256, 32, 64), Shape(384, 6, 6, 768, 256, 128)),
+}
+SECONDS_A_TURN = 1.0
+BASE = "annotated"
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print tables, write JSON and a picture; returns the exit code."""
+    parser = argparse.ArgumentParser(description="How many characters a second?")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args(arguments)
+    tracking.be_quiet()
+    device = torch.device(best_device())
+    print("about 3 minutes", flush=True)
+    results = [measure(shape, device, options.repeats) for shape in SHAPES[device.type]]
+    for result in results:
+        print("\n" + table(result))
+    content = {"machine": machine(), "repeats": options.repeats, "shapes": results}
+    folder = results_folder()
+    write_atomically(folder / "throughput.json", (json.dumps(content, indent=1) + "\n").encode())
+    save_picture(folder / "throughput.png", results)
+    return 0
+
+
+def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
+    """All steps by turns, at one shape."""
+    configs = configured(shape)
+    ids, n_tokens = configs.data.ids, configs.data.vocabulary.n_tokens
+    steps: dict[str, Step] = {
+        "Folio": folio(configs, shape),
+        "Folio with AdamW": folio(configured(shape, **{"training.optimizer": "adamw"}), shape),
+        BASE: peers.annotated(shape, ids, n_tokens),
+        "Hugging Face BERT": peers.hugging_face(shape, ids, n_tokens),
+    }
+    counts = {name: steps_a_turn(step) for name, step in steps.items()}
+    turns: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(repeats):
+        for name, step in steps.items():
+            turns[name].append(shape.chars_per_step / seconds_a_step(step, counts[name]))
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    peak = {
+        "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own_shapes(shape)),
+        "large": flops_per_second(*large_shape(device), device, dtype),
+    }
+    d, head = shape.d_model, 2 * shape.d_model * n_tokens
+    operations = dict.fromkeys(
+        ("Folio", "Folio with AdamW"),
+        flops_per_char(shape, feed_forward_matrices=3, head_flops=MASKING_PROB * (2 * d**2 + head)),
+    ) | {
+        BASE: flops_per_char(shape, feed_forward_matrices=2, head_flops=head),
+        "Hugging Face BERT": flops_per_char(shape, feed_forward_matrices=2, head_flops=2 * d**2 + head),
+    }
+    rows = {}
+    for name, rates in turns.items():
+        rate = statistics.median(rates)
+        rows[name] = {
+            "chars_per_second": rate,
+            "all": rates,
+            "ratios": {other: statistics.median(_ratios(rates, turns[other])) for other in turns},
+            "flops_per_char": operations[name],
+            "share_of_peak": {kind: rate * operations[name] / value for kind, value in peak.items()},
+        }
+    return {"shape": str(shape), "dtype": str(dtype), "peak_flops_per_second": peak, "steps": rows}
+
+
+def configured(shape: Shape, **keys: Any) -> Any:
+    """The preset of this device, at this shape."""
+    preset = "gpu" if best_device() == "cuda" else "quick"
+    shaped = {
+        "data.corpus": "tiny_shakespeare",
+        "model.d_model": shape.d_model,
+        "model.n_layers": shape.n_layers,
+        "model.n_heads": shape.n_heads,
+        "model.d_ff": shape.d_ff,
+        "training.chars_per_step": shape.chars_per_step,
+        "training.stages": [{"until": 1.0, "seq_len": shape.seq_len, "masking_prob": MASKING_PROB}],
+    }
+    return configs_of(resolve(read_config(PRESETS / f"{preset}.yaml"), shaped | keys))
+
+
+def folio(configs: Any, shape: Shape) -> Step:
+    """Folio's own step, as the preset has it; compiled where that works."""
+    stage, step = Stage(1.0, shape.seq_len, MASKING_PROB), configs.step
+    if configs.training.compile:
+        step.compile([stage])
+    return lambda: step(stage).loss_sum
+
+
+def steps_a_turn(step: Step) -> int:
+    """So many steps that a turn takes about a second, after some to warm up."""
+    seconds_a_step(step, 3)
+    return max(3, round(SECONDS_A_TURN / seconds_a_step(step, 3)))
+
+
+def seconds_a_step(step: Step, n: int) -> float:
+    """The mean over `n` steps, the device's work included."""
+    began = time.perf_counter()
+    for _ in range(n):
+        loss = step()
+    loss.item()  # waits for the device
+    return (time.perf_counter() - began) / n
+
+
+def _ratios(rates: list[float], others: list[float]) -> list[float]:
+    return [rate / other for rate, other in zip(rates, others, strict=True)]
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """One shape's results as Markdown."""
+    peak = result["peak_flops_per_second"]
+    lines = [
+        f"{result['shape']} ({result['dtype'].removeprefix('torch.')}; matrix products:"
+        f" {peak['own shapes'] / 1e9:,.0f} GFLOP/s at the model's own shapes, {peak['large'] / 1e9:,.0f} large)",
+        "",
+        f"| step | characters a second (lowest to highest) | against {BASE} | share of the peak: own, large |",
+        "|---|---|---|---|",
+    ]
+    for name, row in result["steps"].items():
+        share = row["share_of_peak"]
+        lines.append(
+            f"| {name} | {row['chars_per_second']:,.0f} ({min(row['all']):,.0f} to {max(row['all']):,.0f})"
+            f" | {row['ratios'][BASE]:.2f} | {share['own shapes']:.0%}, {share['large']:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def save_picture(path: Any, results: list[dict[str, Any]]) -> None:
+    """Draw the rates, a panel a shape, and write a PNG."""
+    figure = Figure(figsize=(10, 2.6), layout="constrained")
+    for axes, result in zip(figure.subplots(1, len(results)), results, strict=True):
+        names = list(result["steps"])
+        rates = [result["steps"][name]["chars_per_second"] for name in names]
+        labels = [f"{rate:,.0f}" for rate in rates]
+        axes.bar_label(axes.barh(names, rates, color=["C0", "C0", "grey", "grey"]), labels=labels, padding=3)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.25 * max(rates))
+        axes.set_title(result["shape"], fontsize="small")
+        axes.set_xlabel("characters a second")
+    save_figure(path, figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

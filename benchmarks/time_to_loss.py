@@ -1,0 +1,169 @@
+"""How many seconds of training until the model is so good: Folio's preset, the annotated recipe, Hugging Face's BERT.
+
+python -m benchmarks.time_to_loss [--seeds 1] [--search]
+
+All are trained for 600 seconds by the same loop on the same text, and judged by the protocol; only the seconds of
+training count. A loss counts as reached at the first evaluation that is not above it. --search finds the batch and
+learning rate of Hugging Face's BERT anew, at 60 seconds each; the winner is kept with the results.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from benchmarks.machine import RESULTS, machine, results_folder
+from benchmarks.trials import run_trials, trials_of
+from configs.command_line import PRESETS, read_config
+from data.figures import save_figure
+from training.run_folder import RunFolder, write_atomically
+
+SECONDS = 600.0
+SECONDS_A_RUN = 730.0
+LOSSES = {"3.0": 3.0, "2.0": 2.0, "1.6": 1.6, "1.4": 1.4, "counting": None, "1.10": 1.10}
+COMMON = {"data.corpus": "tiny_shakespeare", "sample.every_evaluations": 0}
+BERT = {
+    "model.architecture": "hugging_face",
+    "model.n_heads": 8,
+    "model.dropout": 0.1,
+    "training.stages": [{"until": 1.0, "seq_len": 128}],
+    "training.optimizer": "adamw",
+    "training.weight_decay": 0.01,
+    "training.warmup": 0.05,
+    "training.decay": 0.95,
+    "training.final_learning_rate": 0.0,
+    "training.compile": False,
+}
+SEARCHED = {
+    f"{chars // 128} x 128, {rate:g}": {"training.chars_per_step": chars, "training.learning_rate": rate}
+    for chars in (1024, 2048, 4096)
+    for rate in (5e-4, 1e-3, 2e-3)
+}
+SECONDS_OF_A_SEARCHED_RUN = 60.0
+
+
+def main(arguments: list[str]) -> int:
+    """Train what is missing, and write the table and the figure; returns the exit code."""
+    parser = argparse.ArgumentParser(description="How many seconds of training until the model is so good?")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--search", action="store_true", help="find the batch and learning rate of BERT anew")
+    options = parser.parse_args(arguments)
+    folder = results_folder()
+    if options.search:
+        search(folder / "bert_search.json")
+    budget = {"training.max_seconds": options.seconds}
+    trials = trials_of(recipes(winner()), COMMON | budget, options.seeds)
+    rows = run_trials(folder / "time_to_loss.json", trials, measure, SECONDS_A_RUN, "benchmarks.models")
+    table = report(rows, options.seconds)
+    print("\n" + table)
+    write_atomically(folder / "time_to_loss.md", table.encode())
+    save_picture(folder / "time_to_loss.png", rows)
+    return 0
+
+
+def recipes(bert: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Folio's preset, the annotated one, and BERT with these keys. The slower a model is, the rarer it is evaluated."""
+    annotated = read_config(PRESETS / "annotated.yaml")
+    del annotated["training.max_chars"]
+    return {
+        "Folio": {"training.evaluations": 40},
+        "annotated": annotated | {"training.evaluations": 6},
+        "Hugging Face BERT": BERT | dict(bert) | {"training.evaluations": 12},
+    }
+
+
+def search(path: Path) -> None:
+    """Train BERT with every batch and learning rate of `SEARCHED`, and keep which is best."""
+    keys = COMMON | BERT | {"training.evaluations": 1, "training.max_seconds": SECONDS_OF_A_SEARCHED_RUN}
+    rows = run_trials(path, trials_of(SEARCHED, keys, 1), final_loss, 90.0, "benchmarks.models")
+    best = min(rows, key=lambda row: row["results"]["loss.valid"])
+    print(f"best for Hugging Face's BERT: {best['variant']}")
+
+
+def winner() -> dict[str, Any]:
+    """The keys of the search's winner: this machine's, or that of whichever machine it was run on."""
+    found = [results_folder() / "bert_search.json", *sorted(RESULTS.glob("*/bert_search.json"))]
+    kept = next((json.loads(path.read_text())["trials"] for path in found if path.exists()), None)
+    if kept is None:
+        sys.exit("BERT's batch and learning rate are not known: python -m benchmarks.time_to_loss --search")
+    return dict(SEARCHED[min(kept, key=lambda row: row["results"]["loss.valid"])["variant"]])
+
+
+def final_loss(run: RunFolder) -> dict[str, Any]:
+    """How a run of the search has ended."""
+    return {"loss.valid": run.metrics()[-1]["loss.valid"]}
+
+
+def measure(run: RunFolder) -> dict[str, Any]:
+    """The seconds until each loss was reached, and the whole curve."""
+    rows = run.metrics()
+    counting = run.reference_lines()["counting"]
+    reached = {
+        name: next((row["seconds"] for row in rows if row["loss.valid"] <= (loss or counting)), None)
+        for name, loss in LOSSES.items()
+    }
+    return {
+        "seconds_to": reached,
+        "counting": counting,
+        "loss.valid": rows[-1]["loss.valid"],
+        "chars": rows[-1]["chars"],
+        "curve": [[row["seconds"], row["loss.valid"]] for row in rows],
+    }
+
+
+def report(rows: Sequence[Mapping[str, Any]], seconds: float) -> str:
+    """The table as Markdown: the median over seeds."""
+    here = machine()
+    commits = ", ".join(sorted({row["commit"] for row in rows}))
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    lines = [
+        "# Time to loss",
+        "",
+        f"Seconds of training on tiny Shakespeare until `loss.valid` is not above a value, median of"
+        f" {len(rows) // len(names)} seed(s), each stopped at {seconds:g}; {here['machine']}, {here['threads']}"
+        f" thread(s), torch {here['torch']}, commit {commits}, {here['date']}."
+        f" Counting is {rows[0]['results']['counting']:.3f}.",
+        "",
+        "| recipe | " + " | ".join(LOSSES) + " | at the end | characters |",
+        "|---" * (len(LOSSES) + 3) + "|",
+    ]
+    for name in names:
+        results = [row["results"] for row in rows if row["variant"] == name]
+        cells = [_median([result["seconds_to"][loss] for result in results]) for loss in LOSSES]
+        loss = statistics.median(result["loss.valid"] for result in results)
+        chars = statistics.median(result["chars"] for result in results)
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {loss:.3f} | {chars / 1e6:.1f} M |")
+    return "\n".join(lines) + "\n"
+
+
+def _median(seconds: Sequence[float | None]) -> str:
+    """Never, where most seeds never came there."""
+    value = statistics.median(float("inf") if each is None else each for each in seconds)
+    return "never" if value == float("inf") else f"{value:.0f} s"
+
+
+def save_picture(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the curves over the seconds of training, and write a PNG."""
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    for row in rows:
+        color = f"C{names.index(row['variant'])}"
+        seconds, losses = zip(*row["results"]["curve"], strict=True)
+        axes.plot(seconds, losses, ".-", color=color, label=row["variant"] if row["seed"] == 0 else None)
+    axes.axhline(rows[0]["results"]["counting"], color="grey", linestyle=":", label="counting")
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds of training")
+    axes.set_ylabel("loss.valid (nats)")
+    axes.legend()
+    save_figure(path, figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
