@@ -12,7 +12,7 @@ dashboard: .venv/installed-dashboard .venv/vendored
 	@$(BIN)/python dashboard.py $(ARGS)
 
 test: .venv/installed-dev .venv/vendored lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

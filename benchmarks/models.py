@@ -14,7 +14,7 @@ from labml.configs import option
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.peers import bert_config
+from benchmarks.peers import bert_for_masked_lm
 from configs.model import ModelConfigs
 from model.modern import rotary_table, rotate
 
@@ -126,9 +126,7 @@ class HuggingFaceBert(nn.Module):
 
     def __init__(self, c: ModelConfigs):
         super().__init__()
-        from transformers import BertForMaskedLM
-
-        self.bert = BertForMaskedLM(bert_config(c.n_tokens, c.d_model, c.n_layers, c.n_heads, c.d_ff, c.dropout))
+        self.bert = bert_for_masked_lm(c.n_tokens, c.d_model, c.n_layers, c.n_heads, c.d_ff, c.dropout)
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         logits = self.bert(input_ids=inputs).logits.flatten(0, 1)

@@ -1,5 +1,6 @@
 """The training steps that Folio's is compared with, each as its own authors have it taken."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -74,10 +75,8 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
 
 def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     """`BertForMaskedLM` with its usual step: labels of -100, AdamW, gradients clipped; bfloat16 on CUDA."""
-    from transformers import BertForMaskedLM
-
-    config = bert_config(n_tokens, shape.d_model, shape.n_layers, shape.n_heads, shape.d_ff, dropout=0.1)
-    bert = BertForMaskedLM(config).to(ids.device)
+    bert = bert_for_masked_lm(n_tokens, shape.d_model, shape.n_layers, shape.n_heads, shape.d_ff, dropout=0.1)
+    bert.to(ids.device)
     optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-3)
     windows = Windows(ids, seed=0)
     generator = torch.Generator(device=ids.device).manual_seed(0)
@@ -97,11 +96,15 @@ def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     return step
 
 
-def bert_config(n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float):  # type: ignore[no-untyped-def]
-    """Hugging Face's `BertConfig` of a shape; all else is its default."""
-    from transformers import BertConfig
+def bert_for_masked_lm(
+    n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float
+) -> nn.Module:
+    """Hugging Face's `BertForMaskedLM` of a shape, with its own initialisation; all else is its default."""
+    # It is for text. Beside a CPU build of torch, the torchvision that labml_nn brings along does not import.
+    sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
+    from transformers import BertConfig, BertForMaskedLM
 
-    return BertConfig(
+    config = BertConfig(
         vocab_size=n_tokens,
         hidden_size=d_model,
         num_hidden_layers=n_layers,
@@ -111,6 +114,7 @@ def bert_config(n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: 
         attention_probs_dropout_prob=dropout,
         pad_token_id=n_tokens - 2,
     )
+    return BertForMaskedLM(config)
 
 
 def collated(tokens: torch.Tensor, n_tokens: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

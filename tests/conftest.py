@@ -55,8 +55,10 @@ def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> None:
-    torch.set_num_threads(min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2))
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests run beside each other, one a core: each, and the programs that it starts, keeps to one thread."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
 
 
 def needed(condition: bool, what: str) -> None:
