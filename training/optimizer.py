@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from training.muon import Muon
+
 
 def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, weight_decay: float) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for all other parameters.
@@ -18,7 +20,7 @@ def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, w
     others = [p for p in model.parameters() if id(p) not in own]
     return [
         _adamw(others, learning_rate, weight_decay),
-        torch.optim.Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay, momentum=0.95, ns_steps=5),
+        Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay),
     ]
 
 

@@ -1,0 +1,55 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from training.muon import Muon, orthogonal
+
+
+@pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
+def test_what_is_made_orthogonal_has_the_directions_of_the_matrix_and_singular_values_near_1(shape):
+    generator = torch.Generator().manual_seed(0)
+    matrices = torch.randn(shape, generator=generator)
+    made = orthogonal(matrices)
+    assert made.shape == matrices.shape
+    values = torch.linalg.svdvals(made)
+    assert values.min() > 0.3
+    assert values.max() < 1.3
+    u, _, vt = torch.linalg.svd(matrices, full_matrices=False)
+    ideal = u @ vt
+    assert (made * ideal).sum() / (made.norm() * ideal.norm()) > 0.95
+
+
+def test_the_size_of_a_matrix_does_not_matter_and_nothing_stays_nothing():
+    matrices = torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(orthogonal(matrices), orthogonal(1e-3 * matrices), atol=1e-4)
+    assert (orthogonal(torch.zeros(1, 4, 4)) == 0).all()
+
+
+def test_it_goes_where_pytorchs_own_goes():
+    """That one computes in bfloat16: the ways agree to its precision."""
+    torch.manual_seed(0)
+    ours = nn.ModuleList([nn.Linear(24, 24, bias=False), nn.Linear(24, 48, bias=False), nn.Linear(24, 24, bias=False)])
+    theirs = copy.deepcopy(ours)
+    begin = [matrix.detach().clone() for matrix in ours.parameters()]
+    optimizers = (
+        Muon(ours.parameters(), lr=0.02, weight_decay=0.1),
+        torch.optim.Muon(theirs.parameters(), lr=0.02, weight_decay=0.1),
+    )
+    for seed in range(10):
+        for model, optimizer in zip((ours, theirs), optimizers, strict=True):
+            generator = torch.Generator().manual_seed(seed)
+            for matrix in model.parameters():
+                matrix.grad = torch.randn(matrix.shape, generator=generator)
+            optimizer.step()
+    for matrix, other, first in zip(ours.parameters(), theirs.parameters(), begin, strict=True):
+        assert (matrix - other).norm() < 0.03 * (matrix - first).norm()
+
+
+def test_what_has_no_gradient_stays():
+    layer, other = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    before = other.weight.detach().clone()
+    layer.weight.grad = torch.ones(4, 4)
+    Muon([layer.weight, other.weight], lr=0.1, weight_decay=0.1).step()
+    assert torch.equal(other.weight, before)
