@@ -19,6 +19,7 @@ from training.alarms import (
 )
 from training.checkpoint import save_last, save_state, save_weights
 from training.clock import TrainingClock
+from training.compilation import compile_step
 from training.curves import save_curves
 from training.evaluation import evaluate, pairs_row
 from training.knobs import KnobError, Knobs, knobs_of
@@ -186,7 +187,7 @@ class Trainer:
         began = time.monotonic()
         listener.says("compiling the training step (half a minute or more; training.compile=false does without)")
         try:
-            self.take_step.compile(stages)
+            compile_step(self.take_step, stages)
         except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             listener.says(f"torch.compile does not work here, going on without it ({reason})")

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
 from configs.command_line import parse
@@ -96,7 +95,8 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
     ],
     ids=["default", "accumulated, shuffled, adaptive", "adamw, mixture"],
 )
-def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, keys):
+def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, keys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1" if keys else "2")
     runs = Runs(tmp_path, corpus_file, keys)
     whole, _ = runs.finish()
     run, output, code = runs.interrupt(signal.SIGINT, after_rows=2)
@@ -108,9 +108,8 @@ def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, keys):
     assert run.events()[0]["event"] == "resumed"
 
 
-def test_compiled_and_after_sigterm(tmp_path, corpus_file, monkeypatch):
+def test_compiled_and_after_sigterm(tmp_path, corpus_file):
     """With one thread: what torch.compile makes of an embedding's gradient adds in the order that threads arrive."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     stages = [{"until": 1.0, "seq_len": 32}]  # a single shape: compilation takes its time
     runs = Runs(tmp_path, corpus_file, {"training.compile": True, "training.stages": stages, "model.n_layers": 1})
     whole, _ = runs.finish()
@@ -221,9 +220,9 @@ def test_a_run_that_trains_is_not_trained_twice(finished):
 
 
 def test_another_number_of_threads_is_warned_about(finished):
-    result = resumed(finished, OMP_NUM_THREADS="1")
+    result = resumed(finished, OMP_NUM_THREADS="2")
     assert result.returncode == 0
-    assert ("threads was 2, is 1" in result.stdout) == (torch.get_num_threads() == 2)
+    assert "threads was 1, is 2" in result.stdout
 
 
 def test_two_runs_that_start_in_the_same_second_are_two_runs(tmp_path, corpus_file):
