@@ -1,9 +1,10 @@
-# make train · make dashboard · make test · make notebooks · make bench-strategies
+# make train · make dashboard · make test · make notebooks · make bench (and others: see benchmarks/README.md) · make soak
 # The virtual environment is made, and filled, when it is needed.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train dashboard test lint notebooks bench-strategies soak clean
+.PHONY: train dashboard test lint notebooks soak clean
+.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-ladder bench-strategies bench-costs
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -22,8 +23,29 @@ lint: .venv/installed-dev
 notebooks: .venv/installed-dev
 	$(BIN)/jupyter execute --inplace notebooks/*.ipynb
 
+bench: .venv/installed-bench
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.time_to_loss
+
+bench-quick: .venv/installed-bench
+	$(BIN)/python -m benchmarks.throughput --quick
+	$(BIN)/python -m benchmarks.time_to_loss --seconds 20
+
+bench-time-to-loss: .venv/installed-bench
+	$(BIN)/python -m benchmarks.time_to_loss --seeds 3
+
+bench-warmup: .venv/installed
+	$(BIN)/python -m benchmarks.warmup $(ARGS)
+
+bench-ladder: .venv/installed-bench
+	$(BIN)/python -m benchmarks.ladder $(ARGS)
+
 bench-strategies: .venv/installed
 	$(BIN)/python -m benchmarks.strategies $(ARGS)
+
+bench-costs: .venv/installed-dashboard
+	$(BIN)/python -m benchmarks.masking_cost
+	$(BIN)/python -m benchmarks.dashboard_cost
 
 soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)
@@ -41,6 +63,10 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
+.venv/installed-bench: .venv/installed requirements-bench.txt
+	$(BIN)/python -m pip install --quiet -r requirements-bench.txt
+	touch $@
+
 .venv/installed-dashboard: .venv/installed requirements-dashboard.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
 	touch $@
@@ -50,6 +76,6 @@ clean:
 	@if (cd board && npm ci --ignore-scripts --silent); then touch $@; \
 	else echo "npm is not here, or failed: the dashboard's page needs the internet"; fi
 
-.venv/installed-dev: .venv/installed requirements-dashboard.txt requirements-dev.txt
+.venv/installed-dev: .venv/installed requirements-bench.txt requirements-dashboard.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
 	touch $@

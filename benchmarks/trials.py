@@ -1,5 +1,5 @@
-"""Trained runs that are compared: one for each variant and seed. They are kept as they come: a comparison that was
-broken off goes on where it was."""
+"""Trained runs that are compared: one for each variant and seed. They are kept beside the runs, as they come: a
+comparison that was broken off goes on where it was, and a new clone measures anew."""
 
 import json
 import statistics
@@ -40,28 +40,33 @@ def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, An
 def run_trials(
     path: Path, trials: Sequence[Trial], measure: Measure, seconds: float, program: str = "experiment"
 ) -> list[dict[str, Any]]:
-    """Train and measure what `path` does not hold yet; returns the results of all `trials`, and keeps them there.
+    """Train and measure what was not measured yet; returns the results of all `trials`, and writes them to `path`.
 
     `seconds` is about how long one takes on the machine that the recorded results are from. `program` is the module
     that trains: experiment, or one that adds models to it. Raises SystemExit where a run fails.
     """
-    kept = json.loads(path.read_text())["trials"] if path.exists() else []
+    keeping = RUNS / path.parent.name / path.name
+    kept = json.loads(keeping.read_text())["trials"] if keeping.exists() else []
     known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
     found = [known.get((trial.variant, trial.seed, _fingerprint(trial.keys))) for trial in trials]
     left = found.count(None)
     taken = [row["wall_seconds"] for row in known.values()]
     minutes = left * (statistics.median(taken) if taken else seconds) / 60
-    print(f"{len(trials)} runs, {left} to go: about {minutes:.0f} minutes; what is done is kept in {path}", flush=True)
+    print(
+        f"{len(trials)} runs, {left} to go: about {minutes:.0f} minutes; what is done is kept in {keeping}", flush=True
+    )
     for i, trial in enumerate(trials):
         if found[i] is not None:
             continue
         row = _train(trial, measure, program)
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
-        _save(path, list(known.values()))
+        _save(keeping, list(known.values()))
         left -= 1
         numbers = "  ".join(f"{name} {value:.4g}" for name, value in row["results"].items() if isinstance(value, float))
         print(f"{trial.variant} seed {trial.seed}: {numbers}  ({row['wall_seconds']:.0f} s; {left} to go)", flush=True)
-    return [row for row in found if row is not None]
+    rows = [row for row in found if row is not None]
+    _save(path, rows)
+    return rows
 
 
 def _train(trial: Trial, measure: Measure, program: str) -> dict[str, Any]:
