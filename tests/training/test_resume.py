@@ -108,8 +108,9 @@ def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, keys, mo
     assert run.events()[0]["event"] == "resumed"
 
 
-def test_compiled_and_after_sigterm(tmp_path, corpus_file):
-    """With one thread: what torch.compile makes of an embedding's gradient adds in the order that threads arrive."""
+def test_compiled_and_after_sigterm(tmp_path, corpus_file, monkeypatch):
+    """With several threads too, in whichever order they arrive: see `model.embedding`."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     stages = [{"until": 1.0, "seq_len": 32}]  # a single shape: compilation takes its time
     runs = Runs(tmp_path, corpus_file, {"training.compile": True, "training.stages": stages, "model.n_layers": 1})
     whole, _ = runs.finish()
