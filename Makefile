@@ -51,7 +51,7 @@ soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean:
-	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache data/cache/compiled data/cache/compiling
 
 # An empty file says that a requirements file was installed; it is made anew when the file changes.
 .venv/bin/python:

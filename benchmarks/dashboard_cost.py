@@ -26,7 +26,8 @@ from benchmarks.machine import ROOT, machine, results_folder
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import best_device, configs_of
 from training import tracking
-from training.delivery import Courier, Delivery
+from training.compilation import compile_step
+from training.delivery import SECONDS_TO_ANSWER, Courier, Delivery
 from training.resume import begin
 from training.run_folder import RunFolder, write_atomically
 from training.stages import Stage
@@ -47,19 +48,21 @@ def main(arguments: list[str]) -> int:
     values = resolve(read_config(PRESETS / f"{preset}.yaml"), {"data.corpus": "play"})
     configs = configs_of(values)
     step, stage = configs.step, configs.training.stage_rows[0]
+    if configs.training.compile:
+        compile_step(step, [stage])
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         folder = Path(name)
         addresses: dict[str, str | None] = {BASE: None, "absent": "http://127.0.0.1:9"}
         for state in ("answering", "frozen", "answering errors"):
             addresses[state] = servers.enter_context(server(folder / state.replace(" ", "_"), state))
-        print(f"about {options.repeats * len(addresses) * SECONDS_A_TURN / 60 + 0.5:.0f} minutes", flush=True)
+        print(f"about {options.repeats * len(addresses) * SECONDS_A_TURN / 60 + 3:.0f} minutes", flush=True)
         rates: dict[str, list[float]] = {state: [] for state in addresses}
         for i in range(-1, options.repeats):  # the first round warms up
             for state, address in addresses.items():
                 run = RunFolder.create(folder / "logs" / f"{i + 1}{state.replace(' ', '')}")
                 begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
                 run.save_status("in progress")
-                rate = chars_per_second(step, stage, run, address)
+                rate = chars_per_second(step, stage, run, address, must_take=state == "answering")
                 if i >= 0:
                     rates[state].append(rate)
     results: dict[str, Any] = {}
@@ -94,7 +97,9 @@ def server(folder: Path, state: str) -> Iterator[str]:
         process.wait()
 
 
-def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, address: str | None) -> float:
+def chars_per_second(
+    step: TrainingStep, stage: Stage, run: RunFolder, address: str | None, must_take: bool = False
+) -> float:
     """The speed of a turn of training steps, with a courier at work where there is an address."""
     courier = Courier(Delivery(run, address), lambda line: None) if address else None
     if courier:
@@ -112,7 +117,10 @@ def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, address: 
                 courier.wake.set()
     rate = steps * step.chars_per_step / (time.perf_counter() - began)
     if courier:
-        courier.end(0.0)
+        # One that is frozen is waited for: the next turn is to have the machine for itself.
+        undelivered = courier.end(SECONDS_TO_ANSWER + 1)
+        if must_take and undelivered:
+            sys.exit(f"{undelivered}: this measures nothing")
     return rate
 
 

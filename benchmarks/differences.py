@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+# Student's t for 95%, by degrees of freedom: with few seeds a standard error is itself known badly, and two of them
+# mean little. From 10 on it is 2.2 and less.
+T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -18,11 +22,17 @@ class Paired:
     mean_stderr: float  # over the seeds
     difference: float
     stderr: float  # of the difference
+    n_seeds: int
+
+    @property
+    def margin(self) -> float:
+        """Half of the difference's 95% interval (Student's t)."""
+        return T95.get(self.n_seeds - 1, 2.2) * self.stderr
 
     @property
     def is_tie(self) -> bool:
-        """A difference under two standard errors."""
-        return self.difference == 0 or not abs(self.difference) >= 2 * self.stderr
+        """Whether chance alone gives such a difference in more than 5% of the cases."""
+        return self.difference == 0 or not abs(self.difference) >= self.margin
 
     @property
     def verdict(self) -> str:
@@ -39,7 +49,9 @@ def paired(rows: Sequence[Mapping[str, Any]], name: str, base: str) -> dict[str,
         seeds = [seed for seed in values if seed in by_variant[base]]
         differences = np.array([values[seed] - by_variant[base][seed] for seed in seeds])
         own = np.array([values[seed] for seed in seeds])
-        compared[variant] = Paired(float(own.mean()), _stderr(own), float(differences.mean()), _stderr(differences))
+        compared[variant] = Paired(
+            float(own.mean()), _stderr(own), float(differences.mean()), _stderr(differences), len(seeds)
+        )
     return compared
 
 

@@ -4,8 +4,8 @@ python -m benchmarks.ladder [--seeds 3] [--seconds 90]
 
 Every rung is trained for the same seconds, so a change pays in characters a second or in what is learnt from each.
 A rung's gain is paired with the one before it, by seed. What a change is worth depends on what is there already: the
-order is a choice, and another one would share the gain out differently. A model that has seen windows of 32 characters
-only may know them well and fail on the protocol's 256, so both are shown.
+order is a choice, and another one would share the gain out differently. (labml_nn's layers are pre-norm already.)
+A model that has seen windows of 32 characters only may know them well and fail on the protocol's 256: both are shown.
 """
 
 import argparse
@@ -118,21 +118,26 @@ def report(gains: Gains, chars: Mapping[str, float], seeds: int, seconds: float,
         f"From the annotated recipe to the preset `quick`, one change a row, each on top of all above it: {seconds:g}"
         f" seconds of training on tiny Shakespeare, {seeds} seeds; {here['machine']}, {here['threads']} thread(s),"
         f" torch {here['torch']}, commit {commits}, {here['date']}.",
-        "Nats a masked character, and the change from the row above with its standard error, paired by seed: under two"
-        " of them it is a tie. Characters trained on: the median.",
+        "Nats a masked character, and the change from the row above with its standard error, paired by seed; what is"
+        " within the 95% interval (Student's t) is a tie. No change is shown where the windows' length is another"
+        " than in the row above. Characters trained on: the median.",
         "",
         "| change | " + " | ".join(MEASURES.values()) + " | characters |",
         "|---" * (len(MEASURES) + 2) + "|",
     ]
-    names = list(chars)
-    for name in names:
-        cells = [_cell(gains[measure][name], is_first=name == names[0]) for measure in MEASURES]
+    lengths = {name: rung["training.stages"][-1]["seq_len"] for name, rung in rungs().items()}
+    for before, name in pairwise([next(iter(chars)), *chars]):
+        same = {
+            "loss.valid": name != before,
+            "loss.valid_at_seq_len": name != before and lengths[name] == lengths[before],
+        }
+        cells = [_cell(gains[measure][name], same[measure]) for measure in MEASURES]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {chars[name] / 1e6:.2f} M |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(gain: Paired, is_first: bool) -> str:
-    change = "" if is_first else f" ({gain.difference:+.3f} ± {gain.stderr:.3f}, {gain.verdict})"
+def _cell(gain: Paired, is_comparable: bool) -> str:
+    change = f" ({gain.difference:+.3f} ± {gain.stderr:.3f}, {gain.verdict})" if is_comparable else ""
     return f"{gain.mean:.3f}{change}"
 
 
@@ -144,7 +149,7 @@ def save_picture(path: Path, gains: Gains, seconds: float) -> None:
         for y, name in enumerate(names):
             gain = gains[measure][name]
             color = "grey" if gain.is_tie else "C2" if gain.difference < 0 else "C3"
-            axes.barh(y, gain.mean, color=color, xerr=0 if y == 0 else gain.stderr, error_kw={"linewidth": 1})
+            axes.barh(y, gain.mean, color=color, xerr=gain.mean_stderr, error_kw={"linewidth": 1})
             axes.text(gain.mean + 0.1, y, f"{gain.mean:.2f}", verticalalignment="center", fontsize=8)
         axes.set_yticks(range(len(names)), names)
         axes.set_title(title, fontsize="medium")

@@ -23,10 +23,11 @@ from model.modern import rotary_table, rotate
 class Changes:
     """What is no longer as in the annotated experiment; with none of them, the function is that of labml_nn's model."""
 
-    norm_first: bool = True  # labml_nn has it already; False is the transformer of 2017, and BERT's
     rotary: bool = False  # for sinusoids that are added to the embedding
     geglu: bool = False  # for a feed-forward with ReLU
-    initialised: bool = False  # 1/sqrt(inputs), embedding 0.02, outputs zero; for PyTorch's own, layers all alike
+    initialised: bool = (
+        False  # 1/sqrt(inputs), embedding 0.02, outputs' weights zero; for PyTorch's own, layers all alike
+    )
 
 
 class Attention(nn.Module):
@@ -66,11 +67,10 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each added to the stream, with its norm before it or behind the sum."""
+    """Attention, then the feed-forward, each on the normed stream and added to it: labml_nn's layers do so too."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, changes: Changes):
         super().__init__()
-        self.norm_first = changes.norm_first
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.attention = Attention(d_model, n_heads, dropout, changes)
         self.feed_forward = FeedForward(d_model, d_ff, dropout, changes)
@@ -79,7 +79,7 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = ((self.attention_norm, self.attention), (self.feed_forward_norm, self.feed_forward))
         for norm, part in parts:
-            x = x + self.dropout(part(norm(x))) if self.norm_first else norm(x + self.dropout(part(x)))
+            x = x + self.dropout(part(norm(x)))
         return x
 
 
@@ -92,7 +92,7 @@ class Between(nn.Module):
         self.embedding = nn.Embedding(c.n_tokens, c.d_model)
         layer = Layer(c.d_model, c.n_heads, c.d_ff, c.dropout, changes)
         self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(c.n_layers))  # all alike, as in labml_nn
-        self.norm = nn.LayerNorm(c.d_model) if changes.norm_first else nn.Identity()
+        self.norm = nn.LayerNorm(c.d_model)
         self.generator = nn.Linear(c.d_model, c.n_tokens)
         if changes.initialised:
             self._initialise()
@@ -134,7 +134,6 @@ class HuggingFaceBert(nn.Module):
 
 
 MODELS = {
-    "post_norm": Changes(norm_first=False),
     "fused": Changes(),
     "rotary": Changes(rotary=True),
     "geglu": Changes(rotary=True, geglu=True),

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     rows = run_trials(folder / "strategies.json", trials, measure, SECONDS_A_RUN)
     compared = {name: paired(rows, name, BASE) for name in MEASURES}
     commits = sorted({row["commit"] for row in rows})
-    table = report(compared, options.seeds, options.steps, ", ".join(commits))
+    table = report(compared, options.seeds, options.steps, machine() | {"commit": ", ".join(commits)})
     print("\n" + table)
     write_atomically(folder / "strategies.md", table.encode())
     save_picture(folder / "strategies.png", compared, options.seeds)
@@ -85,16 +85,16 @@ def measure(run: RunFolder) -> dict[str, float]:
     }
 
 
-def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int, commits: str) -> str:
+def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int, here: Mapping[str, str]) -> str:
     """The table as Markdown."""
-    here = machine()
     lines = [
         "# Masking strategies",
         "",
         f"{steps} steps of 4,096 characters of tiny Shakespeare, the preset `quick` with windows of 64, then 128;"
-        f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {commits}, {here['date']}.",
+        f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {here['commit']}, {here['date']}.",
         f"Nats a hidden character, and the difference to `{BASE}` with its standard error, paired by seed. A difference"
-        " under two standard errors is a tie. Short runs of a small model: what holds here need not hold at scale.",
+        " within its 95% interval (Student's t) is a tie. Short runs of a small model: what holds here need not hold at"
+        " scale.",
         "",
         "| strategy | " + " | ".join(TITLES[name] for name in MEASURES) + " | what was claimed |",
         "|---" * (len(MEASURES) + 2) + "|",
@@ -112,7 +112,7 @@ def _cell(result: Paired, variant: str) -> str:
 
 
 def save_picture(path: Path, compared: Mapping[str, Mapping[str, Paired]], seeds: int) -> None:
-    """Draw the differences with bars of two standard errors, and write a PNG."""
+    """Draw the differences with their 95% intervals, and write a PNG."""
     variants = sorted(compared[MEASURES[0]], key=lambda name: -compared[MEASURES[0]][name].mean)
     figure = Figure(figsize=(10, 0.3 * len(variants) + 1.5), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
@@ -120,11 +120,11 @@ def save_picture(path: Path, compared: Mapping[str, Mapping[str, Paired]], seeds
         colors = ["grey" if result.is_tie else "C2" if result.difference < 0 else "C3" for result in results]
         axes.axvline(0, color="black", linewidth=0.5)
         for y, (result, color) in enumerate(zip(results, colors, strict=True)):
-            axes.errorbar(result.difference, y, xerr=2 * result.stderr, fmt="o", color=color, markersize=4)
+            axes.errorbar(result.difference, y, xerr=result.margin, fmt="o", color=color, markersize=4)
         axes.set_yticks(range(len(variants)), variants)
         axes.set_title(TITLES[name])
         axes.set_xlabel(f"nats against {BASE}")
-    figure.suptitle(f"Masking strategies, {seeds} seeds, bars of two standard errors (left is better)")
+    figure.suptitle(f"Masking strategies, {seeds} seeds, with 95% intervals (left is better)")
     save_figure(path, figure)
 
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.throughput [--repeats 5] [--quick]
 
-All take turns in one process, at the same shape, on the same text. A ratio is between neighbours of one turn.
+All take turns in one process, at the same shape, on the same text. A ratio is between turns of one round.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,16 +23,15 @@ from benchmarks.machine import machine, results_folder
 from benchmarks.peak import flops_per_char, flops_per_second, large_shape, own_shapes
 from benchmarks.peers import MASKING_PROB, Shape, Step
 from configs.command_line import PRESETS, read_config, resolve
-from configs.experiment import best_device, configs_of
+from configs.experiment import Configs, best_device, configs_of
 from data.figures import save_figure
 from training import tracking
 from training.run_folder import write_atomically
 from training.stages import Stage
 
-SHAPES = {
-    "cpu": (Shape(128, 6, 8, 256, 32, 64), Shape(384, 6, 6, 768, 256, 8)),
-    "cuda": (Shape(128, 6, 8, 256, 32, 64), Shape(384, 6, 6, 768, 256, 128)),
-}
+ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
+LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
+LARGER_ON_CUDA = replace(LARGER, batch_size=128)
 SECONDS_A_TURN = 1.0
 BASE = "annotated"
 
@@ -45,7 +46,8 @@ def main(arguments: list[str]) -> int:
     tracking.be_quiet()
     device = torch.device(best_device())
     print(f"throughput: about {shapes * (1 + 0.1 * repeats):.0f} minutes", flush=True)
-    results = [measure(shape, device, repeats) for shape in SHAPES[device.type][:shapes]]
+    larger = LARGER_ON_CUDA if device.type == "cuda" else LARGER
+    results = [measure(shape, device, repeats) for shape in (ANNOTATED, larger)[:shapes]]
     for result in results:
         print("\n" + table(result))
     content = {"machine": machine(), "repeats": repeats, "shapes": results}
@@ -70,10 +72,12 @@ def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         for name, step in steps.items():
             turns[name].append(shape.chars_per_step / seconds_a_step(step, counts[name]))
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    peak = {
-        "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own_shapes(shape)),
-        "large": flops_per_second(*large_shape(device), device, dtype),
+    peaks = {
+        str(dtype).removeprefix("torch."): {
+            "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own_shapes(shape)),
+            "large": flops_per_second(*large_shape(device), device, dtype),
+        }
+        for dtype in ((torch.float32, torch.bfloat16) if device.type == "cuda" else (torch.float32,))
     }
     d, head = shape.d_model, 2 * shape.d_model * n_tokens
     operations = dict.fromkeys(
@@ -86,17 +90,20 @@ def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     rows = {}
     for name, rates in turns.items():
         rate = statistics.median(rates)
+        # labml's experiment computes in float32 everywhere.
+        dtype = "bfloat16" if device.type == "cuda" and name != BASE else "float32"
         rows[name] = {
             "chars_per_second": rate,
             "all": rates,
             "ratios": {other: statistics.median(_ratios(rates, turns[other])) for other in turns},
             "flops_per_char": operations[name],
-            "share_of_peak": {kind: rate * operations[name] / value for kind, value in peak.items()},
+            "dtype": dtype,
+            "share_of_peak": {kind: rate * operations[name] / value for kind, value in peaks[dtype].items()},
         }
-    return {"shape": str(shape), "dtype": str(dtype), "peak_flops_per_second": peak, "steps": rows}
+    return {"shape": str(shape), "peak_flops_per_second": peaks, "steps": rows}
 
 
-def configured(shape: Shape, **keys: Any) -> Any:
+def configured(shape: Shape, **keys: Any) -> Configs:
     """The preset of this device, at this shape."""
     preset = "gpu" if best_device() == "cuda" else "quick"
     shaped = {
@@ -111,7 +118,7 @@ def configured(shape: Shape, **keys: Any) -> Any:
     return configs_of(resolve(read_config(PRESETS / f"{preset}.yaml"), shaped | keys))
 
 
-def folio(configs: Any, shape: Shape) -> Step:
+def folio(configs: Configs, shape: Shape) -> Step:
     """Folio's own step, as the preset has it; compiled where that works."""
     stage, step = Stage(1.0, shape.seq_len, MASKING_PROB), configs.step
     if configs.training.compile:
@@ -140,10 +147,12 @@ def _ratios(rates: list[float], others: list[float]) -> list[float]:
 
 def table(result: Mapping[str, Any]) -> str:
     """One shape's results as Markdown."""
-    peak = result["peak_flops_per_second"]
+    peaks = (
+        f"{dtype} {peak['own shapes'] / 1e9:,.0f} GFLOP/s at the model's own shapes, {peak['large'] / 1e9:,.0f} large"
+        for dtype, peak in result["peak_flops_per_second"].items()
+    )
     lines = [
-        f"{result['shape']} ({result['dtype'].removeprefix('torch.')}; matrix products:"
-        f" {peak['own shapes'] / 1e9:,.0f} GFLOP/s at the model's own shapes, {peak['large'] / 1e9:,.0f} large)",
+        f"{result['shape']} (matrix products: {'; '.join(peaks)})",
         "",
         f"| step | characters a second (lowest to highest) | against {BASE} | share of the peak: own, large |",
         "|---|---|---|---|",
@@ -157,7 +166,7 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def save_picture(path: Any, results: list[dict[str, Any]]) -> None:
+def save_picture(path: Path, results: list[dict[str, Any]]) -> None:
     """Draw the rates, a panel a shape, and write a PNG."""
     figure = Figure(figsize=(10, 2.6), layout="constrained")
     for axes, result in zip(figure.subplots(1, len(results), squeeze=False)[0], results, strict=True):

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT, machine
+from data.corpus import load_corpus
+from data.references import counting_losses
 from training.run_folder import RunFolder, write_atomically
 
 RUNS = ROOT / "logs" / "benchmarks"
@@ -38,14 +40,21 @@ def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, An
 
 
 def run_trials(
-    path: Path, trials: Sequence[Trial], measure: Measure, seconds: float, program: str = "experiment"
+    path: Path,
+    trials: Sequence[Trial],
+    measure: Measure,
+    seconds: float,
+    program: str = "experiment",
+    preset: str = "quick",
 ) -> list[dict[str, Any]]:
     """Train and measure what was not measured yet; returns the results of all `trials`, and writes them to `path`.
 
     `seconds` is about how long one takes on the machine that the recorded results are from. `program` is the module
-    that trains: experiment, or one that adds models to it. Raises SystemExit where a run fails.
+    that trains: experiment, or one that adds models to it. What another commit has measured does not count. Raises
+    SystemExit where a run fails.
     """
-    keeping = RUNS / path.parent.name / path.name
+    here = machine()
+    keeping = RUNS / path.parent.name / f"{here['commit']}, {here['threads']} threads" / path.name
     kept = json.loads(keeping.read_text())["trials"] if keeping.exists() else []
     known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
     found = [known.get((trial.variant, trial.seed, _fingerprint(trial.keys))) for trial in trials]
@@ -55,23 +64,25 @@ def run_trials(
     print(
         f"{len(trials)} runs, {left} to go: about {minutes:.0f} minutes; what is done is kept in {keeping}", flush=True
     )
+    if left:
+        counting_losses(load_corpus(str(trials[0].keys["data.corpus"])))  # else the first run would share the machine
     for i, trial in enumerate(trials):
         if found[i] is not None:
             continue
-        row = _train(trial, measure, program)
+        row = _train(trial, measure, program, preset) | {"commit": here["commit"]}
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
-        _save(keeping, list(known.values()))
+        _save(keeping, here, list(known.values()))
         left -= 1
         numbers = "  ".join(f"{name} {value:.4g}" for name, value in row["results"].items() if isinstance(value, float))
         print(f"{trial.variant} seed {trial.seed}: {numbers}  ({row['wall_seconds']:.0f} s; {left} to go)", flush=True)
     rows = [row for row in found if row is not None]
-    _save(path, rows)
+    _save(path, here, rows)
     return rows
 
 
-def _train(trial: Trial, measure: Measure, program: str) -> dict[str, Any]:
+def _train(trial: Trial, measure: Measure, program: str, preset: str) -> dict[str, Any]:
     began = time.monotonic()
-    command = [sys.executable, "-m", program, "--preset", "quick", *trial.arguments, "name=trial", f"logs={RUNS}"]
+    command = [sys.executable, "-m", program, "--preset", preset, *trial.arguments, "name=trial", f"logs={RUNS}"]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
         sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
@@ -83,12 +94,11 @@ def _train(trial: Trial, measure: Measure, program: str) -> dict[str, Any]:
         "keys": dict(trial.keys),
         "results": results,
         "wall_seconds": round(time.monotonic() - began, 1),
-        "commit": machine()["commit"],
     }
 
 
-def _save(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    write_atomically(path, (json.dumps({"machine": machine(), "trials": list(rows)}, indent=1) + "\n").encode())
+def _save(path: Path, here: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    write_atomically(path, (json.dumps({"machine": here, "trials": list(rows)}, indent=1) + "\n").encode())
 
 
 def _fingerprint(keys: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ def report(results: Results, seeds: int, commits: str) -> str:
         f"The preset `quick` on tiny Shakespeare, {seeds} seeds; {here['machine']}, {here['threads']} thread(s), torch"
         f" {here['torch']}, commit {commits}, {here['date']}.",
         "Nats a masked character, mean and standard error over the seeds, and the difference to the warmup (64, then"
-        " 128, then 256), paired by seed: under two standard errors it is a tie.",
+        " 128, then 256), paired by seed: within its 95% interval (Student's t) it is a tie.",
     ]
     for budget, by_measure in results.items():
         lines += [

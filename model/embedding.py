@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 
 @torch.library.custom_op("folio::embedding_gradient", mutates_args=())
@@ -24,7 +25,7 @@ class _Lookup(torch.autograd.Function):
     def forward(ctx, table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:  # type: ignore[no-untyped-def]
         ctx.save_for_backward(tokens)
         ctx.n_tokens = len(table)
-        return table[tokens]
+        return F.embedding(tokens, table)
 
     @staticmethod
     def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[no-untyped-def]
@@ -33,7 +34,10 @@ class _Lookup(torch.autograd.Function):
 
 
 class Embedding(nn.Embedding):
-    """`nn.Embedding`, whose gradient is the same each time, compiled too."""
+    """`nn.Embedding` without its options, whose gradient is the same each time, compiled too."""
+
+    def __init__(self, n_tokens: int, d_model: int):
+        super().__init__(n_tokens, d_model)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return _Lookup.apply(self.weight, tokens)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
+from training.compilation import VARIABLE
 from training.resume import begin
 from training.run_folder import RunFolder
 
@@ -51,6 +53,7 @@ def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is computed once is computed anew in every session: an old cache could hide a mistake."""
     monkeypatch.setattr("data.corpus.CACHE", session_cache)
     monkeypatch.setenv("FOLIO_CACHE", str(session_cache))  # for the programs that tests start
+    monkeypatch.setenv(VARIABLE, default_cache_dir())  # which says that nobody has chosen a folder for compiled code
     return session_cache
 
 

@@ -4,9 +4,9 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -14,41 +14,56 @@ from data import corpus
 from training.stages import Stage
 from training.step import TrainingStep
 
-PLACE = "TORCHINDUCTOR_CACHE_DIR"  # where PyTorch keeps what it compiles
+VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps what it compiles
 
 
 def compile_step(step: TrainingStep, stages: Sequence[Stage]) -> None:
-    """Compile a step for the shapes of all stages. Raises what torch.compile raises where it cannot work."""
-    if os.environ.get(PLACE, default_cache_dir()) == default_cache_dir():  # nobody has chosen another one
-        os.environ[PLACE] = str(corpus.CACHE / "compiled")
-    with _noted(Path(os.environ[PLACE]), corpus.CACHE / "compiling"):
+    """Compile a step for the shapes of all stages. Raises what torch.compile raises where it cannot work.
+
+    What is compiled is kept beside the corpus, unless the environment names another folder.
+    """
+    kept = (corpus.CACHE / "compiled").resolve()
+    if os.environ.get(VARIABLE, default_cache_dir()) not in (default_cache_dir(), str(kept)):
         step.compile(stages)
+        return
+    try:
+        note = _note(kept)
+    except OSError:  # nothing can be written there
+        os.environ[VARIABLE] = default_cache_dir()
+        step.compile(stages)
+        return
+    os.environ[VARIABLE] = str(kept)
+    with note:
+        step.compile(stages)  # where this fails the note stays, and the next run begins with nothing kept
+        Path(note.name).unlink(missing_ok=True)
 
 
-@contextmanager
-def _noted(kept: Path, notes: Path) -> Iterator[None]:
-    """Leave a note while something is compiled; where an earlier one was left behind, begin with nothing kept.
+def _note(kept: Path) -> TextIO:
+    """Leave a note that something is being compiled; where an earlier one was left behind, begin with nothing kept.
 
     A run that is killed while it compiles leaves half a program, which PyTorch takes for a whole one ever after: the
-    runs that follow are slower, and not the same to the digit.
+    runs that follow are slower, and not the same to the digit. A note is locked while its process lives. Raises
+    OSError.
     """
+    notes = kept.with_name("compiling")
     notes.mkdir(parents=True, exist_ok=True)
-    left = [note for note in notes.iterdir() if _is_left_behind(note)]
-    if left and kept.parent == notes.parent:  # a folder of somebody's own choice is not ours to clear
-        shutil.rmtree(kept, ignore_errors=True)
-    for note in left:
-        note.unlink(missing_ok=True)
-    note = notes / uuid.uuid4().hex
-    with open(note, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # held until this process ends, however it does
-        yield
-        note.unlink()
+    with open(notes / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = list(notes.glob("*.note"))
+        left = [note for note in found if _is_left_behind(note)]
+        if left and len(left) == len(found):  # else another run compiles in there right now
+            shutil.rmtree(kept, ignore_errors=True)
+            for note in left:
+                note.unlink(missing_ok=True)
+        file = open(notes / f"{uuid.uuid4().hex}.note", "w")  # noqa: SIM115, it is open, and locked, while it compiles
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return file
 
 
 def _is_left_behind(note: Path) -> bool:
-    try:
-        with open(note) as file:
+    with open(note) as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by a run that compiles right now, or just gone
-        return False
+        except BlockingIOError:
+            return False
     return True

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 # Of the quintic iteration: chosen for its slope at 0, so that small singular values grow fast. It does not converge:
-# after five steps they lie between 0.7 and 1.2, which serves as well.
+# after five steps those that were not near 0 lie between 0.7 and 1.2, which serves as well.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
 
@@ -66,7 +66,7 @@ class Muon(Optimizer):
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         updates = orthogonal(torch.stack(torch._foreach_lerp(gradients, momenta, momentum)))  # Nesterov's
         rows, columns = matrices[0].shape
-        # A step of a tall matrix is longer: its columns are more than can be orthogonal and of length 1.
+        # A tall matrix has more rows than can be orthogonal and of length 1; a longer step makes up for it.
         rate = lr * max(1.0, rows / columns) ** 0.5
         torch._foreach_mul_(matrices, 1 - lr * weight_decay)
         torch._foreach_add_(matrices, list(updates.to(matrices[0].dtype).unbind()), alpha=-rate)

@@ -45,8 +45,8 @@ def our_name(name: str) -> str:
     return name
 
 
-def test_a_model_whose_outputs_begin_at_zero_predicts_alike_everywhere_but_by_the_token():
-    """Every layer is the identity at first, with rotary positions as well: only the embedding is seen."""
+def test_a_model_whose_outputs_begin_at_zero_sees_nothing_but_the_token():
+    """At first every layer adds the same everywhere, with rotary positions as well."""
     logits = configured("initialised").architecture.eval()(INPUTS)
     same = (INPUTS.flatten() == INPUTS[0, 0]).nonzero().flatten()
     assert torch.allclose(logits[same], logits[same[0]].expand(len(same), -1), atol=1e-6)

@@ -1,4 +1,4 @@
-"""The benchmarks' own figures: operations counted by PyTorch, masks as Hugging Face draws them, steps that learn."""
+"""The benchmarks' own figures: operations counted by PyTorch, masks of 80/10/10, steps that learn."""
 
 import pytest
 import torch

@@ -18,3 +18,9 @@ def test_it_is_pytorchs_embedding_with_pytorchs_gradient(shape):
         found.append((rows.detach(), embedding.weight.grad))
     assert torch.equal(found[0][0], found[1][0])
     assert torch.allclose(found[0][1], found[1][1])
+
+
+def test_what_is_no_token_is_refused():
+    """A label to be ignored that leaked into the inputs would else be taken for a token, counted from the end."""
+    with pytest.raises(IndexError):
+        Embedding(11, 4)(torch.tensor([3, -1]))

@@ -8,17 +8,17 @@ from training.muon import Muon, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
-def test_what_is_made_orthogonal_has_the_directions_of_the_matrix_and_singular_values_near_1(shape):
+def test_what_is_made_orthogonal_keeps_its_directions_and_loses_its_singular_values(shape):
+    _, rows, columns = shape
     generator = torch.Generator().manual_seed(0)
-    matrices = torch.randn(shape, generator=generator)
+    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
+    matrices = u * torch.linspace(0.1, 1, min(rows, columns)) @ vt
     made = orthogonal(matrices)
-    assert made.shape == matrices.shape
     values = torch.linalg.svdvals(made)
-    assert values.min() > 0.3
-    assert values.max() < 1.3
-    u, _, vt = torch.linalg.svd(matrices, full_matrices=False)
+    assert values.min() > 0.65
+    assert values.max() < 1.25
     ideal = u @ vt
-    assert (made * ideal).sum() / (made.norm() * ideal.norm()) > 0.95
+    assert (made * ideal).sum() / (made.norm() * ideal.norm()) > 0.97
 
 
 def test_the_size_of_a_matrix_does_not_matter_and_nothing_stays_nothing():
