@@ -66,6 +66,7 @@ def trained(run: RunFolder) -> Configs:
 
 def measure(run: RunFolder, configs: Configs) -> Evaluation:
     """Measure one run: print its tables, write evaluation.json and evaluation.png into its folder."""
+    print("  measuring: half a minute or more", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
     training = configs.data.ids[: split_at(len(configs.data.ids))]
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])

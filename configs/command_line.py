@@ -181,13 +181,21 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
 
 
 def _keys_help() -> str:
-    lines = ["keys, with their defaults (a preset sets some of them):", ""]
+    lines = ["keys, with their defaults, and what presets set in their place:", ""]
+    by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}
     for setting in SETTINGS.values():
-        default = yaml.safe_dump(setting.default, default_flow_style=True).removesuffix("\n...\n").strip()
-        lines.append(f"  {setting.name}={default}")
+        lines.append(f"  {setting.name}={_in_yaml(setting.default)}")
         words = [setting.key.text, setting.type_name if not setting.key.choices else "", setting.allowed]
         lines.append("      " + "; ".join(word for word in words if word))
+        own = {name: keys.get(setting.name, setting.default) for name, keys in by_preset.items()}
+        differing = (f"{name}: {_in_yaml(value)}" for name, value in own.items() if value != setting.default)
+        lines += [f"      in the preset {words}" for words in differing]
     return "\n".join(lines)
+
+
+def _in_yaml(value: Any) -> str:
+    """A value as a config file has it, on one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
 
 
 def fail(error: Exception) -> int:

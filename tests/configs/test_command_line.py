@@ -59,6 +59,9 @@ def test_help_lists_every_key(capsys):
     for name, setting in SETTINGS.items():
         assert f"  {name}=" in text
         assert setting.key.text in text
+    assert "model.n_heads=4\n" in text
+    assert "in the preset annotated: 8\n" in text
+    assert "in the preset quick: 4\n" not in text  # as it is without the preset
 
 
 def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
