@@ -61,7 +61,7 @@ def test_help_lists_every_key(capsys):
         assert setting.key.text in text
     assert "model.n_heads=4\n" in text
     assert "in the preset annotated: 8\n" in text
-    assert "in the preset quick: 4\n" not in text  # as it is without the preset
+    assert "in the preset quick: 180.0\n" not in text  # as it is without the preset
 
 
 def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
