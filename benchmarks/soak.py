@@ -1,6 +1,6 @@
 """Does it last? An hour of training whose memory must not grow, and runs that are killed and must lose nothing.
 
-python -m benchmarks.soak [--minutes 60] [--kills 25]
+python -m benchmarks.soak [--minutes 60] [--kills 25] [--only memory|kills]
 
 The training evaluates every few seconds, draws samples, saves, and streams to a real dashboard. Each kill is a run of
 its own: `kill -9` at a random moment, saves included, `--resume`, and a comparison with the run that was left alone:
@@ -13,12 +13,12 @@ import os
 import random
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from training.run_folder import RunFolder, write_atomically
 
 WARM_MINUTES = 5.0
 ALLOWED_GROWTH = 0.02
+MINUTES_A_KILL = 0.8  # on one core
 SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_BETWEEN_EVALUATIONS = 10.0  # of training
 SMALL = [
@@ -38,6 +39,7 @@ SMALL = [
     "model.n_heads=2",
     "training.compile=false",
     "training.chars_per_step=1024",
+    "training.evaluations=3",
     "training.stages=[{until: 0.5, seq_len: 32, masking_prob: 0.3}, {until: 1.0, seq_len: 64}]",
 ]
 SOAKED = [
@@ -54,47 +56,63 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Does it last?")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--only", choices=("memory", "kills"), help="one of the two; the other's result stays")
     options = parser.parse_args(arguments)
-    print(f"about {options.minutes + 0.6 * options.kills + 1:.0f} minutes", flush=True)
-    results: dict[str, Any] = {"machine": machine()}
+    parts = {
+        "memory": (options.minutes + 1, partial(soak, minutes=options.minutes)),
+        "kills": (MINUTES_A_KILL * options.kills, partial(kill, times=options.kills)),
+    }
+    chosen = [options.only] if options.only else list(parts)
+    print(f"about {sum(parts[name][0] for name in chosen):.0f} minutes", flush=True)
+    path = results_folder() / "soak.json"
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        parts = {"memory": partial(soak, minutes=options.minutes), "kills": partial(kill, times=options.kills)}
-        for name, measure in parts.items():
-            results[name] = measure(Path(folder))
-            write_atomically(results_folder() / "soak.json", (json.dumps(results, indent=1) + "\n").encode())
-    lasts = results["memory"]["exit_code"] == 130 and results["memory"]["growth"] <= ALLOWED_GROWTH
-    return 0 if lasts and results["kills"]["the_same"] == options.kills else 1
+        for name in chosen:
+            results[name] = parts[name][1](Path(folder)) | {"machine": machine()}
+            write_atomically(path, (json.dumps(results, indent=1) + "\n").encode())
+    return 0 if all(results[name]["passed"] for name in chosen) else 1
 
 
 def kill(folder: Path, times: int) -> dict[str, Any]:
     """Kill so many runs, each at another moment, and resume them."""
     keys = [*SMALL, "training.max_steps=150", "checkpoint.every_seconds=0.02", f"logs={folder / 'kills'}"]
-    began = time.monotonic()
     whole = finished(keys)
+    began = time.monotonic()  # of a second one, which finds all computed that is computed once
+    finished(keys)
     seconds = time.monotonic() - began
     generator = random.Random(0)
-    same, lost = 0, []
-    for i in range(times):
+    steps: list[int] = []
+    lost: list[float] = []
+    while len(steps) < times:
         process = start(keys)
-        moment = generator.uniform(0.3, 1.0) * seconds
+        moment = generator.uniform(0.0, 1.0) * seconds
         try:
             process.wait(moment)
+            process.communicate()
+            continue  # it was done before it could be killed
         except subprocess.TimeoutExpired:
             process.kill()
         output, _ = process.communicate()
         found = re.search(r"^run (.+)$", output, re.MULTILINE)
         run = RunFolder(Path(found[1])) if found else None
         if run is None or not list(run.checkpoints.glob("*.pt")):
-            again = finished(keys)  # killed before its first save: there is nothing to go on from
-            step = 0
+            again, step = finished(keys), 0  # killed before its first save: there is nothing to go on from
         else:
-            step = run.metrics()[-1]["step"] if run.metrics() else 0
-            again = run if run.status()["status"] == "completed" else resumed(run)
+            again = resumed(run)
+            step = next(event["step"] for event in run.events() if event["event"] == "resumed")
         is_same = weights_equal(whole, again)
-        same += is_same
+        steps.append(step)
         lost += [] if is_same else [moment]
-        print(f"kill {i + 1}: after {moment:.1f} s, step {step}: {'the same' if is_same else 'DIFFERENT'}", flush=True)
-    return {"times": times, "the_same": same, "different_after_seconds": lost}
+        words = f"went on from step {step}" if step else "began anew"
+        print(f"kill {len(steps)}: after {moment:.1f} s, {words}: {'the same' if is_same else 'DIFFERENT'}", flush=True)
+    same = times - len(lost)
+    return {
+        "times": times,
+        "the_same": same,
+        "went_on_from_steps": steps,
+        "different_after_seconds": lost,
+        "passed": same == times,
+    }
 
 
 def soak(folder: Path, minutes: float) -> dict[str, Any]:
@@ -124,23 +142,35 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
             looks.append((time.monotonic() - began, training_mib, server_mib))
     server.terminate()
     server.wait(10)
-    training = [mib for at, mib, _ in looks if at > min(WARM_MINUTES, minutes / 2) * 60]
-    first, last = (statistics.median(part) for part in (training[:12], training[-12:]))
-    growth = last / first - 1
-    print(f"training: {first:.0f} MiB after the warm-up, {last:.0f} MiB at the end ({growth:+.2%})", flush=True)
+    series = [mib for _, mib, _ in looks]
+    found = grown(series, per_minute=60 / SECONDS_BETWEEN_LOOKS)
+    print(
+        f"training: at most {found['mib_at_first']:.0f} MiB in the ten minutes after the warm-up,"
+        f" {found['mib_at_last']:.0f} in the last ten ({found['growth']:+.2%})",
+        flush=True,
+    )
     run = RunFolder(next((folder / "soak" / "mlm").iterdir()))
     return {
+        "passed": process.returncode == 130 and found["growth"] <= ALLOWED_GROWTH,
         "minutes": minutes,
         "exit_code": process.returncode,  # 130: ended by Ctrl-C, as meant
         "steps": run.metrics()[-1]["step"],
         "evaluations": len(run.metrics()),
-        "mib_after_warm_up": first,
-        "mib_at_end": last,
-        "mib_at_most": max(training),
-        "growth": growth,
+        **found,
         "dashboard_mib": [looks[0][2], looks[-1][2]],
-        "every_minute_mib": [mib for _, mib, _ in looks[:: int(60 / SECONDS_BETWEEN_LOOKS)]],
+        "every_minute_mib": series[:: int(60 / SECONDS_BETWEEN_LOOKS)],
     }
+
+
+def grown(series: Sequence[float], per_minute: float) -> dict[str, float]:
+    """How a series of resident sizes in MiB has grown, from the ten minutes after the warm-up to the last ten.
+
+    Their peaks are compared: in between, a training that evaluates takes some tens of MiB and gives them back.
+    """
+    ten = round(10 * per_minute)
+    warm = series[min(round(WARM_MINUTES * per_minute), len(series) // 2) :]
+    first, last = max(warm[:ten]), max(warm[-ten:])
+    return {"mib_at_first": first, "mib_at_last": last, "growth": last / first - 1}
 
 
 def start(keys: list[str], dashboard: str = "") -> subprocess.Popen[str]:
