@@ -87,7 +87,7 @@ class Trainer:
         """
         began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self._compare(run, listener)
-        if self.compile:
+        if self.compile and self.progress() < 1:
             self._compile(self.schedule.stages, listener)
             self._compare(run, listener)
         self.model.train()

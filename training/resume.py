@@ -41,7 +41,7 @@ def go_on(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: C
         restore(trainer, state)
     except (KeyError, ValueError, TypeError, RuntimeError) as error:  # a right hash, and another program's content
         raise CheckpointError(f"{run.checkpoints} does not hold a state of this run ({error})") from error
-    if trainer.progress() >= 1:
+    if trainer.progress() >= 1 and run.status()["status"] == "completed":  # else it was killed after its last step
         limits = [key for key in ("max_steps", "max_chars", "max_seconds") if values.get(f"training.{key}") is not None]
         longer = f"training.{limits[0]}={2 * values[f'training.{limits[0]}']:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")

@@ -154,6 +154,19 @@ def test_a_longer_budget_is_the_future_and_is_written_down(tmp_path, corpus_file
     assert run.events()[-1]["changed"] == {"training.max_steps": [20, 40]}
 
 
+def test_a_run_that_was_killed_after_its_last_step_is_brought_to_its_end(tmp_path, corpus_file):
+    """All is trained and saved; the picture and the word that it is done are still missing."""
+    run, _ = Runs(tmp_path, corpus_file, {"training.max_steps": 20}).finish()
+    rows, weights = run.metrics(), (run.checkpoints / "last.safetensors").read_bytes()
+    run.save_status("in progress")
+    run.curves_path.unlink()
+    Runs(tmp_path, corpus_file, {}).resume(run)
+    assert run.curves_path.exists()
+    assert run.status()["status"] == "completed"
+    assert run.metrics() == rows
+    assert (run.checkpoints / "last.safetensors").read_bytes() == weights
+
+
 @pytest.fixture
 def finished(tmp_path, corpus_file, train) -> RunFolder:
     """A run that ended after two steps, where --resume finds it."""
