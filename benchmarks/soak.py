@@ -97,6 +97,8 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
         run = RunFolder(Path(found[1])) if found else None
         if run is None or not list(run.checkpoints.glob("*.pt")):
             again, step = finished(keys), 0  # killed before its first save: there is nothing to go on from
+        elif run.status()["status"] == "completed":  # killed while it ended
+            again, step = run, run.metrics()[-1]["step"]
         else:
             again = resumed(run)
             step = next(event["step"] for event in run.events() if event["event"] == "resumed")
