@@ -125,15 +125,20 @@ def report(gains: Gains, chars: Mapping[str, float], seeds: int, seconds: float,
         "| change | " + " | ".join(MEASURES.values()) + " | characters |",
         "|---" * (len(MEASURES) + 2) + "|",
     ]
-    lengths = {name: rung["training.stages"][-1]["seq_len"] for name, rung in rungs().items()}
-    for before, name in pairwise([next(iter(chars)), *chars]):
-        same = {
-            "loss.valid": name != before,
-            "loss.valid_at_seq_len": name != before and lengths[name] == lengths[before],
-        }
-        cells = [_cell(gains[measure][name], same[measure]) for measure in MEASURES]
+    for name in chars:
+        cells = [_cell(gains[measure][name], name in comparable()[measure]) for measure in MEASURES]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {chars[name] / 1e6:.2f} M |")
     return "\n".join(lines) + "\n"
+
+
+def comparable() -> dict[str, set[str]]:
+    """The rungs whose measure can be compared with that of the rung before: where windows as trained are as long."""
+    pairs = list(pairwise(rungs().items()))
+    length = {name: rung["training.stages"][-1]["seq_len"] for name, rung in rungs().items()}
+    return {
+        "loss.valid": {name for _, (name, _) in pairs},
+        "loss.valid_at_seq_len": {name for (before, _), (name, _) in pairs if length[name] == length[before]},
+    }
 
 
 def _cell(gain: Paired, is_comparable: bool) -> str:
@@ -149,13 +154,20 @@ def save_picture(path: Path, gains: Gains, seconds: float) -> None:
         for y, name in enumerate(names):
             gain = gains[measure][name]
             color = "grey" if gain.is_tie else "C2" if gain.difference < 0 else "C3"
+            color = color if name in comparable()[measure] else "lightgrey"
             axes.barh(y, gain.mean, color=color, xerr=gain.mean_stderr, error_kw={"linewidth": 1})
-            axes.text(gain.mean + 0.1, y, f"{gain.mean:.2f}", verticalalignment="center", fontsize=8)
+            axes.text(
+                gain.mean + gain.mean_stderr + 0.05, y, f"{gain.mean:.2f}", verticalalignment="center", fontsize=8
+            )
         axes.set_yticks(range(len(names)), names)
+        axes.set_xlim(0, 4.2)
         axes.set_title(title, fontsize="medium")
         axes.set_xlabel("loss (nats)")
     figure.axes[0].invert_yaxis()
-    figure.suptitle(f"After {seconds:g} s of training; green: better than the row above, grey: a tie, red: worse")
+    figure.suptitle(
+        f"After {seconds:g} s of training; green: better than the row above, grey: a tie, red: worse,"
+        " light: not to be compared"
+    )
     save_figure(path, figure)
 
 
