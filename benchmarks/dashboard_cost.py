@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
         rates: dict[str, list[float]] = {state: [] for state in addresses}
         for i in range(-1, options.repeats):  # the first round warms up
             for state, address in addresses.items():
-                run = RunFolder.create(folder / "logs" / f"{i + 1}{state.replace(' ', '')}")
+                run = RunFolder.create(folder / "logs" / uuid.uuid4().hex)
                 begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
                 run.save_status("in progress")
                 rate = chars_per_second(step, stage, run, address, must_take=state == "answering")
