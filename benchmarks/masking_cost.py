@@ -21,6 +21,7 @@ from data.strategies import STRATEGIES
 from data.units import Cut
 from data.windows import WindowBatch
 from training import tracking
+from training.compilation import compile_step
 from training.run_folder import write_atomically
 from training.stages import Stage
 from training.step import TrainingStep
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
     prepared = {name: prepare(c) for name, c in configs.items()}
     step, stage = configs[BASE].step, configs[BASE].training.stage_rows[0]
     if configs[BASE].training.compile:
-        step.compile([stage])
+        compile_step(step, [stage])
     rounds: dict[str, list[float]] = {name: [] for name in configs}
     draws: dict[str, list[float]] = {name: [] for name in configs}
     for i in range(-1, options.repeats):  # the first round warms up

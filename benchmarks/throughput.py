@@ -26,6 +26,7 @@ from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from data.figures import save_figure
 from training import tracking
+from training.compilation import compile_step
 from training.run_folder import write_atomically
 from training.stages import Stage
 
@@ -122,7 +123,7 @@ def folio(configs: Configs, shape: Shape) -> Step:
     """Folio's own step, as the preset has it; compiled where that works."""
     stage, step = Stage(1.0, shape.seq_len, MASKING_PROB), configs.step
     if configs.training.compile:
-        step.compile([stage])
+        compile_step(step, [stage])
     return lambda: step(stage).loss_sum
 
 

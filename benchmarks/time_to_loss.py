@@ -4,7 +4,8 @@ python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 
 All are trained for 600 seconds by the same loop on the same text, and judged by the protocol; only the seconds of
 training count. Between two evaluations a loss is taken to fall in a straight line. --search finds the batch and
-learning rate of Hugging Face's BERT anew, at 60 seconds each; the winner is kept with the results.
+learning rate of Hugging Face's BERT anew, at 60 seconds each; the winner is kept with the results. Where no machine has
+been searched on yet, that comes first.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--search", action="store_true", help="find the batch and learning rate of BERT anew")
     options = parser.parse_args(arguments)
     folder = results_folder()
-    if options.search:
+    if options.search or not searches():
         search(folder / "bert_search.json")
     name = "time_to_loss" if options.seconds == SECONDS else "time_to_loss_quick"
     found, keys = winner()
@@ -91,12 +92,15 @@ def search(path: Path) -> None:
     print(f"best for Hugging Face's BERT: {best['variant']}")
 
 
+def searches() -> list[Path]:
+    """The searches that there are, this machine's first."""
+    own = results_folder() / "bert_search.json"
+    return sorted(RESULTS.glob("*/bert_search.json"), key=lambda path: (path != own, path))
+
+
 def winner() -> tuple[str, dict[str, Any]]:
     """The search's winner, in words and as keys: this machine's, or that of whichever machine was searched on."""
-    found = [results_folder() / "bert_search.json", *sorted(RESULTS.glob("*/bert_search.json"))]
-    kept = next((json.loads(path.read_text()) for path in found if path.exists()), None)
-    if kept is None:
-        sys.exit("BERT's batch and learning rate are not known: python -m benchmarks.time_to_loss --search")
+    kept = json.loads(searches()[0].read_text())
     best = min(kept["trials"], key=lambda row: row["results"]["loss.valid"])["variant"]
     return f"{best} (searched on {kept['machine']['machine']})", dict(SEARCHED[best])
 

@@ -61,9 +61,9 @@ def _note(kept: Path) -> TextIO:
 
 
 def _is_left_behind(note: Path) -> bool:
-    with open(note) as file:
-        try:
+    try:
+        with open(note) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+    except (BlockingIOError, FileNotFoundError):  # its run compiles right now, or has just ended doing so
+        return False
     return True
