@@ -11,16 +11,17 @@ LARGE, LARGE_ON_CUDA = 2048, 8192
 SECONDS = 0.2  # of products, before the clock is looked at
 
 
-def flops_per_char(shape: Shape, *, feed_forward_matrices: int, head_flops: float) -> float:
+def flops_per_char(shape: Shape, *, feed_forward_matrices: int, head_flops: float, last: float = 1.0) -> float:
     """Floating-point operations of matrix products that a step needs for each character, recomputation not counted.
 
-    3 * (n_layers * (2 * (4 d^2 + m d d_ff) + 4 L d) + head): a product with a matrix takes 2 operations a weight, the
-    scores and the mixing of attention 2 L d each, and the backward pass twice the forward's. `feed_forward_matrices` is
-    2, or 3 where it is gated; `head_flops` are those of the head's forward pass.
+    3 * (n_layers * (2 * (4 d^2 + m d d_ff) + 4 L d) - (1 - last) * 2 * (d^2 + m d d_ff) + head): a product with a
+    matrix takes 2 operations a weight, the scores and the mixing of attention 2 L d each, and the backward pass twice
+    the forward's. `feed_forward_matrices`, m, is 2, or 3 where it is gated; `head_flops` are those of the head's
+    forward pass; `last` is the share of the characters at which what follows the last attention is computed.
     """
-    d = shape.d_model
-    matrices = 4 * d**2 + feed_forward_matrices * d * shape.d_ff
-    return 3 * (shape.n_layers * (2 * matrices + 4 * shape.seq_len * d) + head_flops)
+    d, feed_forward = shape.d_model, feed_forward_matrices * shape.d_model * shape.d_ff
+    layer = 2 * (4 * d**2 + feed_forward) + 4 * shape.seq_len * d
+    return 3 * (shape.n_layers * layer - (1 - last) * 2 * (d**2 + feed_forward) + head_flops)
 
 
 def own_shapes(shape: Shape) -> list[tuple[int, int, int]]:

@@ -83,7 +83,7 @@ def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     d, head = shape.d_model, 2 * shape.d_model * n_tokens
     operations = dict.fromkeys(
         ("Folio", "Folio with AdamW"),
-        flops_per_char(shape, feed_forward_matrices=3, head_flops=MASKING_PROB * (2 * d**2 + head)),
+        flops_per_char(shape, feed_forward_matrices=3, head_flops=MASKING_PROB * (2 * d**2 + head), last=MASKING_PROB),
     ) | {
         BASE: flops_per_char(shape, feed_forward_matrices=2, head_flops=head),
         "Hugging Face BERT": flops_per_char(shape, feed_forward_matrices=2, head_flops=2 * d**2 + head),

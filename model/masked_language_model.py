@@ -9,8 +9,9 @@ from model.modern import NORM_EPS, ModernEncoder, linear
 class MaskedLanguageModel(nn.Module):
     """Predicts the tokens behind the masks (Devlin et al. 2018), as ModernBERT does (Warner et al. 2024).
 
-    The head (linear, GELU, norm) runs at the masked positions only: with 15% masked, the full head would spend
-    85% of its work on logits that the loss ignores. The decoder shares the embedding's weights and has a bias.
+    The last feed-forward and the head (linear, GELU, norm) run at the masked positions only: with 15% masked, they
+    would else spend 85% of their work on what the loss ignores. The decoder shares the embedding's weights and has a
+    bias.
 
     Where the encoder knows segments, there is a second head, on `[CLS]`: is the second segment the one that follows?
     """
@@ -30,7 +31,8 @@ class MaskedLanguageModel(nn.Module):
 
         `positions` `[n_masked]` are places in `inputs.flatten()`; without them there is a row for every place.
         """
-        return self._predict(self.encoder(inputs), positions)
+        x = self.encoder(inputs, positions=positions)
+        return self._predict(x.flatten(0, -2))
 
     def forward_pairs(
         self, inputs: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor
@@ -39,11 +41,10 @@ class MaskedLanguageModel(nn.Module):
 
         `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments`, of the same shape, are 0 and 1.
         """
-        x = self.encoder(inputs, segments)
-        return self._predict(x, positions), self.pair_head(x[:, 0]).squeeze(-1)
+        batch, seq_len = inputs.shape
+        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)  # where every [CLS] is
+        masked, cls = self.encoder(inputs, segments, torch.cat([positions, first])).split([len(positions), batch])
+        return self._predict(masked), self.pair_head(cls).squeeze(-1)
 
-    def _predict(self, x: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
-        x = x.flatten(0, 1)  # [batch * seq_len, d_model]
-        if positions is not None:
-            x = x[positions]
+    def _predict(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.linear(self.head(x), self.encoder.embedding.weight, self.decoder_bias)

@@ -44,6 +44,12 @@ def zero_linear(n_in: int, n_out: int) -> nn.Linear:
     return layer
 
 
+def rows(x: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
+    """The vectors `[n, d_model]` at `positions` `[n]` of `[batch, seq_len, d_model]`, all windows in one row; without
+    positions, all of them as they are."""
+    return x if positions is None else x.flatten(0, 1)[positions]
+
+
 class Attention(nn.Module):
     """Multi-head self-attention in both directions: every position sees every other."""
 
@@ -56,13 +62,15 @@ class Attention(nn.Module):
         self.query_key_value = linear(d_model, 3 * d_model)
         self.output = zero_linear(d_model, d_model)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor | None = None
+    ) -> torch.Tensor:
         batch, seq_len, d_model = x.shape
         heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(rotate(query, cos, sin), rotate(key, cos, sin), value, dropout_p=dropout)
-        return self.output(mixed.transpose(1, 2).reshape(batch, seq_len, d_model))
+        return self.output(rows(mixed.transpose(1, 2).reshape(batch, seq_len, d_model), positions))
 
 
 class GeGLU(nn.Module):
@@ -89,8 +97,10 @@ class Layer(nn.Module):
         self.feed_forward = GeGLU(d_model, d_ff)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), cos, sin))
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        x = rows(x, positions) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -122,13 +132,22 @@ class ModernEncoder(nn.Module):
         if self.segment_embedding is not None:
             nn.init.normal_(self.segment_embedding.weight, std=0.02)
 
-    def forward(self, inputs: torch.Tensor, segments: torch.Tensor | None = None) -> torch.Tensor:
-        """`segments`, of the shape of `inputs`: which one each token is of; plain text is segment 0."""
+    def forward(
+        self,
+        inputs: torch.Tensor,
+        segments: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`segments`, of the shape of `inputs`: which one each token is of; plain text is segment 0.
+
+        With `positions` `[n]`, places in `inputs.flatten()`, the vectors there alone, `[n, d_model]`: nothing looks at
+        the others behind the last attention, so the last feed-forward does not run there.
+        """
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         x = self.embedding(inputs)
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             x = layer(x, cos, sin)
-        return self.final_norm(x)
+        return self.final_norm(self.layers[-1](x, cos, sin, positions))

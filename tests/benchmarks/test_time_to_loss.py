@@ -18,7 +18,7 @@ def test_a_loss_is_reached_on_the_way_from_one_evaluation_to_the_next():
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
 def test_every_recipe_is_one_that_can_be_trained(preset):
-    for keys in SEARCHED.values():
+    for keys in SEARCHED[{"quick": "cpu", "gpu": "cuda"}[preset]].values():
         for name, recipe in recipes(keys, 600.0).items():
             assert Trial(name, 0, recipe).arguments
             values = resolve(read_config(PRESETS / f"{preset}.yaml"), recipe)
@@ -32,13 +32,16 @@ def test_the_winner_is_the_one_with_the_lowest_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(time_to_loss, "RESULTS", tmp_path)
     monkeypatch.setattr(time_to_loss, "results_folder", lambda: tmp_path / "here")
     assert not time_to_loss.searches()
-    names = list(SEARCHED)[:3]
+    monkeypatch.setattr(time_to_loss, "kind", lambda: "cpu")
+    names = list(SEARCHED["cpu"])[:3]
     rows = [{"variant": n, "results": {"loss.valid": loss}} for n, loss in zip(names, (2.0, 1.5, 1.7), strict=True)]
     (tmp_path / "m" / "bert_search.json").write_text(json.dumps({"machine": {"machine": "M"}, "trials": rows}))
     words, keys = winner()
     assert names[1] in words
-    assert keys == SEARCHED[names[1]]
+    assert keys == SEARCHED["cpu"][names[1]]
     (tmp_path / "here").mkdir()
     own = {"machine": {"machine": "H"}, "trials": [{"variant": names[2], "results": {"loss.valid": 9.0}}]}
     (tmp_path / "here" / "bert_search.json").write_text(json.dumps(own))
     assert names[2] in winner()[0]  # this machine's own comes first
+    monkeypatch.setattr(time_to_loss, "kind", lambda: "cuda")
+    assert not time_to_loss.searches()  # these are no use on another kind of device
