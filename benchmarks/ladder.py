@@ -1,11 +1,12 @@
 """From the annotated recipe to the preset `quick`, one change at a time: what is each worth?
 
-python -m benchmarks.ladder [--seeds 3] [--seconds 90]
+python -m benchmarks.ladder [--seeds 3] [--seconds 90] [--begin RUNG]
 
 Every rung is trained for the same seconds, so a change pays in characters a second or in what is learnt from each.
 A rung's gain is paired with the one before it, by seed. What a change is worth depends on what is there already: the
 order is a choice, and another one would share the gain out differently. (labml_nn's layers are pre-norm already.)
 A model that has seen windows of 32 characters only may know them well and fail on the protocol's 256: both are shown.
+--begin leaves out what is below a rung, and has files of its own.
 """
 
 import argparse
@@ -30,12 +31,9 @@ MEASURES = {"loss.valid": "windows of 256 (the protocol)", "loss.valid_at_seq_le
 COMMON = {"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0}
 
 
-def halves(seq_len: int) -> list[dict[str, Any]]:
-    """The stages of a training with 30% masked in its first half, and 15% in the second."""
-    return [
-        {"until": 0.5, "seq_len": seq_len, "masking_prob": 0.3},
-        {"until": 1.0, "seq_len": seq_len, "masking_prob": 0.15},
-    ]
+def more_masks(seq_len: int) -> list[dict[str, Any]]:
+    """The stages of the preset `quick`, with its masking rates, but windows of one length."""
+    return [{**row, "seq_len": seq_len} for row in read_config(PRESETS / "quick.yaml")["training.stages"]]
 
 
 RUNGS: Mapping[str, Mapping[str, Any]] = {
@@ -56,10 +54,11 @@ RUNGS: Mapping[str, Mapping[str, Any]] = {
     "exact masks, random windows": {"masking.strategy": "random", "data.sampling": "random"},
     "four heads": {"model.n_heads": 4},
     "Muon": {"training.optimizer": "muon"},
-    "30% masked at first": {"training.stages": halves(32)},
-    "windows of 64": {"training.stages": halves(64)},
+    "more masks at first": {"training.stages": more_masks(32)},
+    "windows of 64": {"training.stages": more_masks(64)},
     "longer windows at the end": {"training.stages": "quick"},
-    "4,096 characters a step": {"training.chars_per_step": 4096},
+    "a longer fall": {"training.decay": "quick"},
+    "four layers": {"model.n_layers": "quick"},
     "compiled (and bfloat16 on CUDA)": {"training.compile": True, "training.precision": "auto"},
 }
 
@@ -82,11 +81,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="From the annotated recipe to quick, one change at a time.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--begin", metavar="RUNG", choices=list(RUNGS), default=next(iter(RUNGS)))
     options = parser.parse_args(arguments)
     folder = results_folder()
-    trials = trials_of(rungs(), COMMON | {"training.max_seconds": options.seconds}, options.seeds)
-    rows = run_trials(folder / "ladder.json", trials, measure, SECONDS_A_RUN, "benchmarks.models")
-    names = list(RUNGS)
+    names = list(RUNGS)[list(RUNGS).index(options.begin) :]
+    file = "ladder" if len(names) == len(RUNGS) else "ladder_top"
+    climbed = {name: rungs()[name] for name in names}
+    trials = trials_of(climbed, COMMON | {"training.max_seconds": options.seconds}, options.seeds)
+    rows = run_trials(folder / f"{file}.json", trials, measure, SECONDS_A_RUN, "benchmarks.models")
     gains = {
         measure: {name: paired(rows, measure, before)[name] for before, name in pairwise([names[0], *names])}
         for measure in MEASURES
@@ -95,8 +97,8 @@ def main(arguments: list[str]) -> int:
     commits = sorted({row["commit"] for row in rows})
     table = report(gains, chars, options.seeds, options.seconds, ", ".join(commits))
     print("\n" + table)
-    write_atomically(folder / "ladder.md", table.encode())
-    save_picture(folder / "ladder.png", gains, options.seconds)
+    write_atomically(folder / f"{file}.md", table.encode())
+    save_picture(folder / f"{file}.png", gains, options.seconds)
     return 0
 
 
@@ -115,9 +117,9 @@ def report(gains: Gains, chars: Mapping[str, float], seeds: int, seconds: float,
     lines = [
         "# The ladder",
         "",
-        f"From the annotated recipe to the preset `quick`, one change a row, each on top of all above it: {seconds:g}"
-        f" seconds of training on tiny Shakespeare, {seeds} seeds; {here['machine']}, {here['threads']} thread(s),"
-        f" torch {here['torch']}, commit {commits}, {here['date']}.",
+        f"From the recipe `{next(iter(chars))}` to the preset `quick`, one change a row, each on top of all above it:"
+        f" {seconds:g} seconds of training on tiny Shakespeare, {seeds} seeds; {here['machine']},"
+        f" {here['threads']} thread(s), torch {here['torch']}, commit {commits}, {here['date']}.",
         "Nats a masked character, and the change from the row above with its standard error, paired by seed; what is"
         " within the 95% interval (Student's t) is a tie. No change is shown where the windows' length is another"
         " than in the row above. Characters trained on: the median.",

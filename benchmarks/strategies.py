@@ -29,6 +29,9 @@ BASE = "random"
 SECONDS_A_RUN = 100.0  # on two cores
 COMMON = {
     "data.corpus": "tiny_shakespeare",
+    "model.n_layers": 6,
+    "training.chars_per_step": 4096,
+    "training.decay": 0.4,
     "training.stages": [
         {"until": 0.5, "seq_len": 64, "masking_prob": 0.3},
         {"until": 1.0, "seq_len": 128, "masking_prob": 0.15},
