@@ -11,7 +11,7 @@ A model that has seen windows of 32 characters only may know them well and fail 
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -128,14 +128,14 @@ def report(gains: Gains, chars: Mapping[str, float], seeds: int, seconds: float,
         "|---" * (len(MEASURES) + 2) + "|",
     ]
     for name in chars:
-        cells = [_cell(gains[measure][name], name in comparable()[measure]) for measure in MEASURES]
+        cells = [_cell(gains[measure][name], name in comparable(chars)[measure]) for measure in MEASURES]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {chars[name] / 1e6:.2f} M |")
     return "\n".join(lines) + "\n"
 
 
-def comparable() -> dict[str, set[str]]:
+def comparable(names: Iterable[str]) -> dict[str, set[str]]:
     """The rungs whose measure can be compared with that of the rung before: where windows as trained are as long."""
-    pairs = list(pairwise(rungs().items()))
+    pairs = list(pairwise((name, rungs()[name]) for name in names))
     length = {name: rung["training.stages"][-1]["seq_len"] for name, rung in rungs().items()}
     return {
         "loss.valid": {name for _, (name, _) in pairs},
@@ -156,7 +156,7 @@ def save_picture(path: Path, gains: Gains, seconds: float) -> None:
         for y, name in enumerate(names):
             gain = gains[measure][name]
             color = "grey" if gain.is_tie else "C2" if gain.difference < 0 else "C3"
-            color = color if name in comparable()[measure] else "lightgrey"
+            color = color if name in comparable(names)[measure] else "lightgrey"
             axes.barh(y, gain.mean, color=color, xerr=gain.mean_stderr, error_kw={"linewidth": 1})
             axes.text(
                 gain.mean + gain.mean_stderr + 0.05, y, f"{gain.mean:.2f}", verticalalignment="center", fontsize=8

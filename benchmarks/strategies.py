@@ -93,7 +93,8 @@ def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int,
     lines = [
         "# Masking strategies",
         "",
-        f"{steps} steps of 4,096 characters of tiny Shakespeare, the preset `quick` with windows of 64, then 128;"
+        f"{steps} steps of 4,096 characters of tiny Shakespeare, six layers, windows of 64, then 128, the learning rate"
+        f" falling over the last 40%, else the preset `quick`;"
         f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {here['commit']}, {here['date']}.",
         f"Nats a hidden character, and the difference to `{BASE}` with its standard error, paired by seed. A difference"
         " within its 95% interval (Student's t) is a tie. Short runs of a small model: what holds here need not hold at"

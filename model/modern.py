@@ -148,6 +148,7 @@ class ModernEncoder(nn.Module):
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))
-        for layer in self.layers[:-1]:
+        *before, last = self.layers
+        for layer in before:
             x = layer(x, cos, sin)
-        return self.final_norm(self.layers[-1](x, cos, sin, positions))
+        return self.final_norm(last(x, cos, sin, positions))

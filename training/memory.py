@@ -15,7 +15,8 @@ def least_bytes(values: Mapping[str, Any]) -> int:
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
     chars = values["training.chars_per_step"] // values["training.accumulation"]
-    activations = chars * n_layers * (d_model + d_ff) * BYTES // 2  # half: they may be bfloat16
+    # Half of it: they may be bfloat16. The last feed-forward may run at a few places only.
+    activations = chars * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
     return weights * BYTES * COPIES + activations
 
 

@@ -1,4 +1,4 @@
-from benchmarks.ladder import RUNGS, rungs
+from benchmarks.ladder import RUNGS, comparable, rungs
 from benchmarks.models import MODELS
 from configs.command_line import PRESETS, read_config, resolve
 
@@ -15,3 +15,9 @@ def test_it_begins_with_the_annotated_recipe_and_ends_with_the_preset():
 def test_every_model_of_a_rung_is_there():
     architectures = {rung["model.architecture"] for rung in rungs().values()}
     assert architectures == set(MODELS) | {"labml_nn", "modern"}
+
+
+def test_the_first_rung_of_a_shorter_ladder_is_compared_with_none():
+    names = list(RUNGS)[-3:]
+    for found in comparable(names).values():
+        assert found == set(names[1:])

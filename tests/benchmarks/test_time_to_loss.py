@@ -14,6 +14,7 @@ def test_a_loss_is_reached_on_the_way_from_one_evaluation_to_the_next():
     assert seconds_to(1.75, curve) == 35.0
     assert seconds_to(3.5, curve) == 10.0  # at the first evaluation or before
     assert seconds_to(0.5, curve) is None
+    assert seconds_to(2.0, [(10.0, 1.9), (20.0, 2.1), (30.0, 1.8)]) == 10.0  # though it rose again
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
