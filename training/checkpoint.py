@@ -148,7 +148,9 @@ def _paths(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _on_cpu(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    # A copy of each: safetensors refuses tensors that share memory, as those of a head tied to the embedding do.
+    copied = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
+    return {name: tensor.detach().to(**copied) for name, tensor in model.state_dict().items()}
 
 
 def _hash(weights: Mapping[str, torch.Tensor]) -> str:

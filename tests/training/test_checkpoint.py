@@ -11,6 +11,7 @@ from training.checkpoint import (
     load_last,
     load_state,
     load_weights,
+    put_weights,
     save_last,
     save_state,
     save_weights,
@@ -47,6 +48,22 @@ def test_the_last_is_found_and_the_one_before_is_kept(folder):
     assert is_whole(folder, {2})
     assert load_state(folder / "previous.pt")["step"] == 1
     assert (load_weights(folder / "previous.safetensors")["weight"] == 1).all()
+
+
+def test_weights_that_two_modules_share_are_kept(tmp_path):
+    """A head that is tied to the embedding, as most masked language models have it."""
+
+    def tied(seed: int) -> torch.nn.Sequential:
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7))
+        model[1].weight = model[0].weight
+        return model
+
+    save_weights(tmp_path / "best.safetensors", tied(0))
+    other = tied(1)
+    put_weights(other, load_weights(tmp_path / "best.safetensors"), tmp_path)
+    assert other[1].weight is other[0].weight
+    assert torch.equal(other[1].weight, tied(0)[1].weight)
 
 
 @pytest.mark.parametrize("name", NAMES)
