@@ -1,9 +1,21 @@
+import importlib
+import sys
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import pytest
 import torch
+from labml_nn.helpers.metrics import Accuracy
+from labml_nn.optimizers.noam import Noam
+from labml_nn.transformers import TransformerConfigs
+from labml_nn.transformers.mlm import MLM
+from torch import nn
 
+import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
 from benchmarks import peers
 from benchmarks.peers import Shape, collated
 from benchmarks.throughput import configured, folio
+from data.windows import Windows
 
 SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
 N_TOKENS = 30
@@ -33,3 +45,59 @@ def test_every_step_learns(name, shakespeare):
     for _ in range(60):
         last = step()
     assert last < 0.95 * first
+
+
+@pytest.fixture
+def annotated(monkeypatch):
+    """labml_nn's own module; torchvision, which it imports for other experiments, needs the build of torch for CUDA."""
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(datasets=Mock(), transforms=Mock()))
+    return importlib.import_module("labml_nn.transformers.mlm.experiment")
+
+
+def test_the_annotated_step_is_the_one_that_its_authors_wrote(annotated):
+    torch.manual_seed(0)
+    step = peers.annotated(SHAPE, IDS, N_TOKENS)
+    torch.manual_seed(1)
+    losses = [step().item() for _ in range(3)]
+
+    torch.manual_seed(0)
+    labmls = LabmlExperiment(annotated)
+    torch.manual_seed(1)
+    assert [labmls.step() for _ in range(3)] == losses
+
+
+class LabmlExperiment:
+    """labml_nn's own `Configs.step`, with what its config tree would make; that tree no longer starts."""
+
+    def __init__(self, annotated):
+        self.its_step = annotated.Configs.step
+        transformer = TransformerConfigs()
+        transformer.n_src_vocab = transformer.n_tgt_vocab = N_TOKENS
+        transformer.d_model, transformer.n_heads = SHAPE.d_model, SHAPE.n_heads
+        transformer.n_layers, transformer.ffn.d_ff = SHAPE.n_layers, SHAPE.d_ff
+        src_embed, encoder, generator = transformer.src_embed, transformer.encoder, transformer.generator
+        self.model = annotated.TransformerMLM(encoder=encoder, src_embed=src_embed, generator=generator)
+        self.optimizer = Noam(self.model.parameters(), lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=32)
+        self.mlm = MLM(
+            padding_token=N_TOKENS - 2,
+            mask_token=N_TOKENS - 1,
+            no_mask_tokens=[],
+            n_tokens=N_TOKENS,
+            masking_prob=0.15,
+            randomize_prob=0.1,
+            no_change_prob=0.1,
+        )
+        self.accuracy = Accuracy(ignore_index=N_TOKENS - 2)
+        self.accuracy.set_state(self.accuracy.create_state())
+        self.loss = nn.CrossEntropyLoss(ignore_index=N_TOKENS - 2)
+        self.device, self.grad_norm_clip, self.mode = torch.device("cpu"), 1.0, SimpleNamespace(is_train=True)
+        self.windows = Windows(IDS, seed=0, sampling="shuffled")
+
+    def loss_func(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        self.last = self.loss(output, labels)
+        return self.last
+
+    def step(self) -> float:
+        batch = self.windows.draw(SHAPE.batch_size, SHAPE.seq_len).tokens.t().contiguous()
+        self.its_step(self, (batch,), SimpleNamespace(is_last=False))
+        return self.last.item()
