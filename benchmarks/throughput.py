@@ -10,8 +10,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from training.stages import Stage
 ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
 LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
 LARGER_ON_CUDA = replace(LARGER, batch_size=128)
+BATCHES_ON_CUDA = (64, 256, 1024, 4096, 16_384)  # at the annotated shape: which is each step's best?
 SECONDS_A_TURN = 1.0
 BASE = "annotated"
 
@@ -51,7 +53,11 @@ def main(arguments: list[str]) -> int:
     results = [measure(shape, device, repeats) for shape in (ANNOTATED, larger)[:shapes]]
     for result in results:
         print("\n" + table(result))
-    content = {"machine": machine(), "repeats": repeats, "shapes": results}
+    content: dict[str, Any] = {"machine": machine(), "repeats": repeats, "shapes": results}
+    if device.type == "cuda" and not options.quick:
+        content["best_batches"] = {name: best_batch(name, BATCHES_ON_CUDA, repeats) for name in ("Folio", BASE)}
+        best = (f"{name} {rate:,.0f} with {size:,}" for name, (size, rate) in content["best_batches"].items())
+        print("\nCharacters a second, each with its best batch of windows of 32: " + ", ".join(best))
     folder, name = results_folder(), "throughput_quick" if options.quick else "throughput"
     write_atomically(folder / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
     save_picture(folder / f"{name}.png", results)
@@ -60,14 +66,8 @@ def main(arguments: list[str]) -> int:
 
 def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     """All steps by turns, at one shape."""
-    configs = configured(shape)
-    ids, n_tokens = configs.data.ids, configs.data.vocabulary.n_tokens
-    steps: dict[str, Step] = {
-        "Folio": folio(configs, shape),
-        "Folio with AdamW": folio(configured(shape, **{"training.optimizer": "adamw"}), shape),
-        BASE: peers.annotated(shape, ids, n_tokens),
-        "Hugging Face BERT": peers.hugging_face(shape, ids, n_tokens),
-    }
+    n_tokens = configured(shape).data.vocabulary.n_tokens
+    steps = {name: make(shape) for name, make in STEPS.items()}
     counts = {name: steps_a_turn(step) for name, step in steps.items()}
     turns: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats):
@@ -104,6 +104,25 @@ def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     return {"shape": str(shape), "peak_flops_per_second": peaks, "steps": rows}
 
 
+def best_batch(name: str, sizes: Sequence[int], repeats: int) -> tuple[int, float]:
+    """With how many windows of the annotated shape this step takes the most characters a second, and how many.
+
+    Sizes go up; what the memory has no room for ends them. Raises torch.OutOfMemoryError where that is the first.
+    """
+    rates: dict[int, float] = {}
+    for size in sizes:
+        shape = replace(ANNOTATED, batch_size=size)
+        try:
+            step = STEPS[name](shape)
+            n = steps_a_turn(step)
+            rates[size] = statistics.median(shape.chars_per_step / seconds_a_step(step, n) for _ in range(repeats))
+        except torch.OutOfMemoryError:
+            if not rates:
+                raise
+            break
+    return max(rates.items(), key=lambda item: item[1])
+
+
 def configured(shape: Shape, **keys: Any) -> Configs:
     """The preset of this device, at this shape."""
     preset = "gpu" if best_device() == "cuda" else "quick"
@@ -119,12 +138,27 @@ def configured(shape: Shape, **keys: Any) -> Configs:
     return configs_of(resolve(read_config(PRESETS / f"{preset}.yaml"), shaped | keys))
 
 
-def folio(configs: Configs, shape: Shape) -> Step:
+def folio(shape: Shape, **keys: Any) -> Step:
     """Folio's own step, as the preset has it; compiled where that works."""
-    stage, step = Stage(1.0, shape.seq_len, MASKING_PROB), configs.step
+    configs, stage = configured(shape, **keys), Stage(1.0, shape.seq_len, MASKING_PROB)
+    step = configs.step
     if configs.training.compile:
         compile_step(step, [stage])
     return lambda: step(stage).loss_sum
+
+
+def peer(step_of: Callable[[Shape, torch.Tensor, int], Step], shape: Shape) -> Step:
+    """One of benchmarks.peers, on the same text."""
+    data = configured(shape).data
+    return step_of(shape, data.ids, data.vocabulary.n_tokens)
+
+
+STEPS: Mapping[str, Callable[[Shape], Step]] = {
+    "Folio": folio,
+    "Folio with AdamW": lambda shape: folio(shape, **{"training.optimizer": "adamw"}),
+    BASE: partial(peer, peers.annotated),
+    "Hugging Face BERT": partial(peer, peers.hugging_face),
+}
 
 
 def steps_a_turn(step: Step) -> int:

@@ -14,7 +14,7 @@ from torch import nn
 import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
 from benchmarks import peers
 from benchmarks.peers import Shape, collated
-from benchmarks.throughput import configured, folio
+from benchmarks.throughput import best_batch, folio
 from data.windows import Windows
 
 SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
@@ -37,14 +37,19 @@ def test_hugging_faces_masks_are_80_10_10():
 def test_every_step_learns(name, shakespeare):
     torch.manual_seed(0)
     if name == "folio":
-        keys = {"training.compile": False, "device": "cpu", "training.warmup": 0.0}
-        step = folio(configured(SHAPE, **keys), SHAPE)
+        step = folio(SHAPE, **{"training.compile": False, "device": "cpu", "training.warmup": 0.0})
     else:
         step = getattr(peers, name)(SHAPE, IDS % 3, N_TOKENS)  # three characters: soon found out
     first = step()
     for _ in range(60):
         last = step()
     assert last < 0.95 * first
+
+
+def test_the_best_batch_is_one_of_those_that_were_tried(shakespeare):
+    size, chars_per_second = best_batch("annotated", sizes=(1, 2), repeats=1)
+    assert size in (1, 2)
+    assert chars_per_second > 0
 
 
 @pytest.fixture
