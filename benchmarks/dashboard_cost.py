@@ -23,7 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import ROOT, machine, results_folder
+from benchmarks.differences import rotated
+from benchmarks.machine import ROOT, machine, results_folder, results_name
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import best_device, configs_of
 from training import tracking
@@ -59,11 +60,11 @@ def main(arguments: list[str]) -> int:
         print(f"about {options.repeats * len(addresses) * SECONDS_A_TURN / 60 + 3:.0f} minutes", flush=True)
         rates: dict[str, list[float]] = {state: [] for state in addresses}
         for i in range(-1, options.repeats):  # the first round warms up
-            for state, address in addresses.items():
+            for state in rotated(list(addresses), i):
                 run = RunFolder.create(folder / "logs" / uuid.uuid4().hex)
                 begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
                 run.save_status("in progress")
-                rate = chars_per_second(step, stage, run, address, must_take=state == "answering")
+                rate = chars_per_second(step, stage, run, addresses[state], must_take=state == "answering")
                 if i >= 0:
                     rates[state].append(rate)
     results: dict[str, Any] = {}
@@ -74,7 +75,10 @@ def main(arguments: list[str]) -> int:
         results[state] = {"chars_per_second": statistics.median(found), "ratio": middle, "ratios": ratios}
         print(f"{state:18} {statistics.median(found):14,.0f}   {middle:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
     content = {"machine": machine(), "repeats": options.repeats, "dashboards": results}
-    write_atomically(results_folder() / "dashboard_cost.json", (json.dumps(content, indent=1) + "\n").encode())
+    write_atomically(
+        results_folder() / f"{results_name('dashboard_cost', parser, options)}.json",
+        (json.dumps(content, indent=1) + "\n").encode(),
+    )
     return 0
 
 

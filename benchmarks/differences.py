@@ -1,4 +1,4 @@
-"""Variants against a base, paired by seed."""
+"""Variants against a base: paired by seed, or taking turns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +53,12 @@ def paired(rows: Sequence[Mapping[str, Any]], name: str, base: str) -> dict[str,
             float(own.mean()), _stderr(own), float(differences.mean()), _stderr(differences), len(seeds)
         )
     return compared
+
+
+def rotated(names: Sequence[str], i: int) -> list[str]:
+    """The order of turns in round `i`: everyone comes first in one round, and after everyone else in others."""
+    i %= len(names)
+    return [*names[i:], *names[:i]]
 
 
 def _stderr(values: np.ndarray) -> float:

@@ -6,7 +6,7 @@ Every rung is trained for the same seconds, so a change pays in characters a sec
 A rung's gain is paired with the one before it, by seed. What a change is worth depends on what is there already: the
 order is a choice, and another one would share the gain out differently. (labml_nn's layers are pre-norm already.)
 A model that has seen windows of 32 characters only may know them well and fail on the protocol's 256: both are shown.
---begin leaves out what is below a rung, and has files of its own.
+--begin leaves out what is below a rung.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.differences import Paired, paired
-from benchmarks.machine import machine, results_folder
+from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
 from configs.command_line import PRESETS, read_config
 from data.figures import save_figure
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     folder = results_folder()
     names = list(RUNGS)[list(RUNGS).index(options.begin) :]
-    file = "ladder" if len(names) == len(RUNGS) else "ladder_top"
+    file = results_name("ladder", parser, options)
     climbed = {name: rungs()[name] for name in names}
     trials = trials_of(climbed, COMMON | {"training.max_seconds": options.seconds}, options.seeds)
     rows = run_trials(folder / f"{file}.json", trials, measure, SECONDS_A_RUN, "benchmarks.models")

@@ -1,5 +1,6 @@
 """What a result was measured on."""
 
+import argparse
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ def machine() -> dict[str, str]:
     """The machine in words, the versions, the commit and the date, as they stand in every result."""
     return {
         "machine": _words(),
+        "processor": _processor(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -33,6 +35,16 @@ def results_folder() -> Path:
     folder = RESULTS / re.sub(r"[^a-z0-9]+", "-", _words().lower()).strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def results_name(name: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """What a benchmark's files are called: what is not measured in full takes no place of what is.
+
+    Options that are not as they are by themselves are part of it: `warmup --seeds 1` writes `warmup-seeds-1.json`.
+    """
+    changed = {key: value for key, value in vars(options).items() if value != parser.get_default(key)}
+    words = [name, *(f"{key} {value if value is not True else ''}" for key, value in changed.items())]
+    return "-".join(re.sub(r"[^a-z0-9._]+", "-", word.lower()).strip("-") for word in words)
 
 
 def commit() -> str:

@@ -95,18 +95,15 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
         output, _ = process.communicate()
         found = re.search(r"^run (.+)$", output, re.MULTILINE)
         run = RunFolder(Path(found[1])) if found else None
-        if run is None or not list(run.checkpoints.glob("*.pt")):
-            again, step = finished(keys), 0  # killed before its first save: there is nothing to go on from
-        elif run.status()["status"] == "completed":  # killed while it ended
-            again, step = run, run.metrics()[-1]["step"]
-        else:
-            again = resumed(run)
-            step = next(event["step"] for event in run.events() if event["event"] == "resumed")
+        if run is None or not list(run.checkpoints.glob("*.pt")) or run.status()["status"] == "completed":
+            continue  # before its first save, or after its last: there is nothing to go on from
+        again = resumed(run)
+        step = next(event["step"] for event in run.events() if event["event"] == "resumed")
         is_same = weights_equal(whole, again)
         steps.append(step)
         lost += [] if is_same else [moment]
-        words = f"went on from step {step}" if step else "began anew"
-        print(f"kill {len(steps)}: after {moment:.1f} s, {words}: {'the same' if is_same else 'DIFFERENT'}", flush=True)
+        words = f"after {moment:.1f} s, went on from step {step}"
+        print(f"kill {len(steps)}: {words}: {'the same' if is_same else 'DIFFERENT'}", flush=True)
     same = times - len(lost)
     return {
         "times": times,

@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.differences import Paired, paired
-from benchmarks.machine import machine, results_folder
+from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
 from data.figures import save_figure
 from data.strategies import STRATEGIES
@@ -64,15 +64,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--steps", type=int, default=250)
     options = parser.parse_args(arguments)
     tracking.be_quiet()
-    folder = results_folder()
+    folder, file = results_folder(), results_name("strategies", parser, options)
     trials = trials_of(VARIANTS, COMMON | {"training.max_steps": options.steps}, options.seeds)
-    rows = run_trials(folder / "strategies.json", trials, measure, SECONDS_A_RUN)
+    rows = run_trials(folder / f"{file}.json", trials, measure, SECONDS_A_RUN)
     compared = {name: paired(rows, name, BASE) for name in MEASURES}
     commits = sorted({row["commit"] for row in rows})
     table = report(compared, options.seeds, options.steps, machine() | {"commit": ", ".join(commits)})
     print("\n" + table)
-    write_atomically(folder / "strategies.md", table.encode())
-    save_picture(folder / "strategies.png", compared, options.seeds)
+    write_atomically(folder / f"{file}.md", table.encode())
+    save_picture(folder / f"{file}.png", compared, options.seeds)
     return 0
 
 

@@ -20,7 +20,8 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks import peers
-from benchmarks.machine import machine, results_folder
+from benchmarks.differences import rotated
+from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.peak import flops_per_char, flops_per_second, large_shape, own_shapes
 from benchmarks.peers import MASKING_PROB, Shape, Step
 from configs.command_line import PRESETS, read_config, resolve
@@ -36,6 +37,7 @@ LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_
 LARGER_ON_CUDA = replace(LARGER, batch_size=128)
 BATCHES_ON_CUDA = (64, 256, 1024, 4096, 16_384)  # at the annotated shape: which is each step's best?
 SECONDS_A_TURN = 1.0
+TURNS_A_BATCH = 3
 BASE = "annotated"
 
 
@@ -43,36 +45,42 @@ def main(arguments: list[str]) -> int:
     """Measure, print tables, write JSON and a picture; returns the exit code."""
     parser = argparse.ArgumentParser(description="How many characters a second?")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="the annotated experiment's shape only, 3 repeats")
+    parser.add_argument(
+        "--quick", action="store_true", help="the annotated experiment's shape only, 3 repeats, no AdamW"
+    )
     options = parser.parse_args(arguments)
     repeats, shapes = (3, 1) if options.quick else (options.repeats, 2)
     tracking.be_quiet()
     device = torch.device(best_device())
-    print(f"throughput: about {shapes * (1 + 0.1 * repeats):.0f} minutes", flush=True)
+    searches = device.type == "cuda" and not options.quick  # for the best batches
+    print(f"throughput: about {shapes * (1 + 0.1 * repeats) + 10 * searches:.0f} minutes", flush=True)
     larger = LARGER_ON_CUDA if device.type == "cuda" else LARGER
-    results = [measure(shape, device, repeats) for shape in (ANNOTATED, larger)[:shapes]]
+    names = [name for name in STEPS if not (options.quick and name == "Folio with AdamW")]
+    results = [measure(shape, device, repeats, names) for shape in (ANNOTATED, larger)[:shapes]]
     for result in results:
         print("\n" + table(result))
     content: dict[str, Any] = {"machine": machine(), "repeats": repeats, "shapes": results}
-    if device.type == "cuda" and not options.quick:
-        content["best_batches"] = {name: best_batch(name, BATCHES_ON_CUDA, repeats) for name in ("Folio", BASE)}
-        best = (f"{name} {rate:,.0f} with {size:,}" for name, (size, rate) in content["best_batches"].items())
+    if searches:
+        content["chars_per_second_by_batch"] = by_batch = {
+            name: rates_by_batch(name, BATCHES_ON_CUDA) for name in STEPS
+        }
+        best = (f"{name} {max(rates.values()):,.0f}" for name, rates in by_batch.items())
         print("\nCharacters a second, each with its best batch of windows of 32: " + ", ".join(best))
-    folder, name = results_folder(), "throughput_quick" if options.quick else "throughput"
+    folder, name = results_folder(), results_name("throughput", parser, options)
     write_atomically(folder / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
     save_picture(folder / f"{name}.png", results)
     return 0
 
 
-def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
-    """All steps by turns, at one shape."""
+def measure(shape: Shape, device: torch.device, repeats: int, names: Sequence[str]) -> dict[str, Any]:
+    """These steps by turns, at one shape."""
     n_tokens = configured(shape).data.vocabulary.n_tokens
-    steps = {name: make(shape) for name, make in STEPS.items()}
+    steps = {name: STEPS[name](shape) for name in names}
     counts = {name: steps_a_turn(step) for name, step in steps.items()}
     turns: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats):
-        for name, step in steps.items():
-            turns[name].append(shape.chars_per_step / seconds_a_step(step, counts[name]))
+    for i in range(repeats):
+        for name in rotated(list(steps), i):
+            turns[name].append(shape.chars_per_step / seconds_a_step(steps[name], counts[name]))
     peaks = {
         str(dtype).removeprefix("torch."): {
             "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own_shapes(shape)),
@@ -104,23 +112,26 @@ def measure(shape: Shape, device: torch.device, repeats: int) -> dict[str, Any]:
     return {"shape": str(shape), "peak_flops_per_second": peaks, "steps": rows}
 
 
-def best_batch(name: str, sizes: Sequence[int], repeats: int) -> tuple[int, float]:
-    """With how many windows of the annotated shape this step takes the most characters a second, and how many.
+def rates_by_batch(name: str, sizes: Sequence[int]) -> dict[int, float]:
+    """Characters a second of a step at the annotated shape, by the number of windows; up to what memory has room for.
 
-    Sizes go up; what the memory has no room for ends them. Raises torch.OutOfMemoryError where that is the first.
+    Raises torch.OutOfMemoryError where that is none.
     """
     rates: dict[int, float] = {}
     for size in sizes:
+        torch._dynamo.reset()  # else it compiles no more after its eighth shape
         shape = replace(ANNOTATED, batch_size=size)
         try:
             step = STEPS[name](shape)
             n = steps_a_turn(step)
-            rates[size] = statistics.median(shape.chars_per_step / seconds_a_step(step, n) for _ in range(repeats))
+            rates[size] = statistics.median(
+                shape.chars_per_step / seconds_a_step(step, n) for _ in range(TURNS_A_BATCH)
+            )
         except torch.OutOfMemoryError:
             if not rates:
                 raise
             break
-    return max(rates.items(), key=lambda item: item[1])
+    return rates
 
 
 def configured(shape: Shape, **keys: Any) -> Configs:
@@ -139,7 +150,7 @@ def configured(shape: Shape, **keys: Any) -> Configs:
 
 
 def folio(shape: Shape, **keys: Any) -> Step:
-    """Folio's own step, as the preset has it; compiled where that works."""
+    """Folio's own step, compiled where the preset has it so. Raises what torch.compile raises where it cannot work."""
     configs, stage = configured(shape, **keys), Stage(1.0, shape.seq_len, MASKING_PROB)
     step = configs.step
     if configs.training.compile:

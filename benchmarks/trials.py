@@ -1,5 +1,6 @@
 """Trained runs that are compared: one for each variant and seed. They are kept beside the runs, as they come: a
-comparison that was broken off goes on where it was, and a new clone measures anew."""
+comparison that was broken off goes on where it was, and a new clone measures anew. What cannot be told from other
+code, as it is not committed, is measured anew too."""
 
 import json
 import statistics
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import ROOT, machine
+from benchmarks.machine import ROOT, commit, machine
 from data.corpus import load_corpus
 from data.references import counting_losses
 from training.run_folder import RunFolder, write_atomically
@@ -54,8 +55,11 @@ def run_trials(
     SystemExit where a run fails.
     """
     here = machine()
-    keeping = RUNS / path.parent.name / f"{here['commit']}, {here['threads']} threads" / path.name
-    kept = json.loads(keeping.read_text())["trials"] if keeping.exists() else []
+    code = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
+    keeping = RUNS / path.parent.name / code / path.name
+    is_known = here["commit"][-1] != "+" and here["commit"] != "unknown"
+    kept = json.loads(keeping.read_text())["trials"] if is_known and keeping.exists() else []
+    kept = [row for row in kept if row["commit"] == here["commit"]]
     known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
     found = [known.get((trial.variant, trial.seed, _fingerprint(trial.keys))) for trial in trials]
     left = found.count(None)
@@ -69,7 +73,7 @@ def run_trials(
     for i, trial in enumerate(trials):
         if found[i] is not None:
             continue
-        row = _train(trial, measure, program, preset) | {"commit": here["commit"]}
+        row = _train(trial, measure, program, preset) | {"commit": commit()}  # which may be another one by now
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
         _save(keeping, here, list(known.values()))
         left -= 1
@@ -86,13 +90,18 @@ def _train(trial: Trial, measure: Measure, program: str, preset: str) -> dict[st
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
         sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
-    (path,) = (line.removeprefix("run ") for line in result.stdout.splitlines() if line.startswith("run "))
+    lines = result.stdout.splitlines()
+    (path,) = (line.removeprefix("run ") for line in lines if line.startswith("run "))
+    for line in lines:
+        if line.startswith("torch.compile does not work"):  # then it was measured without
+            print(f"{trial.variant}: {line}", flush=True)
     results = measure(RunFolder(Path(path)))
     return {
         "variant": trial.variant,
         "seed": trial.seed,
         "keys": dict(trial.keys),
         "results": results,
+        "compiled": any(line.startswith("compiled for") for line in lines),
         "wall_seconds": round(time.monotonic() - began, 1),
     }
 

@@ -16,24 +16,21 @@ class TrainingClock:
         self.device = device
         self._before = 0.0  # seconds counted up to the last start
         self._started: float | None = None
-        self._last_read = 0.0
-        self._last_seconds = 0.0
+        self._synchronised = 0.0
 
     def set(self, seconds: float) -> None:
         """Go on from where a run was when it was interrupted; the clock stands still."""
-        self._before = self._last_seconds = seconds
+        self._before = seconds
 
     def start(self) -> None:
         self._synchronise()
-        self._started = self._last_read = time.perf_counter()
-        self._last_seconds = self._before
+        self._started = self._synchronised = time.perf_counter()
 
     def stop(self) -> None:
         self._synchronise()
         if self._started is not None:
             self._before += time.perf_counter() - self._started
         self._started = None
-        self._last_seconds = self._before
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -46,16 +43,14 @@ class TrainingClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training. On an accelerator work is queued, so the clock is right only after a wait for
-        the device; that would slow training down, and is done at most every two seconds."""
+        """Seconds of training. On an accelerator work is queued, and the clock is right only after a wait for the
+        device. That would slow training down: it is done every two seconds, so that the queue stays short."""
         if self._started is None:
             return self._before
-        now = time.perf_counter()
-        if self.device.type == "cpu" or now - self._last_read > SECONDS_BETWEEN_SYNCHRONISATIONS:
+        if time.perf_counter() - self._synchronised > SECONDS_BETWEEN_SYNCHRONISATIONS:
             self._synchronise()
-            self._last_read = time.perf_counter()
-            self._last_seconds = self._before + self._last_read - self._started
-        return self._last_seconds
+            self._synchronised = time.perf_counter()
+        return self._before + time.perf_counter() - self._started
 
     def _synchronise(self) -> None:
         if self.device.type == "cuda":

@@ -49,9 +49,9 @@ def _note(kept: Path) -> TextIO:
     notes.mkdir(parents=True, exist_ok=True)
     with open(notes / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = list(notes.glob("*.note"))
-        left = [note for note in found if _is_left_behind(note)]
-        if left and len(left) == len(found):  # else another run compiles in there right now
+        owned = {note: _is_owned(note) for note in notes.glob("*.note")}
+        left = [note for note, is_owned in owned.items() if is_owned is False]
+        if left and not any(owned.values()):  # else another run compiles in there right now
             shutil.rmtree(kept, ignore_errors=True)
             for note in left:
                 note.unlink(missing_ok=True)
@@ -60,10 +60,13 @@ def _note(kept: Path) -> TextIO:
         return file
 
 
-def _is_left_behind(note: Path) -> bool:
+def _is_owned(note: Path) -> bool | None:
+    """Whether the run that left it still compiles; None where it has just ended doing so."""
     try:
         with open(note) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, FileNotFoundError):  # its run compiles right now, or has just ended doing so
-        return False
-    return True
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return None
+    return False

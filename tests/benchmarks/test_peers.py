@@ -12,9 +12,9 @@ from labml_nn.transformers.mlm import MLM
 from torch import nn
 
 import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
-from benchmarks import peers
+from benchmarks import peers, throughput
 from benchmarks.peers import Shape, collated
-from benchmarks.throughput import best_batch, folio
+from benchmarks.throughput import folio
 from data.windows import Windows
 
 SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
@@ -46,10 +46,16 @@ def test_every_step_learns(name, shakespeare):
     assert last < 0.95 * first
 
 
-def test_the_best_batch_is_one_of_those_that_were_tried(shakespeare):
-    size, chars_per_second = best_batch("annotated", sizes=(1, 2), repeats=1)
-    assert size in (1, 2)
-    assert chars_per_second > 0
+def test_batches_grow_up_to_what_memory_has_room_for(monkeypatch):
+    def step_of(shape: Shape):
+        if shape.batch_size > 2:
+            raise torch.OutOfMemoryError
+        return lambda: torch.zeros(())
+
+    monkeypatch.setitem(throughput.STEPS, "annotated", step_of)
+    assert list(throughput.rates_by_batch("annotated", (1, 2, 4, 8))) == [1, 2]
+    with pytest.raises(torch.OutOfMemoryError):
+        throughput.rates_by_batch("annotated", (4, 8))
 
 
 @pytest.fixture

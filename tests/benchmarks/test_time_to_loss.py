@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks import time_to_loss
 from benchmarks.time_to_loss import SEARCHED, recipes, seconds_to, winner
-from benchmarks.trials import Trial
 from configs.command_line import PRESETS, read_config, resolve
 
 
@@ -20,8 +19,7 @@ def test_a_loss_is_reached_on_the_way_from_one_evaluation_to_the_next():
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
 def test_every_recipe_is_one_that_can_be_trained(preset):
     for keys in SEARCHED[{"quick": "cpu", "gpu": "cuda"}[preset]].values():
-        for name, recipe in recipes(keys, 600.0).items():
-            assert Trial(name, 0, recipe).arguments
+        for recipe in recipes(keys, 600.0).values():
             values = resolve(read_config(PRESETS / f"{preset}.yaml"), recipe)
             assert values["training.chars_per_step"] % values["training.stages"][-1]["seq_len"] == 0
             assert values["training.max_seconds"] == 600.0

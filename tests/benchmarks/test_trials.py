@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.differences import paired
+from benchmarks.machine import machine
 from benchmarks.trials import Trial, run_trials, trials_of
 from tests.conftest import TINY
 
@@ -43,6 +44,9 @@ def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones():
 
 def test_a_broken_off_comparison_goes_on_where_it_was(tmp_path, corpus_file, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.trials.RUNS", tmp_path / "runs")
+    here, now = machine() | {"commit": "1234567"}, "1234567"
+    monkeypatch.setattr("benchmarks.trials.machine", lambda: here)
+    monkeypatch.setattr("benchmarks.trials.commit", lambda: now)
     keys = TINY | {"data.corpus": str(corpus_file), "training.max_steps": 2}
     trials = [Trial("small", seed, keys) for seed in (0, 1)]
     measured: list[Path] = []
@@ -60,3 +64,7 @@ def test_a_broken_off_comparison_goes_on_where_it_was(tmp_path, corpus_file, mon
     assert "2 runs, 1 to go" in capsys.readouterr().out
     run_trials(path, [Trial("small", 0, keys | {"training.max_steps": 1})], measure, 1.0)
     assert len(measured) == 3  # other settings are another run
+    here = here | {"commit": "1234567+"}
+    run_trials(path, trials[:1], measure, 1.0)
+    run_trials(path, trials[:1], measure, 1.0)
+    assert len(measured) == 5  # what is not committed is never the same

@@ -5,6 +5,20 @@ import torch
 from training.clock import TrainingClock
 
 
+def test_between_two_waits_for_a_device_it_goes_on(monkeypatch):
+    """A schedule by the clock would otherwise fall in stairs, and a short run have few of them."""
+    waits = []
+    monkeypatch.setattr(TrainingClock, "_synchronise", lambda self: waits.append(self))
+    clock = TrainingClock(torch.device("cuda"))
+    clock.start()
+    seen = {clock.seconds for _ in range(1_000)}
+    assert len(waits) == 1  # at its start
+    assert len(seen) > 100
+    monkeypatch.setattr("training.clock.SECONDS_BETWEEN_SYNCHRONISATIONS", 0.0)
+    assert clock.seconds > max(seen)
+    assert len(waits) == 2
+
+
 def test_it_counts_training_and_nothing_else():
     clock = TrainingClock(torch.device("cpu"))
     assert clock.seconds == 0.0

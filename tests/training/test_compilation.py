@@ -92,6 +92,18 @@ def test_what_another_run_is_compiling_is_not_cleared(folder):
     process.wait()
 
 
+def test_a_run_that_has_just_ended_does_not_save_what_a_killed_one_left(folder, monkeypatch):
+    """Its note is seen, and gone before it is looked at."""
+    compile_step(Step(), [])
+    (folder / "compiled" / "program.so").write_text("ha")
+    (folder / "compiling" / "dead.note").touch()
+    found = [folder / "compiling" / name for name in ("dead.note", "ended.note")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "glob", lambda self, pattern: found)
+        compile_step(Step(), [])
+    assert (folder / "compiled" / "program.so").read_text() == "whole"
+
+
 def test_where_nothing_can_be_written_pytorchs_own_place_is_taken(folder, monkeypatch, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     monkeypatch.setattr("training.compilation.default_cache_dir", lambda: str(theirs))
