@@ -43,7 +43,8 @@ def results_name(name: str, parser: argparse.ArgumentParser, options: argparse.N
     Options that are not as they are by themselves are part of it: `warmup --seeds 1` writes `warmup-seeds-1.json`.
     """
     changed = {key: value for key, value in vars(options).items() if value != parser.get_default(key)}
-    words = [name, *(f"{key} {value if value is not True else ''}" for key, value in changed.items())]
+    values = {key: f"{value:g}" if isinstance(value, float) else value for key, value in changed.items()}
+    words = [name, *(key if value is True else f"{key} {value}" for key, value in values.items())]
     return "-".join(re.sub(r"[^a-z0-9._]+", "-", word.lower()).strip("-") for word in words)
 
 
