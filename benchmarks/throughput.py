@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     tracking.be_quiet()
     device = torch.device(best_device())
     searches = device.type == "cuda" and not options.quick  # for the best batches
-    print(f"throughput: about {shapes * (1 + 0.1 * repeats) + 10 * searches:.0f} minutes", flush=True)
+    print(f"throughput: about {shapes * (1 + 0.1 * repeats) + 10 * searches:.0f} minute(s)", flush=True)
     larger = LARGER_ON_CUDA if device.type == "cuda" else LARGER
     names = [name for name in STEPS if not (options.quick and name == "Folio with AdamW")]
     results = [measure(shape, device, repeats, names) for shape in (ANNOTATED, larger)[:shapes]]
@@ -174,8 +174,8 @@ STEPS: Mapping[str, Callable[[Shape], Step]] = {
 
 def steps_a_turn(step: Step) -> int:
     """So many steps that a turn takes about a second, after some to warm up."""
-    seconds_a_step(step, 3)
-    return max(3, round(SECONDS_A_TURN / seconds_a_step(step, 3)))
+    seconds_a_step(step, 2)
+    return max(1, round(SECONDS_A_TURN / seconds_a_step(step, 2)))
 
 
 def seconds_a_step(step: Step, n: int) -> float:
