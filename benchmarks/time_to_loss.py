@@ -83,7 +83,7 @@ def recipes(bert: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any]
     """Folio's preset, the annotated one, and BERT with these keys. The slower a model is, the rarer it is evaluated."""
     annotated = read_config(PRESETS / "annotated.yaml")
     del annotated["training.max_chars"]
-    every = {"Folio": ({}, 30.0), "annotated": (annotated, 200.0), "Hugging Face BERT": (BERT | dict(bert), 75.0)}
+    every = {"Folio": ({}, 50.0), "annotated": (annotated, 300.0), "Hugging Face BERT": (BERT | dict(bert), 150.0)}
     return {
         name: keys | {"training.max_seconds": seconds, "training.evaluations": max(1, int(seconds / between))}
         for name, (keys, between) in every.items()
