@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from benchmarks.machine import RESULTS, machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
@@ -199,6 +200,9 @@ def save_picture(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         axes.plot(seconds, losses, ".-", color=color, label=row["variant"] if row["seed"] == 0 else None)
     axes.axhline(rows[0]["results"]["counting"], color="grey", linestyle=":", label="counting")
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("seconds of training")
     axes.set_ylabel("loss.valid (nats)")
     axes.legend()
