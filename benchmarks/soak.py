@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import ROOT, machine, results_folder
+from benchmarks.machine import ROOT, machine, results_folder, results_name
 from training.checkpoint import load_weights
 from training.run_folder import RunFolder, write_atomically
 
@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
     }
     chosen = [options.only] if options.only else list(parts)
     print(f"about {sum(parts[name][0] for name in chosen):.0f} minutes", flush=True)
-    path = results_folder() / "soak.json"
+    options.only = None  # both parts are in one file
+    path = results_folder() / f"{results_name('soak', parser, options)}.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:

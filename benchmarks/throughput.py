@@ -1,6 +1,6 @@
 """How many characters a second: Folio's training step, the annotated experiment's, Hugging Face's.
 
-python -m benchmarks.throughput [--repeats 5] [--quick]
+python -m benchmarks.throughput [--repeats 5 | --quick]
 
 All take turns in one process, at the same shape, on the same text. A ratio is between turns of one round.
 """
@@ -44,10 +44,9 @@ BASE = "annotated"
 def main(arguments: list[str]) -> int:
     """Measure, print tables, write JSON and a picture; returns the exit code."""
     parser = argparse.ArgumentParser(description="How many characters a second?")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--quick", action="store_true", help="the annotated experiment's shape only, 3 repeats, no AdamW"
-    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--repeats", type=int, default=5)
+    size.add_argument("--quick", action="store_true", help="the annotated experiment's shape only, 3 repeats, no AdamW")
     options = parser.parse_args(arguments)
     repeats, shapes = (3, 1) if options.quick else (options.repeats, 2)
     tracking.be_quiet()
@@ -219,7 +218,8 @@ def save_picture(path: Path, results: list[dict[str, Any]]) -> None:
         names = list(result["steps"])
         rates = [result["steps"][name]["chars_per_second"] for name in names]
         labels = [f"{rate:,.0f}" for rate in rates]
-        axes.bar_label(axes.barh(names, rates, color=["C0", "C0", "grey", "grey"]), labels=labels, padding=3)
+        colors = ["C0" if name.startswith("Folio") else "grey" for name in names]
+        axes.bar_label(axes.barh(names, rates, color=colors), labels=labels, padding=3)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.25 * max(rates))
         axes.set_title(result["shape"], fontsize="small")

@@ -73,7 +73,9 @@ def run_trials(
     for i, trial in enumerate(trials):
         if found[i] is not None:
             continue
-        row = _train(trial, measure, program, preset) | {"commit": commit()}  # which may be another one by now
+        before = commit()  # it may be another one than at the beginning, and another one afterwards
+        row = _train(trial, measure, program, preset)
+        row["commit"] = before if commit() == before else f"{before.rstrip('+')}+"
         known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
         _save(keeping, here, list(known.values()))
         left -= 1
