@@ -156,14 +156,15 @@ def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert:
     here = machine()
     commits = ", ".join(sorted({row["commit"] for row in rows}))
     names = list(dict.fromkeys(row["variant"] for row in rows))
+    compiled = [name for name in names if all(row["compiled"] for row in rows if row["variant"] == name)]
     lines = [
         "# Time to loss",
         "",
         f"Seconds of training on tiny Shakespeare until `loss.valid` is not above a value, median of"
         f" {len(rows) // len(names)} seed(s), each stopped at {seconds:g}; {here['machine']}, {here['threads']}"
         f" thread(s), torch {here['torch']}, commit {commits}, {here['date']}."
-        f" Counting is {rows[0]['results']['counting']:.3f}. Folio is the preset `{preset}`, compiled; the others are"
-        f" not, as their authors have it. BERT's batch and learning rate are the best of a search with runs of"
+        f" Counting is {rows[0]['results']['counting']:.3f}. Folio is the preset `{preset}`. Compiled:"
+        f" {', '.join(compiled) or 'none'}. BERT's batch and learning rate are the best of a search with runs of"
         f" {SECONDS_OF_A_SEARCHED_RUN[kind()]:g} seconds: {bert}.",
         "Straight lines between evaluations, of which there are "
         + ", ".join(f"{len(row['results']['curve'])} ({row['variant']})" for row in rows if row["seed"] == 0)

@@ -88,7 +88,9 @@ class LabmlExperiment:
         transformer.n_layers, transformer.ffn.d_ff = SHAPE.n_layers, SHAPE.d_ff
         src_embed, encoder, generator = transformer.src_embed, transformer.encoder, transformer.generator
         self.model = annotated.TransformerMLM(encoder=encoder, src_embed=src_embed, generator=generator)
-        self.optimizer = Noam(self.model.parameters(), lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=32)
+        self.optimizer = Noam(
+            self.model.parameters(), lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=SHAPE.d_model
+        )
         self.mlm = MLM(
             padding_token=N_TOKENS - 2,
             mask_token=N_TOKENS - 1,
