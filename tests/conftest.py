@@ -59,8 +59,12 @@ def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests run beside each other, one a core: each, and the programs that it starts, keeps to one thread."""
+    """Tests run beside each other, one a core: each, and the programs that it starts, keeps to one thread.
+
+    Where a test asks for more, threads that wait leave the core to others.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     torch.set_num_threads(1)
 
 

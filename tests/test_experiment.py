@@ -5,7 +5,6 @@ import re
 
 import pytest
 import torch
-import yaml
 from labml.configs import option
 
 from configs.experiment import configs_of
@@ -143,12 +142,3 @@ def test_help(command):
     done = command("--help", tiny=False)
     assert done.returncode == 0
     assert "masking.masking_prob=0.15" in done.stdout
-
-
-def test_two_runs_do_not_share_a_folder(command, corpus_file, tmp_path):
-    for _ in range(2):
-        assert command(f"data.corpus={corpus_file}", "training.max_steps=1").returncode == 0
-    runs = list((tmp_path / "logs" / "mlm").iterdir())
-    assert len(runs) == 2
-    for run in runs:
-        assert yaml.safe_load((run / "config.yaml").read_text())["training.max_steps"] == 1

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
 from data import corpus
 from training.stages import Stage
 from training.step import TrainingStep
@@ -22,6 +20,8 @@ def compile_step(step: TrainingStep, stages: Sequence[Stage]) -> None:
 
     What is compiled is kept beside the corpus, unless the environment names another folder.
     """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # takes seconds, and not all commands compile
+
     kept = (corpus.CACHE / "compiled").resolve()
     if os.environ.get(VARIABLE, default_cache_dir()) not in (default_cache_dir(), str(kept)):
         step.compile(stages)

@@ -26,10 +26,32 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     if x.device.type == "cuda":
         x = x.bfloat16()
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(STEPS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+    if x.dtype != torch.bfloat16 and x.shape[2] >= 2 * x.shape[1]:
+        x = _factor(x @ x.mT) @ x
+    else:
+        for _ in range(STEPS):
+            gram = x @ x.mT
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
     return x.mT if is_tall else x
+
+
+def _factor(gram: torch.Tensor) -> torch.Tensor:
+    """What the whole iteration multiplies X by, from X X^T alone, `[n, rows, rows]`: every step is X <- P X with P a
+    polynomial of X X^T, which becomes P (X X^T) P. Wide matrices take fewer products so; bfloat16 is too coarse for it.
+    """
+    factor = change = _polynomial(gram)
+    for _ in range(STEPS - 1):
+        gram = change @ gram @ change
+        change = _polynomial(gram)
+        factor = change @ factor
+    return factor
+
+
+def _polynomial(gram: torch.Tensor) -> torch.Tensor:
+    """a I + b G + c G^2."""
+    polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
+    polynomial.diagonal(dim1=1, dim2=2).add_(A)
+    return polynomial
 
 
 class Muon(Optimizer):

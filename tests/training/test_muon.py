@@ -1,10 +1,11 @@
 import copy
+import math
 
 import pytest
 import torch
 from torch import nn
 
-from training.muon import Muon, orthogonal
+from training.muon import STEPS, A, B, C, Muon, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
@@ -19,6 +20,20 @@ def test_what_is_made_orthogonal_keeps_its_directions_and_loses_its_singular_val
     assert values.max() < 1.25
     ideal = u @ vt
     assert (made * ideal).sum() / (made.norm() * ideal.norm()) > 0.97
+
+
+@pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64)])
+@pytest.mark.parametrize("smallest", [1e-1, 1e-4, 1e-8])
+def test_wide_narrow_and_ill_conditioned_matrices_go_through_the_same_iteration(shape, smallest):
+    generator = torch.Generator().manual_seed(0)
+    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
+    matrices = u * torch.logspace(0, math.log10(smallest), u.shape[2]) @ vt
+    values = torch.linalg.svdvals(matrices)  # the iteration changes these alone
+    values = values / values.norm(dim=1, keepdim=True)
+    for _ in range(STEPS):
+        values = A * values + B * values**3 + C * values**5
+    expected = u * values[:, None] @ vt
+    assert (orthogonal(matrices.float()) - expected).norm() < 1e-3 * expected.norm()
 
 
 def test_the_size_of_a_matrix_does_not_matter_and_nothing_stays_nothing():

@@ -16,7 +16,7 @@ from training.evaluation import evaluate_pairs
 from training.optimizer import set_learning_rate
 from training.stages import Stage
 
-STEPS, SEEDS = 700, 4  # at most: how long the loss stays at that of guessing depends on every digit
+STEPS, SEEDS = 300, 8  # at most: how long the loss stays at that of guessing depends on every digit
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])

@@ -10,6 +10,7 @@ from tests.training.test_resume import TIMES
 from training.checkpoint import load_weights
 from training.resume import go_on
 
+MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
 KNOBS = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 LABML = {
     "model.architecture": "labml_nn",
@@ -28,10 +29,11 @@ LABML = {
         {"model.dropout": 0.2, "training.accumulation": 4},
         {"masking.strategy": "span", "masking.corrupt": "unit"},
         {"masking.masks": "static", "masking.random_tokens": "unigram"},
-        {"masking.strategy": "adaptive", "data.sampling": "shuffled"},
+        {"masking.strategy": "adaptive", "data.sampling": "shuffled", "training.accumulation": 2},
+        {"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"},
         LABML,
     ],
-    ids=["default", "dropout", "span", "static", "adaptive", "labml_nn"],
+    ids=["default", "dropout", "span", "static", "adaptive", "mixture", "labml_nn"],
 )
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path, train, keys):
     check(tmp_path, train, keys, 13, wanted=None)  # in the middle of a stage, and of an interval
