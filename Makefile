@@ -46,6 +46,7 @@ bench-strategies: .venv/installed
 bench-costs: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.masking_cost
 	$(BIN)/python -m benchmarks.dashboard_cost
+	$(BIN)/python -m benchmarks.loop_cost
 
 soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)

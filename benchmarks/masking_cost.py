@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args(arguments)
     tracking.be_quiet()
+    print("about 5 minutes", flush=True)
     configs = {name: configured(name) for name in strategies()}
     prepared = {name: prepare(c) for name, c in configs.items()}
     step, stage = configs[BASE].step, configs[BASE].training.stage_rows[0]

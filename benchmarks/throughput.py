@@ -223,6 +223,7 @@ def save_picture(path: Path, results: list[dict[str, Any]]) -> None:
         axes.invert_yaxis()
         axes.set_xlim(0, 1.25 * max(rates))
         axes.set_title(result["shape"], fontsize="small")
+        axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel("characters a second")
     save_figure(path, figure)
 

@@ -54,6 +54,10 @@ SEARCHED = {
 }
 PRESET = {"cpu": "quick", "cuda": "gpu"}
 SECONDS_OF_A_SEARCHED_RUN = {"cpu": 60.0, "cuda": 20.0}
+SECONDS_BETWEEN_EVALUATIONS = {
+    "cpu": {"Folio": 50.0, "annotated": 300.0, "Hugging Face BERT": 150.0},
+    "cuda": {"Folio": 2.0, "annotated": 10.0, "Hugging Face BERT": 5.0},
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -84,10 +88,10 @@ def recipes(bert: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any]
     """Folio's preset, the annotated one, and BERT with these keys. The slower a model is, the rarer it is evaluated."""
     annotated = read_config(PRESETS / "annotated.yaml")
     del annotated["training.max_chars"]
-    every = {"Folio": ({}, 50.0), "annotated": (annotated, 300.0), "Hugging Face BERT": (BERT | dict(bert), 150.0)}
+    keys = {"Folio": {}, "annotated": annotated, "Hugging Face BERT": BERT | dict(bert)}
     return {
-        name: keys | {"training.max_seconds": seconds, "training.evaluations": max(1, int(seconds / between))}
-        for name, (keys, between) in every.items()
+        name: keys[name] | {"training.max_seconds": seconds, "training.evaluations": max(1, int(seconds / between))}
+        for name, between in SECONDS_BETWEEN_EVALUATIONS[kind()].items()
     }
 
 

@@ -163,7 +163,7 @@ def _check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> No
     inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
     contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
     try:
-        with torch.random.fork_rng(), torch.no_grad():
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
             shape = list(model(inputs, positions).shape)
     except Exception as error:  # whatever a user's model raises
         raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error

@@ -57,7 +57,9 @@ def with_masking_prob(c: TrainingConfigs) -> list[Stage]:
 
 @option(TrainingConfigs.autocast)
 def by_precision(c: TrainingConfigs) -> bool:
-    return c.precision == "bfloat16" or (c.precision == "auto" and c.device.type == "cuda")
+    """On GPUs that have no instructions for bfloat16 it would be slower, and not compiled."""
+    is_fast = c.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return c.precision == "bfloat16" or (c.precision == "auto" and is_fast)
 
 
 @option(TrainingConfigs.optimizer)

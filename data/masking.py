@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from data.adaptive import AdaptiveUnits
+from data.generators import go_on_from
 from data.mixture import Mixture
 from data.units import Characters, Cut, first_columns, race
 from data.windows import Pairs
@@ -191,7 +192,7 @@ class Masker:
         return {"generator": self.generator.get_state(), "learnt": learnt}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+        go_on_from(self.generator, state["generator"])
         for learner, learnt in zip(self.learners, state["learnt"], strict=True):
             learner.load_state_dict(learnt)
 

@@ -26,7 +26,7 @@ class Mixture:
         return [row.get(name, 0.0) / total for name in self.cuts]
 
     def __call__(self, places: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        shares = torch.tensor(self.shares()).cumsum(0).to(places.device)
+        shares = torch.tensor(self.shares()).cumsum(0).to(places.device, non_blocking=True)
         draws = torch.rand(len(places), generator=generator, device=places.device)
         chosen = torch.searchsorted(shares, draws, right=True).clamp(max=len(self.cuts) - 1)
         units, weights = zip(*(cut(places, generator) for cut in self.cuts.values()), strict=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 
 from data.corpus import CorpusError
+from data.generators import go_on_from
 from data.windows import Pairs, WindowBatch
 
 CLS, SEP = "[CLS]", "[SEP]"
@@ -124,7 +125,7 @@ class PairWindows:
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+        go_on_from(self.generator, state["generator"])
 
 
 def _lengths(seq_len: int) -> tuple[int, int]:

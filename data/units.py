@@ -64,8 +64,8 @@ class Spans:
 
     def lengths(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         """Independent draws of span lengths."""
-        chances = self.p * (1 - self.p) ** torch.arange(self.longest, dtype=torch.float32)
-        cumulative = (chances.cumsum(0) / chances.sum()).to(generator.device)
+        chances = self.p * (1 - self.p) ** torch.arange(self.longest, dtype=torch.float32, device=generator.device)
+        cumulative = chances.cumsum(0) / chances.sum()
         draws = torch.rand(shape, generator=generator, device=generator.device)
         return 1 + torch.searchsorted(cumulative, draws, right=True).clamp(max=self.longest - 1)
 

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from data.generators import go_on_from
+
 
 class Pairs(NamedTuple):
     """What windows that are pairs of text have beside their tokens: see `data.pairs`."""
@@ -64,5 +66,5 @@ class Windows:
         return {"generator": self.generator.get_state(), "cells": self._cells, "cell_len": self._cell_len}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"].cpu())
+        go_on_from(self.generator, state["generator"])
         self._cells, self._cell_len = state["cells"].to(self.ids.device), state["cell_len"]

@@ -115,6 +115,7 @@ def test_a_logs_folder_that_is_a_file_ends_with_2(command, corpus_file, tmp_path
     done = command(f"data.corpus={corpus_file}", "training.max_steps=1")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+    assert "set logs to a folder" in done.stderr
     assert (tmp_path / "logs").read_text() == "in the way"
 
 

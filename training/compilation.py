@@ -3,8 +3,9 @@
 import fcntl
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -15,12 +16,25 @@ from training.step import TrainingStep
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps what it compiles
 
 
+def try_to_compile(step: TrainingStep, stages: Sequence[Stage], says: Callable[[str], None]) -> None:
+    """Compile a step for the shapes of all stages, and say so; where that cannot work, say that it goes on without."""
+    began = time.monotonic()
+    says("compiling the training step (half a minute or more; training.compile=false does without)")
+    try:
+        compile_step(step, stages)
+    except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        says(f"torch.compile does not work here, going on without it ({reason})")
+    else:
+        says(f"compiled for {len(stages)} stages in {time.monotonic() - began:.0f} s")
+
+
 def compile_step(step: TrainingStep, stages: Sequence[Stage]) -> None:
     """Compile a step for the shapes of all stages. Raises what torch.compile raises where it cannot work.
 
     What is compiled is kept beside the corpus, unless the environment names another folder.
     """
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # takes seconds, and not all commands compile
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # takes seconds, not always needed
 
     kept = (corpus.CACHE / "compiled").resolve()
     if os.environ.get(VARIABLE, default_cache_dir()) not in (default_cache_dir(), str(kept)):

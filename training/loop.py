@@ -1,5 +1,6 @@
 """The training loop: read it straight down."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from training.alarms import (
 )
 from training.checkpoint import save_last, save_state, save_weights
 from training.clock import TrainingClock
-from training.compilation import compile_step
+from training.compilation import try_to_compile
 from training.curves import save_curves
 from training.evaluation import evaluate, pairs_row
 from training.knobs import KnobError, Knobs, knobs_of
@@ -88,7 +89,7 @@ class Trainer:
         began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self._compare(run, listener)
         if self.compile and self.progress() < 1:
-            self._compile(self.schedule.stages, listener)
+            try_to_compile(self.take_step, self.schedule.stages, listener.says)
             self._compare(run, listener)
         self.model.train()
         self.clock.start()
@@ -98,7 +99,7 @@ class Trainer:
             stage = self._stage(progress)
             if not self.take_step.is_ready_for(stage):
                 with self.clock.stopped():
-                    self._compile([stage], listener)
+                    try_to_compile(self.take_step, [stage], listener.says)
             factor = self.schedule.learning_rate_factor(progress) * self.knobs.learning_rate_factor
             set_learning_rate(self.take_step.optimizers, factor)
             for total, value in zip(self.sums, self.take_step(stage, progress), strict=True):
@@ -183,17 +184,6 @@ class Trainer:
         stage = stage_at(self.schedule.stages, progress)
         return stage if self.knobs.masking_prob is None else replace(stage, masking_prob=self.knobs.masking_prob)
 
-    def _compile(self, stages: Sequence[Stage], listener: Listener) -> None:
-        began = time.monotonic()
-        listener.says("compiling the training step (half a minute or more; training.compile=false does without)")
-        try:
-            compile_step(self.take_step, stages)
-        except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            listener.says(f"torch.compile does not work here, going on without it ({reason})")
-        else:
-            listener.says(f"compiled for {len(stages)} stages in {time.monotonic() - began:.0f} s")
-
     def _begin_interval(self) -> None:
         """Start the sums over the steps up to the next evaluation. They stay on the device until then."""
         self.sums = StepSums.zeros(self.device)
@@ -206,8 +196,10 @@ class Trainer:
 
     def _evaluate(self, run: RunFolder, listener: Listener, stage: Stage, progress: float) -> None:
         self.n_evaluations = self.schedule.evaluations_due(progress)
+        check_for_skipped_steps(int(self.take_step.skipped_in_a_row), self.step, stage.seq_len)
         evaluation = evaluate(self.model, self.validation, mask_token=self.vocabulary.mask_token, seq_len=stage.seq_len)
         loss_sum, n_correct, n_labels, grad_norm, *pair_sums = (float(total) for total in self.sums)
+        n_labels = n_labels or math.nan  # where every step was skipped
         seconds = self.clock.seconds
         chars = self.chars - self.chars_at_evaluation
         row: dict[str, Any] = {

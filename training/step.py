@@ -136,7 +136,9 @@ class TrainingStep:
         self._loss = torch.compile(masked_loss, dynamic=False)
         state = self.windows.state_dict(), self.masker.state_dict()
         try:
-            with torch.random.fork_rng():  # dropout draws from PyTorch's own generators
+            device = self.skipped_in_a_row.device
+            # Dropout draws from PyTorch's own generators.
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 for stage in shapes.values():
                     batch = self._draw(stage)
                     self._backward(batch, n_labels(batch))

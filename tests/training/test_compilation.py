@@ -107,8 +107,8 @@ def test_a_run_that_has_just_ended_does_not_save_what_a_killed_one_left(folder, 
 def test_where_nothing_can_be_written_pytorchs_own_place_is_taken(folder, monkeypatch, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     monkeypatch.setattr("torch._inductor.runtime.cache_dir_utils.default_cache_dir", lambda: str(theirs))
-    monkeypatch.setenv(VARIABLE, str(theirs))
+    monkeypatch.delenv(VARIABLE)
     (folder / "compiling").write_text("in the way")
     compile_step(Step(), [])
     assert not (folder / "compiled").exists()
-    assert os.environ[VARIABLE] != str(folder / "compiled")
+    assert os.environ[VARIABLE] == str(theirs)

@@ -88,6 +88,18 @@ def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_
     assert torch.equal(weights(configs.network), good[0])
 
 
+def test_an_interval_of_skipped_steps_alone_ends_the_run_in_one_line(corpus_file, train):
+    """Also where it is too short for the alarm about steps in a row: there is no loss that a row could have."""
+    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 8}))
+    configs.trainer.take_step.model = breaking = Breaking(configs.network)
+
+    def break_it(heard) -> None:
+        breaking.is_broken = True
+
+    with pytest.raises(DivergedError, match="the loss is nan in training and"):
+        train(configs, on_row=break_it, training__max_steps=8, data__corpus=str(corpus_file))
+
+
 @pytest.mark.parametrize(
     "keys",
     [

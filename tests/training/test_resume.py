@@ -83,9 +83,10 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
 
 
 def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, monkeypatch):
-    """Other keys, whose future is decided by more than these: see `test_resume_in_process`."""
+    """With keys whose future takes more than the weights; others: `test_resume_in_process`."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    runs = Runs(tmp_path, corpus_file, {})
+    keys = {"training.accumulation": 2, "data.sampling": "shuffled", "masking.strategy": "adaptive"}
+    runs = Runs(tmp_path, corpus_file, keys)
     whole, _ = runs.finish()
     run, output, code = runs.interrupt(signal.SIGINT, after_rows=2)
     assert code == 130
