@@ -65,10 +65,12 @@ clean:
 	touch $@
 
 .venv/installed-bench: .venv/installed requirements-bench.txt
+	@echo "installing requirements-bench.txt"
 	$(BIN)/python -m pip install --quiet -r requirements-bench.txt
 	touch $@
 
 .venv/installed-dashboard: .venv/installed requirements-dashboard.txt
+	@echo "installing requirements-dashboard.txt"
 	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
 	touch $@
 
@@ -78,5 +80,6 @@ clean:
 	else echo "npm is not here, or failed: the dashboard's page needs the internet"; fi
 
 .venv/installed-dev: .venv/installed requirements-bench.txt requirements-dashboard.txt requirements-dev.txt
+	@echo "installing requirements-dev.txt"
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
 	touch $@

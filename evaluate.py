@@ -38,10 +38,7 @@ def main(arguments: list[str]) -> int:
         evaluations = []
         for run in runs:
             configs = trained(run)
-            print(
-                f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name}): measuring, a minute or more",
-                flush=True,
-            )
+            print(f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name})", flush=True)
             evaluations.append(measure(run, configs))
     except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
@@ -66,7 +63,7 @@ def trained(run: RunFolder) -> Configs:
 
 def measure(run: RunFolder, configs: Configs) -> Evaluation:
     """Measure one run: print its tables, write evaluation.json and evaluation.png into its folder."""
-    print("  measuring: half a minute or more", flush=True)
+    print("  measuring: a minute, more or less", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
     training = configs.data.ids[: split_at(len(configs.data.ids))]
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])

@@ -53,6 +53,7 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     """Train until the budget is spent or someone interrupts; returns the exit code."""
     trainer, listener, interruption = configs.trainer, tracking.Tracking(run), Interruption()
     print(f"run {run.path}", flush=True)
+    earlier = trainer.wall_seconds  # of a run that goes on
     try:
         with interruption.watched(), listener.training(interruption):
             trainer.train(run, listener, lambda: interruption.signal is not None)
@@ -66,7 +67,7 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
             raise
         print(f"stopped: {what_to_lower(run.config())}", file=sys.stderr, flush=True)
         return 1
-    seconds = f"{trainer.clock.seconds:.0f} s of training, {time.monotonic() - began:.0f} s in all"
+    seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
     if interruption.signal is None:
         print(f"done ({seconds}): {run.path}", flush=True)
     else:

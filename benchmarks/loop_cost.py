@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def main(arguments: list[str]) -> int:
     step = trainer.take_step = TimedStep(trainer.take_step)  # type: ignore[assignment]
     print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
     with tempfile.TemporaryDirectory() as name, server(Path(name), "answering") as address:
-        run = RunFolder.create(Path(name) / "logs" / uuid.uuid4().hex)
+        run = RunFolder.create(tracking.prepare("loop_cost", "", name))
         begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
         run.save_status("in progress")
         listener = tracking.Tracking(run)

@@ -28,8 +28,8 @@ HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corp
 
 BANNER = """\
 ================================================================================
-This run does NOT train on tiny Shakespeare: {reason}.
-It trains on the built-in play instead. For the real text,
+This is NOT tiny Shakespeare: {reason}.
+The built-in play takes its place. For the real text,
 {how}.
 ================================================================================"""
 

@@ -143,7 +143,7 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
     except urllib.error.URLError as error:
-        raise DeliveryError(f"{error.reason}") from error
+        raise DeliveryError(getattr(error.reason, "strerror", None) or str(error.reason)) from error
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise DeliveryError(str(error) or type(error).__name__) from error
     if not isinstance(reply, dict):

@@ -29,4 +29,4 @@ class Interruption:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
-        os.write(2, b"\nstopping after this step; once more ends at once, without saving\n")
+        os.write(2, b"\nstopping when this step, or this evaluation, is done; once more ends at once, without saving\n")
