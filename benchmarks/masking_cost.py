@@ -38,7 +38,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args(arguments)
     tracking.be_quiet()
-    print("about 5 minutes", flush=True)
     configs = {name: configured(name) for name in strategies()}
     prepared = {name: prepare(c) for name, c in configs.items()}
     step, stage = configs[BASE].step, configs[BASE].training.stage_rows[0]
@@ -46,7 +45,10 @@ def main(arguments: list[str]) -> int:
         compile_step(step, [stage])
     rounds: dict[str, list[float]] = {name: [] for name in configs}
     draws: dict[str, list[float]] = {name: [] for name in configs}
+    began = time.perf_counter()
     for i in range(-1, options.repeats):  # the first round warms up
+        if i == 0:
+            print(f"about {(time.perf_counter() - began) * options.repeats / 60:.0f} minutes", flush=True)
         for name in rotated(list(configs), i):
             step.masker = configs[name].masking.strategy
             seconds = time_steps(step, stage)
