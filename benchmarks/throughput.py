@@ -29,6 +29,7 @@ from configs.experiment import Configs, best_device, configs_of
 from data.figures import save_figure
 from training import tracking
 from training.compilation import compile_step
+from training.graph import PLAIN_STEPS
 from training.run_folder import write_atomically
 from training.stages import Stage
 
@@ -149,11 +150,16 @@ def configured(shape: Shape, **keys: Any) -> Configs:
 
 
 def folio(shape: Shape, **keys: Any) -> Step:
-    """Folio's own step, compiled where the preset has it so. Raises what torch.compile raises where it cannot work."""
+    """Folio's own step, compiled where the preset has it so, and on CUDA a graph. Raises what PyTorch raises where it
+    cannot be."""
     configs, stage = configured(shape, **keys), Stage(1.0, shape.seq_len, MASKING_PROB)
     step = configs.step
     if configs.training.compile:
         compile_step(step, [stage])
+    for _ in range(PLAIN_STEPS):
+        step(stage)
+    if not step.is_ready_for(stage):
+        step.record(stage)
     return lambda: step(stage).loss_sum
 
 

@@ -16,6 +16,17 @@ from training.step import TrainingStep
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps what it compiles
 
 
+def prepare(step: TrainingStep, stage: Stage, says: Callable[[str], None]) -> None:
+    """Compile or record, whichever the next step of a stage still lacks; where that cannot work, say so."""
+    if not step.is_compiled_for(stage):
+        try_to_compile(step, [stage], says)
+        return
+    try:
+        step.record(stage)
+    except Exception as error:  # whatever PyTorch cannot record, training can go on without
+        says(f"CUDA graphs do not work here, going on without them ({_first_line(error)})")
+
+
 def try_to_compile(step: TrainingStep, stages: Sequence[Stage], says: Callable[[str], None]) -> None:
     """Compile a step for the shapes of all stages, and say so; where that cannot work, say that it goes on without."""
     began = time.monotonic()
@@ -23,10 +34,13 @@ def try_to_compile(step: TrainingStep, stages: Sequence[Stage], says: Callable[[
     try:
         compile_step(step, stages)
     except Exception as error:  # whatever a missing or broken compiler raises, training can go on without
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        says(f"torch.compile does not work here, going on without it ({reason})")
+        says(f"torch.compile does not work here, going on without it ({_first_line(error)})")
     else:
         says(f"compiled for {len(stages)} stages in {time.monotonic() - began:.0f} s")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def compile_step(step: TrainingStep, stages: Sequence[Stage]) -> None:

@@ -62,7 +62,9 @@ class Muon(Optimizer):
     def __init__(
         self, matrices: Iterable[nn.Parameter], *, lr: float, weight_decay: float = 0.0, momentum: float = 0.95
     ):
-        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        # `capturable` is PyTorch's name for what a CUDA graph may contain: `lr` may be a tensor on the device.
+        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "capturable": False}
+        super().__init__(matrices, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -82,7 +84,7 @@ class Muon(Optimizer):
         self,
         matrices: list[torch.Tensor],
         gradients: list[torch.Tensor],
-        lr: float,
+        lr: float | torch.Tensor,
         weight_decay: float,
         momentum: float,
     ) -> None:
@@ -93,7 +95,7 @@ class Muon(Optimizer):
         # A tall matrix has more rows than can be orthogonal and of length 1; a longer step makes up for it.
         rate = lr * max(1.0, rows / columns) ** 0.5
         torch._foreach_mul_(matrices, 1 - lr * weight_decay)
-        torch._foreach_add_(matrices, list(updates.to(matrices[0].dtype).unbind()), alpha=-rate)
+        torch._foreach_sub_(matrices, list((rate * updates.to(matrices[0].dtype)).unbind()))
 
     def _momentum(self, matrix: torch.Tensor) -> torch.Tensor:
         state = self.state[matrix]

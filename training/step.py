@@ -1,6 +1,7 @@
 """One training step, compiled where a compiler is there, the same on every device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import torch
@@ -9,6 +10,7 @@ from torch.optim import Optimizer
 
 from data.masking import MaskedBatch
 from data.windows import WindowBatch
+from training.graph import GraphedUpdate, can_be_recorded
 from training.objective import MaskedLoss, masked_loss, n_labels
 from training.stages import Stage
 
@@ -83,9 +85,18 @@ class TrainingStep:
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=next(model.parameters()).device)
         self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
         self._compiled: set[tuple[int, float]] = set()  # lengths and masking rates; none where nothing is compiled
+        self._graphed: GraphedUpdate[tuple[StepSums, list[torch.Tensor]]] | None = None
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
         batches = [self._draw(stage, progress) for _ in range(self.accumulation)]
+        update = self._update if self._graphed is None else self._graphed
+        sums, losses = update(batches)
+        for batch, its_losses in zip(batches, losses, strict=True):
+            self.masker.observe(batch, its_losses)
+        return sums
+
+    def _update(self, batches: Sequence[MaskedBatch]) -> tuple[StepSums, list[torch.Tensor]]:
+        """Change the weights by what is learnt from the batches; also the losses `[n_masked]` of each, in nats."""
         # Every label weighs the same, in whichever batch it is: the sums are divided by the count over all.
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
         losses = [self._backward(batch, count) for batch in batches]
@@ -93,16 +104,15 @@ class TrainingStep:
         is_finite = grad_norm.isfinite() & torch.stack([loss.loss_sum for loss in losses]).isfinite().all()
         self._change_weights(is_finite)
         self._clear_gradients()
-        for batch, loss in zip(batches, losses, strict=True):
-            self.masker.observe(batch, loss.losses.nan_to_num(0.0, 0.0, 0.0))
         sums = {
             name: torch.stack([getattr(loss, name) for loss in losses]).sum()
             for name in ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")
         }
         n_pairs = sum(len(batch.inputs) for batch in batches if batch.pairs is not None)
         total = StepSums(n_labels=count, grad_norm=grad_norm, n_pairs=torch.full_like(count, n_pairs), **sums)
-        self.skipped_in_a_row = torch.where(is_finite, 0, self.skipped_in_a_row + 1)
-        return StepSums(*(torch.where(is_finite, value, torch.zeros_like(value)) for value in total))
+        self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
+        counted = StepSums(*(torch.where(is_finite, value, torch.zeros_like(value)) for value in total))
+        return counted, [loss.losses.nan_to_num(0.0, 0.0, 0.0) for loss in losses]
 
     def _change_weights(self, is_finite: torch.Tensor) -> None:
         if is_finite.device.type == "cpu":  # where reading it costs nothing
@@ -134,26 +144,54 @@ class TrainingStep:
         n_shapes = len(self._compiled | set(shapes))
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * n_shapes)
         self._loss = torch.compile(masked_loss, dynamic=False)
-        state = self.windows.state_dict(), self.masker.state_dict()
+        device = self.skipped_in_a_row.device
         try:
-            device = self.skipped_in_a_row.device
-            # Dropout draws from PyTorch's own generators.
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            with self._aside():
                 for stage in shapes.values():
                     batch = self._draw(stage)
                     self._backward(batch, n_labels(batch))
             self._compiled |= set(shapes)
         except Exception:
-            self._loss, self._compiled = masked_loss, set()
+            self._loss, self._compiled, self._graphed = masked_loss, set(), None
             raise
+        if device.type == "cuda" and self._graphed is None and can_be_recorded(self.optimizers):
+            self._graphed = GraphedUpdate(self._update, self.optimizers, device)
+
+    def record(self, stage: Stage) -> None:
+        """Record a step of this shape as a CUDA graph. Raises what PyTorch raises where that cannot work; steps are
+        then taken without.
+
+        Nothing else is changed, as above.
+        """
+        assert self._graphed is not None, "it is not ready for this stage"
+        try:
+            with self._aside():
+                self._graphed.record([self._draw(stage) for _ in range(self.accumulation)])
+        except Exception:
+            self._graphed = None
+            raise
+
+    def is_compiled_for(self, stage: Stage) -> bool:
+        """Whether a step of this shape takes no compilation: it was compiled, or nothing is."""
+        return not self._compiled or _shape(stage) in self._compiled
+
+    def is_ready_for(self, stage: Stage) -> bool:
+        """Whether there is nothing left to compile, or to record, before the next step."""
+        return self.is_compiled_for(stage) and (self._graphed is None or not self._graphed.is_due)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """For what is no training: the draws to come are the same afterwards, and gradients are none."""
+        device = self.skipped_in_a_row.device
+        state = self.windows.state_dict(), self.masker.state_dict()
+        try:
+            # Dropout draws from PyTorch's own generators.
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                yield
         finally:
             self.windows.load_state_dict(state[0])
             self.masker.load_state_dict(state[1])
             self._clear_gradients()
-
-    def is_ready_for(self, stage: Stage) -> bool:
-        """Whether a step of this shape takes no compilation: it was compiled, or nothing is."""
-        return not self._compiled or _shape(stage) in self._compiled
 
     def _draw(self, stage: Stage, progress: float = 0.0) -> MaskedBatch:
         windows = self.windows.draw(self.chars_per_step // (stage.seq_len * self.accumulation), stage.seq_len)

@@ -1,0 +1,138 @@
+"""What a CUDA graph asks of a training step. Where there is no GPU it is asked one by one, without a graph."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from configs.command_line import resolve
+from configs.experiment import Configs, configs_of
+from data.masking import MaskedBatch
+from model import MaskedLanguageModel, ModernEncoder
+from tests.conftest import TINY
+from training import optimizer
+from training.compilation import prepare
+from training.graph import PLAIN_STEPS, GraphedUpdate, can_be_recorded
+from training.muon import Muon
+from training.optimizer import set_learning_rate
+from training.stages import Stage
+from training.step import TrainingStep
+
+STAGE = Stage(1.0, 32, 0.15)
+CPU = torch.device("cpu")
+
+
+def configs_for(corpus_file, **keys) -> Configs:
+    overridden = {key.replace("__", "."): value for key, value in keys.items()}
+    return configs_of(resolve(TINY, {"data.corpus": str(corpus_file), **overridden}))
+
+
+def weights(configs: Configs) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
+
+
+def graphed(configs: Configs) -> TrainingStep:
+    """A step as it is on CUDA once it is compiled: its update is to be recorded."""
+    step = configs.step
+    step._graphed = GraphedUpdate(step._update, step.optimizers, CPU)
+    return step
+
+
+def test_an_update_reads_nothing_back_from_the_device(monkeypatch):
+    """Tensors on a device that keeps no values: where one is read, PyTorch raises RuntimeError."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which that device does not know
+    with torch.device("meta"):
+        model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
+        muon = Muon([p for p in model.parameters() if p.ndim == 2], lr=torch.tensor(0.02))  # type: ignore[arg-type]
+        step = TrainingStep(model, None, None, [muon], chars_per_step=64)  # type: ignore[arg-type]
+        inputs, chosen = torch.zeros(4, 16, dtype=torch.int64), torch.arange(8)
+        sums, _ = step._update([MaskedBatch(inputs, chosen, torch.zeros_like(chosen), chosen)])
+    with pytest.raises(RuntimeError):
+        float(sums.loss_sum)
+
+
+def test_what_an_update_changes_stays_where_it_is(corpus_file):
+    """A graph knows addresses."""
+    configs = configs_for(corpus_file)
+    step = configs.step
+
+    def addresses() -> list[int]:
+        state = [value for each in step.optimizers for values in each.state.values() for value in values.values()]
+        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, step.skipped_in_a_row)]
+
+    step(STAGE)
+    before, there = weights(configs), addresses()
+    step(STAGE)
+    assert not torch.equal(weights(configs), before)
+    assert addresses() == there
+
+
+def test_learning_rates_on_the_device_train_as_those_in_python_do(corpus_file):
+    plain, on_device = (configs_for(corpus_file) for _ in range(2))
+    graphed(on_device)
+    for factor in (1.0, 0.5, 0.0):
+        for configs in (plain, on_device):
+            set_learning_rate(configs.step.optimizers, factor)
+            configs.step(STAGE)
+        assert torch.allclose(weights(plain), weights(on_device), rtol=1e-4, atol=1e-6)
+        for one, other in zip(plain.step.optimizers, on_device.step.optimizers, strict=True):
+            assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])  # numbers, as saved
+
+
+def test_labml_nns_noam_is_never_recorded():
+    """Its learning rate is computed in Python: a graph would keep that of the step that it was recorded from."""
+    net = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
+    assert not can_be_recorded(optimizer.noam(net, learning_rate=1.0, d_model=16))
+    assert can_be_recorded(optimizer.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, weight_decay=0.0))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here it can be recorded")
+def test_where_nothing_can_be_recorded_training_goes_on(corpus_file):
+    plain, other = (configs_for(corpus_file) for _ in range(2))
+    step, said = graphed(other), []
+    for _ in range(PLAIN_STEPS):
+        assert step.is_ready_for(STAGE)
+        step(STAGE)
+    assert not step.is_ready_for(STAGE)
+    prepare(step, STAGE, said.append)
+    assert len(said) == 1
+    assert "CUDA graphs do not work here" in said[0]
+    assert step.is_ready_for(STAGE)
+    step(STAGE)
+    for _ in range(PLAIN_STEPS + 1):
+        plain.step(STAGE)
+    assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)  # the same windows, the same masks
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("keys", [{}, {"training__accumulation": 2}, {"objective__nsp": True}])
+def test_a_graph_trains_as_the_steps_that_it_was_recorded_from(corpus_file, keys):
+    plain, recorded = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
+    stages, said = plain.training.stage_rows, []
+    for configs in (plain, recorded):
+        configs.step.compile(stages)
+    for i, stage in enumerate(stage for stage in stages for _ in range(PLAIN_STEPS + 4)):
+        if not recorded.step.is_ready_for(stage):
+            prepare(recorded.step, stage, said.append)
+        for configs in (plain, recorded):
+            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
+        sums, others = plain.step(stage), recorded.step(stage)
+        assert sums.n_labels == others.n_labels
+        assert torch.allclose(sums.loss_sum, others.loss_sum, rtol=1e-3)
+    assert not said
+    assert recorded.step._graphed is not None
+    assert recorded.step._graphed._graph is not None
+    assert torch.allclose(weights(plain), weights(recorded), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_a_graph_drops_out_anew_each_time(corpus_file):
+    step = configs_for(corpus_file, device="cuda", model__dropout=0.5).step
+    step.compile([STAGE])
+    set_learning_rate(step.optimizers, 0.0)
+    for _ in range(PLAIN_STEPS):
+        step(STAGE)
+    step.record(STAGE)
+    batch = step._draw(STAGE)
+    losses = {float(step._graphed([batch])[0].loss_sum) for _ in range(4)}
+    assert len(losses) == 4

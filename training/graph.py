@@ -1,0 +1,97 @@
+"""CUDA graphs: what a training step does, recorded once, and from then on launched as one.
+
+A GPU computes a small model's step sooner than Python can name its hundreds of parts. Replayed, they need no naming.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.optim import Optimizer
+
+from data.masking import MaskedBatch
+
+PLAIN_STEPS = 3  # of a shape before it is recorded: what is made once, such as momenta, has to lie outside the graph
+
+Result = TypeVar("Result")
+
+
+def can_be_recorded(optimizers: Sequence[Optimizer]) -> bool:
+    """Whether optimizers do all of their work on the device, as PyTorch's `capturable` ones and Muon here. Others
+    compute their learning rates in Python: a graph would repeat those of the step that it was recorded from."""
+    return all("capturable" in group for optimizer in optimizers for group in optimizer.param_groups)
+
+
+class GraphedUpdate(Generic[Result]):
+    """Calls `update` with a step's batches; or, once recorded, replays what it did on the device.
+
+    A graph reads and writes the addresses that it was recorded with, whatever is there by then. So the batches are
+    copied to where the first ones were, and the learning rates are tensors in `update`, recorded or not.
+    """
+
+    def __init__(
+        self, update: Callable[[Sequence[MaskedBatch]], Result], optimizers: Sequence[Optimizer], device: torch.device
+    ):
+        """`update` must read nothing back from the device, and change what it changes in place; what it returns is
+        overwritten by the next call."""
+        self._update = update
+        self._optimizers = optimizers
+        self._device = device
+        self._rates = [torch.zeros((), device=device) for _ in self._groups()]
+        self._shape: tuple[torch.Size, torch.Size] | None = None
+        self._n_plain = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, batches: Sequence[MaskedBatch]) -> Result:
+        for rate, group in zip(self._rates, self._groups(), strict=True):
+            rate.fill_(group["lr"])
+        if _shape(batches) != self._shape:
+            self._shape, self._n_plain, self._graph = _shape(batches), 0, None
+        if self._graph is None:
+            self._n_plain += 1
+            with self._rates_on_device():
+                return self._update(batches)
+        for static, batch in zip(self._batches, batches, strict=True):
+            for to, tensor in zip(_tensors(static), _tensors(batch), strict=True):
+                to.copy_(tensor)
+        self._graph.replay()
+        return self._result
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to record."""
+        return self._graph is None and self._n_plain >= PLAIN_STEPS
+
+    def record(self, batches: Sequence[MaskedBatch]) -> None:
+        """Record an update with batches of the shape of the last ones. Nothing is changed by it. Raises RuntimeError
+        where something in the update cannot be recorded."""
+        graph = torch.cuda.CUDAGraph()
+        # PyTorch leaves the stream that it records on as the current one where that fails; the outer one mends it.
+        outer = torch.cuda.stream(torch.cuda.current_stream(self._device))
+        with self._rates_on_device(), outer, torch.cuda.graph(graph):
+            self._result = self._update(batches)
+        self._batches, self._graph = batches, graph
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    @contextmanager
+    def _rates_on_device(self) -> Iterator[None]:
+        groups = self._groups()
+        numbers = [group["lr"] for group in groups]
+        for group, rate in zip(groups, self._rates, strict=True):
+            group.update(lr=rate, capturable=True)
+        try:
+            yield
+        finally:
+            for group, number in zip(groups, numbers, strict=True):
+                group.update(lr=number, capturable=False)
+
+
+def _shape(batches: Sequence[MaskedBatch]) -> tuple[torch.Size, torch.Size]:
+    return batches[0].inputs.shape, batches[0].positions.shape
+
+
+def _tensors(batch: MaskedBatch) -> list[torch.Tensor]:
+    return [batch.inputs, batch.positions, batch.labels, *([] if batch.pairs is None else batch.pairs)]
