@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from configs.command_line import OneLineParser, fail
 from configs.keys import ConfigError
+from configs.one_line import OneLineParser, fail
 from training.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
 from training.knobs import KnobError, knobs_of
 from training.run_folder import RunFolderError

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from configs.command_line import OneLineParser, fail, read_config, resolve
+from configs.command_line import read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from configs.keys import ConfigError
+from configs.one_line import OneLineParser, fail
 from data.corpus import CorpusError, split_at
 from data.protocol import N_MASKED
 from training import tracking

@@ -10,9 +10,10 @@ import time
 import torch
 from labml import experiment
 
-from configs.command_line import Command, fail, one_seed, parse
+from configs.command_line import Command, one_seed, parse
 from configs.experiment import Configs
 from configs.keys import ConfigError
+from configs.one_line import fail
 from data.corpus import CorpusError
 from training import tracking
 from training.alarms import AlarmError

@@ -2,17 +2,17 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from configs.checks import BUDGETS, check, check_future
 from configs.experiment import Configs, best_device
 from configs.keys import ConfigError, Setting, keys_of, unknown_key
+from configs.one_line import OneLineParser
 from training.run_folder import RunFolder
 from training.runs import find_run
 
@@ -40,14 +40,6 @@ class Command:
 def _word(value: Any) -> str:
     """A value as a command line has it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, raised as ConfigError."""
-
-    def error(self, message: str) -> NoReturn:
-        hint = ": keys are written key=value, without --" if "unrecognized" in message else ""
-        raise ConfigError(message + hint)
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -196,10 +188,3 @@ def _keys_help() -> str:
 def _in_yaml(value: Any) -> str:
     """A value as a config file has it, on one line."""
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
-
-
-def fail(error: Exception) -> int:
-    """Say in one line what is wrong with the user's input; the exit code for that."""
-    line = " ".join(str(error).split())  # what is quoted of the input may hold line ends
-    print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
-    return 2

@@ -133,6 +133,12 @@ def test_what_was_shown_survives_a_restart_and_a_kill(dashboard, make_run):
         assert series(dashboard)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
 
 
+def test_it_needs_no_pytorch():
+    """Which takes seconds to start, and memory that the training beside it may want."""
+    program = "import sys, dashboard, board.server; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
+
+
 def test_ctrl_c_ends_it_cleanly_also_with_requests_under_way(dashboard):
     shown(dashboard, "runs/null")
     half = b"POST /api/folio/runs/0123456789 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"

@@ -11,8 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from configs.command_line import SETTINGS, fail, parse, read_config, resolve
+from configs.command_line import SETTINGS, parse, read_config, resolve
 from configs.keys import ConfigError
+from configs.one_line import fail
 from tests.conftest import ROOT
 from training.run_folder import RunFolderError
 
