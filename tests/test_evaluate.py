@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from evaluate import main
 from tests.conftest import ROOT
 
 
@@ -23,11 +24,11 @@ def evaluate(tmp_path, home):
     return run
 
 
-def test_a_run_is_measured_and_runs_are_compared(command, evaluate, corpus_file, tmp_path):
-    keys = [f"data.corpus={corpus_file}", "training.max_steps=6"]
-    done = command(*keys, "--seeds", "2")
+def test_a_run_is_measured_and_runs_are_compared(command, evaluate, train, corpus_file, tmp_path):
+    logs = tmp_path / "logs" / "mlm"
+    done = command(f"data.corpus={corpus_file}", "training.max_steps=6", "--seeds", "2")
     assert done.returncode == 0, done.stderr
-    assert command(*keys, "model.d_ff=16").returncode == 0
+    train(data__corpus=str(corpus_file), training__max_steps=6, model__d_ff=16, folder=logs / "narrow")
 
     done = evaluate("last")
     assert done.returncode == 0, done.stderr
@@ -35,7 +36,7 @@ def test_a_run_is_measured_and_runs_are_compared(command, evaluate, corpus_file,
         assert part in done.stdout
     assert "Traceback" not in done.stderr
     assert "\r" not in done.stdout
-    runs = sorted((tmp_path / "logs" / "mlm").iterdir(), key=lambda path: path.stat().st_mtime)
+    runs = sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime)
     (measured,) = [path for path in runs if (path / "evaluation.json").exists()]
     results = json.loads((measured / "evaluation.json").read_text())
     rows = [json.loads(line) for line in (measured / "metrics.jsonl").read_text().splitlines()]
@@ -52,7 +53,7 @@ def test_a_run_is_measured_and_runs_are_compared(command, evaluate, corpus_file,
 
     another = tmp_path / "another.txt"
     another.write_text(corpus_file.read_text()[::-1])
-    assert command(f"data.corpus={another}", "training.max_steps=1").returncode == 0
+    train(data__corpus=str(another), training__max_steps=1, folder=logs / "another")
     done = evaluate("last", str(runs[0]))
     assert done.returncode == 0
     assert "on different texts" in done.stdout
@@ -65,18 +66,17 @@ def test_a_run_that_is_not_there_gets_the_list(evaluate):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_run_without_weights_and_one_whose_corpus_has_changed(command, evaluate, corpus_file, tmp_path):
-    assert command(f"data.corpus={corpus_file}", "training.max_steps=1").returncode == 0
-    (run,) = (tmp_path / "logs" / "mlm").iterdir()
+def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_file, tmp_path, capsys):
+    run = train(data__corpus=str(corpus_file), training__max_steps=1, folder=tmp_path / "logs" / "mlm" / "run").run
     corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
-    done = evaluate("last")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "has changed since" in done.stderr
-    (run / "corpus.json").unlink()
-    done = evaluate("last")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "is not a whole run: cannot read corpus.json" in done.stderr
-    (run / "checkpoints" / "best.safetensors").unlink()
-    done = evaluate("last")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "has no trained weights yet" in done.stderr
+    for path, message in (
+        (None, "has changed since"),
+        (run.corpus_path, "is not a whole run: cannot read corpus.json"),
+        (run.checkpoints / "best.safetensors", "has no trained weights yet"),
+    ):
+        if path is not None:
+            path.unlink()
+        assert main(["last", "--logs", str(tmp_path / "logs")]) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert len(said.splitlines()) == 1

@@ -130,22 +130,31 @@ def test_killed_again_and_again_at_random_moments(tmp_path, corpus_file):
     check_same(whole, run)
 
 
-def test_a_longer_budget_is_the_future_and_is_written_down(tmp_path, corpus_file):
-    runs = Runs(tmp_path, corpus_file, {"training.max_steps": 20})
-    run, _ = runs.finish()
-    process = runs.start("--resume", str(run.path))
+@pytest.fixture
+def finished(tmp_path, corpus_file, train) -> RunFolder:
+    """A run that ended after two steps, where --resume finds it."""
+    trained = train(
+        data__corpus=str(corpus_file), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "0123456789ab"
+    )
+    return trained.run
+
+
+def test_a_longer_budget_is_the_future_and_is_written_down(finished, tmp_path, corpus_file):
+    runs = Runs(tmp_path, corpus_file, {})
+    finished.save_status("completed")
+    process = runs.start("--resume", str(finished.path))
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "has spent its budget" in output
-    runs.resume(run, "training.max_steps=40")
-    assert run.metrics()[-1]["step"] == 40
-    assert run.config()["training.max_steps"] == 40
-    assert run.events()[-1]["changed"] == {"training.max_steps": [20, 40]}
+    runs.resume(finished, "training.max_steps=40")
+    assert finished.metrics()[-1]["step"] == 40
+    assert finished.config()["training.max_steps"] == 40
+    assert finished.events()[-1]["changed"]["training.max_steps"] == [2, 40]
 
 
-def test_a_run_that_was_killed_after_its_last_step_is_brought_to_its_end(tmp_path, corpus_file):
+def test_a_run_that_was_killed_after_its_last_step_is_brought_to_its_end(finished, tmp_path, corpus_file):
     """All is trained and saved; the picture and the word that it is done are still missing."""
-    run, _ = Runs(tmp_path, corpus_file, {"training.max_steps": 20}).finish()
+    run = finished
     rows, weights = run.metrics(), (run.checkpoints / "last.safetensors").read_bytes()
     run.save_status("in progress")
     run.curves_path.unlink()
@@ -154,15 +163,6 @@ def test_a_run_that_was_killed_after_its_last_step_is_brought_to_its_end(tmp_pat
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
     assert (run.checkpoints / "last.safetensors").read_bytes() == weights
-
-
-@pytest.fixture
-def finished(tmp_path, corpus_file, train) -> RunFolder:
-    """A run that ended after two steps, where --resume finds it."""
-    trained = train(
-        data__corpus=str(corpus_file), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "0123456789ab"
-    )
-    return trained.run
 
 
 @pytest.mark.parametrize(
