@@ -25,10 +25,10 @@ from typing import Any
 
 from benchmarks.differences import rotated
 from benchmarks.machine import ROOT, machine, results_folder, results_name
+from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import best_device, configs_of
 from training import tracking
-from training.compilation import compile_step
 from training.delivery import SECONDS_TO_ANSWER, Courier, Delivery
 from training.resume import begin
 from training.run_folder import RunFolder, write_atomically
@@ -49,9 +49,8 @@ def main(arguments: list[str]) -> int:
     preset = "gpu" if best_device() == "cuda" else "quick"
     values = resolve(read_config(PRESETS / f"{preset}.yaml"), {"data.corpus": "play"})
     configs = configs_of(values)
-    step, stage = configs.step, configs.training.stage_rows[0]
-    if configs.training.compile:
-        compile_step(step, [stage])
+    stage = configs.training.stage_rows[0]
+    step = step_under_way(configs, stage)
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         folder = Path(name)
         addresses: dict[str, str | None] = {BASE: None, "absent": "http://127.0.0.1:9"}

@@ -17,13 +17,13 @@ import torch
 
 from benchmarks.differences import rotated
 from benchmarks.machine import machine, results_folder, results_name
+from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from data.strategies import STRATEGIES
 from data.units import Cut
 from data.windows import WindowBatch
 from training import tracking
-from training.compilation import compile_step
 from training.run_folder import write_atomically
 from training.stages import Stage
 from training.step import TrainingStep
@@ -40,9 +40,8 @@ def main(arguments: list[str]) -> int:
     tracking.be_quiet()
     configs = {name: configured(name) for name in strategies()}
     prepared = {name: prepare(c) for name, c in configs.items()}
-    step, stage = configs[BASE].step, configs[BASE].training.stage_rows[0]
-    if configs[BASE].training.compile:
-        compile_step(step, [stage])
+    stage = configs[BASE].training.stage_rows[0]
+    step = step_under_way(configs[BASE], stage)
     rounds: dict[str, list[float]] = {name: [] for name in configs}
     draws: dict[str, list[float]] = {name: [] for name in configs}
     began = time.perf_counter()

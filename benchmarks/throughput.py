@@ -24,12 +24,11 @@ from benchmarks.differences import rotated
 from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.peak import flops_per_char, flops_per_second, large_shape, own_shapes
 from benchmarks.peers import MASKING_PROB, Shape, Step
+from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from data.figures import save_figure
 from training import tracking
-from training.compilation import compile_step
-from training.graph import PLAIN_STEPS
 from training.run_folder import write_atomically
 from training.stages import Stage
 
@@ -150,16 +149,9 @@ def configured(shape: Shape, **keys: Any) -> Configs:
 
 
 def folio(shape: Shape, **keys: Any) -> Step:
-    """Folio's own step, compiled where the preset has it so, and on CUDA a graph. Raises what PyTorch raises where it
-    cannot be."""
-    configs, stage = configured(shape, **keys), Stage(1.0, shape.seq_len, MASKING_PROB)
-    step = configs.step
-    if configs.training.compile:
-        compile_step(step, [stage])
-    for _ in range(PLAIN_STEPS):
-        step(stage)
-    if not step.is_ready_for(stage):
-        step.record(stage)
+    """Folio's own step."""
+    stage = Stage(1.0, shape.seq_len, MASKING_PROB)
+    step = step_under_way(configured(shape, **keys), stage)
     return lambda: step(stage).loss_sum
 
 

@@ -24,7 +24,10 @@ def prepare(step: TrainingStep, stage: Stage, says: Callable[[str], None]) -> No
     try:
         step.record(stage)
     except Exception as error:  # whatever PyTorch cannot record, training can go on without
-        says(f"CUDA graphs do not work here, going on without them ({_first_line(error)})")
+        cause: BaseException = error
+        while cause.__context__ is not None:  # the last error says only that there was one before
+            cause = cause.__context__
+        says(f"CUDA graphs do not work here, going on without them ({_first_line(cause)})")
 
 
 def try_to_compile(step: TrainingStep, stages: Sequence[Stage], says: Callable[[str], None]) -> None:
@@ -39,7 +42,7 @@ def try_to_compile(step: TrainingStep, stages: Sequence[Stage], says: Callable[[
         says(f"compiled for {len(stages)} stages in {time.monotonic() - began:.0f} s")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 

@@ -3,6 +3,7 @@
 A GPU computes a small model's step sooner than Python can name its hundreds of parts. Replayed, they need no naming.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -41,47 +42,49 @@ class GraphedUpdate(Generic[Result]):
         self._rates = [torch.zeros((), device=device) for _ in self._groups()]
         self._shape: tuple[torch.Size, torch.Size] | None = None
         self._n_plain = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._recorded: tuple[torch.cuda.CUDAGraph, Sequence[MaskedBatch], Result] | None = None
 
     def __call__(self, batches: Sequence[MaskedBatch]) -> Result:
         for rate, group in zip(self._rates, self._groups(), strict=True):
             rate.fill_(group["lr"])
         if _shape(batches) != self._shape:
-            self._shape, self._n_plain, self._graph = _shape(batches), 0, None
-        if self._graph is None:
+            self._shape, self._n_plain, self._recorded = _shape(batches), 0, None
+        if self._recorded is None:
             self._n_plain += 1
-            with self._rates_on_device():
+            with self._rates_on_device(capturable=False):
                 return self._update(batches)
-        for static, batch in zip(self._batches, batches, strict=True):
+        graph, its_batches, result = self._recorded
+        for static, batch in zip(its_batches, batches, strict=True):
             for to, tensor in zip(_tensors(static), _tensors(batch), strict=True):
                 to.copy_(tensor)
-        self._graph.replay()
-        return self._result
+        graph.replay()
+        return result
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to record."""
-        return self._graph is None and self._n_plain >= PLAIN_STEPS
+        return self._recorded is None and self._n_plain >= PLAIN_STEPS
 
     def record(self, batches: Sequence[MaskedBatch]) -> None:
-        """Record an update with batches of the shape of the last ones. Nothing is changed by it. Raises RuntimeError
-        where something in the update cannot be recorded."""
+        """Record an update with batches of this shape. Nothing is changed by it. Raises RuntimeError where something in
+        the update cannot be recorded."""
+        gc.collect()  # what is left of plain steps would tie gradients to another stream than the one recorded
         graph = torch.cuda.CUDAGraph()
         # PyTorch leaves the stream that it records on as the current one where that fails; the outer one mends it.
         outer = torch.cuda.stream(torch.cuda.current_stream(self._device))
-        with self._rates_on_device(), outer, torch.cuda.graph(graph):
-            self._result = self._update(batches)
-        self._batches, self._graph = batches, graph
+        with self._rates_on_device(capturable=True), outer, torch.cuda.graph(graph):
+            result = self._update(batches)
+        self._shape, self._recorded = _shape(batches), (graph, batches, result)
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
 
     @contextmanager
-    def _rates_on_device(self) -> Iterator[None]:
+    def _rates_on_device(self, capturable: bool) -> Iterator[None]:
         groups = self._groups()
         numbers = [group["lr"] for group in groups]
         for group, rate in zip(groups, self._rates, strict=True):
-            group.update(lr=rate, capturable=True)
+            group.update(lr=rate, capturable=capturable)
         try:
             yield
         finally:

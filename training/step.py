@@ -150,12 +150,12 @@ class TrainingStep:
                 for stage in shapes.values():
                     batch = self._draw(stage)
                     self._backward(batch, n_labels(batch))
-            self._compiled |= set(shapes)
         except Exception:
             self._loss, self._compiled, self._graphed = masked_loss, set(), None
             raise
-        if device.type == "cuda" and self._graphed is None and can_be_recorded(self.optimizers):
+        if not self._compiled and device.type == "cuda" and can_be_recorded(self.optimizers):
             self._graphed = GraphedUpdate(self._update, self.optimizers, device)
+        self._compiled |= set(shapes)
 
     def record(self, stage: Stage) -> None:
         """Record a step of this shape as a CUDA graph. Raises what PyTorch raises where that cannot work; steps are

@@ -121,7 +121,7 @@ def test_a_graph_trains_as_the_steps_that_it_was_recorded_from(corpus_file, keys
         assert torch.allclose(sums.loss_sum, others.loss_sum, rtol=1e-3)
     assert not said
     assert recorded.step._graphed is not None
-    assert recorded.step._graphed._graph is not None
+    assert recorded.step._graphed._recorded is not None
     assert torch.allclose(weights(plain), weights(recorded), rtol=1e-3, atol=1e-4)
 
 
