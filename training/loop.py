@@ -106,7 +106,7 @@ class Trainer:
                 total += value
             self.step += 1
             self.chars += self.take_step.chars_per_step
-            if self.device.type == "cpu" or self.step % STEPS_BETWEEN_CHECKS == 0:
+            if not self.take_step.reading_waits or self.step % STEPS_BETWEEN_CHECKS == 0:
                 check_for_skipped_steps(int(self.take_step.skipped_in_a_row), self.step, stage.seq_len)
 
             progress = self.progress()

@@ -82,7 +82,9 @@ class TrainingStep:
         self.accumulation = accumulation
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
-        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=next(model.parameters()).device)
+        device = next(model.parameters()).device
+        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
+        self.reading_waits = device.type != "cpu"  # for the work that is queued on the device
         self._loss: Callable[[nn.Module, MaskedBatch], MaskedLoss] = masked_loss
         self._compiled: set[tuple[int, float]] = set()  # lengths and masking rates; none where nothing is compiled
         self._graphed: GraphedUpdate[tuple[StepSums, list[torch.Tensor]]] | None = None
@@ -115,11 +117,11 @@ class TrainingStep:
         return counted, [loss.losses.nan_to_num(0.0, 0.0, 0.0) for loss in losses]
 
     def _change_weights(self, is_finite: torch.Tensor) -> None:
-        if is_finite.device.type == "cpu":  # where reading it costs nothing
+        if not self.reading_waits:
             if is_finite:
                 self._optimize()
             return
-        # Elsewhere reading it would wait for the device: the step is taken with gradients of 0, and taken back.
+        # Nobody needs to know: the step is taken, where it must not be with gradients of 0, and is then taken back.
         parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         before = torch._foreach_mul([parameter.detach() for parameter in parameters], 1.0)
         for parameter in parameters:

@@ -7,13 +7,12 @@ import torch
 
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
-from data.masking import MaskedBatch
 from model import MaskedLanguageModel, ModernEncoder
 from tests.conftest import TINY
+from tests.training.tape import Tape
 from training import optimizer
 from training.compilation import prepare
 from training.graph import PLAIN_STEPS, GraphedUpdate, can_be_recorded
-from training.muon import Muon
 from training.optimizer import set_learning_rate
 from training.stages import Stage
 from training.step import TrainingStep
@@ -34,21 +33,64 @@ def weights(configs: Configs) -> torch.Tensor:
 def graphed(configs: Configs) -> TrainingStep:
     """A step as it is on CUDA once it is compiled: its update is to be recorded."""
     step = configs.step
+    step.reading_waits = True
     step._graphed = GraphedUpdate(step._update, step.optimizers, CPU)
     return step
 
 
-def test_an_update_reads_nothing_back_from_the_device(monkeypatch):
-    """Tensors on a device that keeps no values: where one is read, PyTorch raises RuntimeError."""
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which that device does not know
-    with torch.device("meta"):
-        model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
-        muon = Muon([p for p in model.parameters() if p.ndim == 2], lr=torch.tensor(0.02))  # type: ignore[arg-type]
-        step = TrainingStep(model, None, None, [muon], chars_per_step=64)  # type: ignore[arg-type]
-        inputs, chosen = torch.zeros(4, 16, dtype=torch.int64), torch.arange(8)
-        sums, _ = step._update([MaskedBatch(inputs, chosen, torch.zeros_like(chosen), chosen)])
-    with pytest.raises(RuntimeError):
-        float(sums.loss_sum)
+@pytest.fixture
+def on_tape(monkeypatch):
+    """Graphs are recorded on a tape, as the code knows them from CUDA."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
+    monkeypatch.setattr(torch.cuda, "graph", Tape.recorded)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"training__accumulation": 2}, {"masking__strategy": "adaptive"}, {"training__optimizer": "adamw"}]
+)
+def test_what_is_replayed_trains_as_what_was_recorded(corpus_file, on_tape, keys):
+    """Through several lengths and back, with a learning rate that changes every step, bit for bit."""
+    plain, recorded = (configs_for(corpus_file, **keys) for _ in range(2))
+    said: list[str] = []
+    stages = [*plain.training.stage_rows, plain.training.stage_rows[0]]
+    for configs in (plain, recorded):
+        graphed(configs)
+    n_replayed = 0
+    for i, stage in enumerate(stage for stage in stages for _ in range(PLAIN_STEPS + 3)):
+        for configs in (plain, recorded):
+            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
+        if not recorded.step.is_ready_for(stage):
+            before = weights(recorded)
+            prepare(recorded.step, stage, said.append)
+            assert torch.equal(weights(recorded), before)
+        n_replayed += recorded.step._graphed._recorded is not None
+        for one, other in zip(plain.step(stage), recorded.step(stage), strict=True):
+            assert torch.equal(one, other)
+        assert torch.equal(weights(plain), weights(recorded))
+    assert not said
+    assert n_replayed >= 3 * len(stages)
+
+
+def test_a_replayed_step_without_numbers_is_skipped(corpus_file, on_tape):
+    """The weights are where it takes them from: what a graph does depends on nothing that Python knows."""
+    configs = configs_for(corpus_file)
+    step = graphed(configs)
+    for _ in range(PLAIN_STEPS):
+        step(STAGE)
+    step.record(STAGE)
+    bias = configs.network.decoder_bias
+    good, before = bias.detach().clone(), weights(configs)
+    bias.data.fill_(torch.nan)
+    for skipped in (1, 2):
+        assert all(total == 0 for total in step(STAGE))
+        assert step.skipped_in_a_row == skipped
+    bias.data.copy_(good)
+    assert torch.equal(weights(configs), before)
+    assert step(STAGE).n_labels > 0
+    assert step.skipped_in_a_row == 0
+    assert weights(configs).isfinite().all()
 
 
 def test_what_an_update_changes_stays_where_it_is(corpus_file):
