@@ -1,5 +1,9 @@
 """The embedding: a row of a table for every token, with a gradient that is the same each time."""
 
+import zlib
+from pathlib import Path
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -20,17 +24,38 @@ def _(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tens
     return gradient.new_empty(n_tokens, gradient.shape[-1])
 
 
-class _Lookup(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(tokens)
-        ctx.n_tokens = len(table)
-        return F.embedding(tokens, table)
+# What is compiled is kept from run to run under the names of its operations, whatever their gradients are by then: an
+# edited file has to be another name.
+VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
-    @staticmethod
-    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[no-untyped-def]
-        (tokens,) = ctx.saved_tensors
-        return embedding_gradient(gradient, tokens, ctx.n_tokens), None
+
+@torch.library.custom_op(f"folio::lookup_{VERSION}", mutates_args=())
+def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`.
+
+    An operation with that gradient, rather than a `torch.autograd.Function`: what is compiled of one of those is not
+    kept from run to run.
+    """
+    return F.embedding(tokens, table)
+
+
+@lookup.register_fake
+def _(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return table.new_empty(*tokens.shape, table.shape[1])
+
+
+def _save(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+    table, tokens = inputs
+    ctx.save_for_backward(tokens)
+    ctx.n_tokens = len(table)
+
+
+def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    (tokens,) = ctx.saved_tensors
+    return embedding_gradient(gradient, tokens, ctx.n_tokens), None
+
+
+lookup.register_autograd(_gradients, setup_context=_save)
 
 
 class Embedding(nn.Embedding):
@@ -40,4 +65,4 @@ class Embedding(nn.Embedding):
         super().__init__(n_tokens, d_model)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return _Lookup.apply(self.weight, tokens)
+        return lookup(self.weight, tokens)

@@ -67,7 +67,10 @@ def test_a_compiled_step_does_what_the_plain_one_does(corpus_file):
     plain, compiled = (configs_for(corpus_file) for _ in range(2))
     stages = plain.training.stage_rows
     before = weights(compiled)
+    counts = torch._dynamo.utils.counters["aot_autograd"]
+    counts.clear()
     compiled.step.compile(stages)
+    assert counts["autograd_cache_bypass"] == 0  # all of it is kept for the next run
     assert torch.equal(weights(compiled), before)  # compiling trains nothing and draws nothing
     for stage in [*stages, *stages]:
         batch = plain.step._draw(stage)
