@@ -36,7 +36,7 @@ class TrainingConfigs(BaseConfigs):
         str,
         Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16")),
     ] = "auto"
-    compile: Annotated[bool, Key("compile the step with torch.compile where a compiler is there")] = True
+    compile: Annotated[bool, Key("compile the step where a compiler is there, and record CUDA graphs")] = True
     evaluations: Annotated[int, Key("how many evaluations, evenly spaced", low=1, high=100_000)] = 20
 
     # From the experiment: see configs/experiment.py.

@@ -25,11 +25,11 @@ def _(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tens
 
 
 # What is compiled is kept from run to run under the names of its operations, whatever their gradients are by then: an
-# edited file has to be another name.
-VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
+# edited file needs another name.
+_VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
 
-@torch.library.custom_op(f"folio::lookup_{VERSION}", mutates_args=())
+@torch.library.custom_op(f"folio::lookup_{_VERSION}", mutates_args=())
 def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`.
 

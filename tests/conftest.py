@@ -34,6 +34,17 @@ TINY = {
 }
 
 
+def configs_for(corpus: Path, **keys: Any) -> Configs:
+    """The tree of a small model for a text; keyword arguments are keys with `__` for the dot."""
+    overridden = {key.replace("__", "."): value for key, value in keys.items()}
+    return configs_of(resolve(TINY, {"data.corpus": str(corpus), **overridden}))
+
+
+def weights(configs: Configs) -> torch.Tensor:
+    """All of a model's weights, in one row."""
+    return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """labml writes to the home folder: give every test its own, and no dashboard."""

@@ -1,4 +1,4 @@
-"""Compiled training steps, kept between runs."""
+"""Training steps made ready: compiled, which is kept between runs, and recorded as CUDA graphs."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from training.step import TrainingStep
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps what it compiles
 
 
-def prepare(step: TrainingStep, stage: Stage, says: Callable[[str], None]) -> None:
+def compile_or_record(step: TrainingStep, stage: Stage, says: Callable[[str], None]) -> None:
     """Compile or record, whichever the next step of a stage still lacks; where that cannot work, say so."""
     if not step.is_compiled_for(stage):
         try_to_compile(step, [stage], says)
@@ -24,9 +24,7 @@ def prepare(step: TrainingStep, stage: Stage, says: Callable[[str], None]) -> No
     try:
         step.record(stage)
     except Exception as error:  # whatever PyTorch cannot record, training can go on without
-        cause: BaseException = error
-        while cause.__context__ is not None:  # the last error says only that there was one before
-            cause = cause.__context__
+        cause = error.__context__ or error  # the last one may say only that there was one before
         says(f"CUDA graphs do not work here, going on without them ({_first_line(cause)})")
 
 

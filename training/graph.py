@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def can_be_recorded(optimizers: Sequence[Optimizer]) -> bool:
     """Whether optimizers do all of their work on the device, as PyTorch's `capturable` ones and Muon here. Others
     compute their learning rates in Python: a graph would repeat those of the step that it was recorded from."""
-    return all("capturable" in group for optimizer in optimizers for group in optimizer.param_groups)
+    return all("capturable" in optimizer.defaults for optimizer in optimizers)
 
 
 class GraphedUpdate(Generic[Result]):
@@ -47,8 +47,7 @@ class GraphedUpdate(Generic[Result]):
     def __call__(self, batches: Sequence[MaskedBatch]) -> Result:
         for rate, group in zip(self._rates, self._groups(), strict=True):
             rate.fill_(group["lr"])
-        if _shape(batches) != self._shape:
-            self._shape, self._n_plain, self._recorded = _shape(batches), 0, None
+        self._forget_other_shapes(batches)
         if self._recorded is None:
             self._n_plain += 1
             with self._rates_on_device(capturable=False):
@@ -66,15 +65,23 @@ class GraphedUpdate(Generic[Result]):
         return self._recorded is None and self._n_plain >= PLAIN_STEPS
 
     def record(self, batches: Sequence[MaskedBatch]) -> None:
-        """Record an update with batches of this shape. Nothing is changed by it. Raises RuntimeError where something in
-        the update cannot be recorded."""
+        """Record an update with batches of this shape, unless too few of it were taken. It changes nothing. Raises
+        RuntimeError where something in the update cannot be recorded."""
+        self._forget_other_shapes(batches)
+        if not self.is_due:
+            return
         gc.collect()  # what is left of plain steps would tie gradients to another stream than the one recorded
         graph = torch.cuda.CUDAGraph()
-        # PyTorch leaves the stream that it records on as the current one where that fails; the outer one mends it.
+        # It comes first: PyTorch records on the current device, and leaves its own stream as the current one where that
+        # fails.
         outer = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with self._rates_on_device(capturable=True), outer, torch.cuda.graph(graph):
             result = self._update(batches)
-        self._shape, self._recorded = _shape(batches), (graph, batches, result)
+        self._recorded = graph, batches, result
+
+    def _forget_other_shapes(self, batches: Sequence[MaskedBatch]) -> None:
+        if _shape(batches) != self._shape:
+            self._shape, self._n_plain, self._recorded = _shape(batches), 0, None
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
@@ -97,4 +104,5 @@ def _shape(batches: Sequence[MaskedBatch]) -> tuple[torch.Size, torch.Size]:
 
 
 def _tensors(batch: MaskedBatch) -> list[torch.Tensor]:
+    """All that an update reads. Where in the text the characters stand is for the masker, which gets the batch."""
     return [batch.inputs, batch.positions, batch.labels, *([] if batch.pairs is None else batch.pairs)]

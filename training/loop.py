@@ -20,7 +20,7 @@ from training.alarms import (
 )
 from training.checkpoint import save_last, save_state, save_weights
 from training.clock import TrainingClock
-from training.compilation import prepare, try_to_compile
+from training.compilation import compile_or_record, try_to_compile
 from training.curves import save_curves
 from training.evaluation import evaluate, pairs_row
 from training.knobs import KnobError, Knobs, knobs_of
@@ -99,7 +99,7 @@ class Trainer:
             stage = self._stage(progress)
             if not self.take_step.is_ready_for(stage):
                 with self.clock.stopped():
-                    prepare(self.take_step, stage, listener.says)
+                    compile_or_record(self.take_step, stage, listener.says)
             factor = self.schedule.learning_rate_factor(progress) * self.knobs.learning_rate_factor
             set_learning_rate(self.take_step.optimizers, factor)
             for total, value in zip(self.sums, self.take_step(stage, progress), strict=True):

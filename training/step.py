@@ -121,7 +121,7 @@ class TrainingStep:
             if is_finite:
                 self._optimize()
             return
-        # Nobody needs to know: the step is taken, where it must not be with gradients of 0, and is then taken back.
+        # Reading it would wait: the step is taken anyway, with gradients of 0 where it must not be, and taken back.
         parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         before = torch._foreach_mul([parameter.detach() for parameter in parameters], 1.0)
         for parameter in parameters:
@@ -163,9 +163,9 @@ class TrainingStep:
         """Record a step of this shape as a CUDA graph. Raises what PyTorch raises where that cannot work; steps are
         then taken without.
 
-        Nothing else is changed, as above.
+        The weights, the random draws still to come and the optimizers are the same afterwards.
         """
-        assert self._graphed is not None, "it is not ready for this stage"
+        assert self._graphed is not None, "there is nothing to record: see is_ready_for"
         try:
             with self._aside():
                 self._graphed.record([self._draw(stage) for _ in range(self.accumulation)])

@@ -11,16 +11,12 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from tests.conftest import ROOT, TINY
+from tests.conftest import ROOT, TINY, weights
 from training.alarms import SKIPPED_IN_A_ROW, DivergedError
 from training.memory import is_out_of_memory, what_to_lower
 from training.stages import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
-
-
-def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
 class Breaking(torch.nn.Module):
@@ -49,20 +45,20 @@ def test_a_step_without_numbers_is_skipped_and_the_next_one_is_not(corpus_file, 
     step = configs.step
     step.model = Breaking(configs.network, in_gradients)
     step(STAGE)
-    before = weights(configs.network)
+    before = weights(configs)
     optimizer = [str(optimizer.state_dict()) for optimizer in step.optimizers]
     step.model.is_broken = True
     for skipped in (1, 2):
         sums = step(STAGE)
         assert step.skipped_in_a_row == skipped
         assert all(total == 0 for total in sums)  # in no sum: one NaN would make the whole interval one
-    assert torch.equal(weights(configs.network), before)
+    assert torch.equal(weights(configs), before)
     assert [str(optimizer.state_dict()) for optimizer in step.optimizers] == optimizer
     step.model.is_broken = False
     assert step(STAGE).n_labels > 0
     assert step.skipped_in_a_row == 0
-    assert not torch.equal(weights(configs.network), before)
-    assert weights(configs.network).isfinite().all()
+    assert not torch.equal(weights(configs), before)
+    assert weights(configs).isfinite().all()
     for learner in step.masker.learners:
         assert learner.means.isfinite().all()
 
@@ -74,7 +70,7 @@ def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_
     good: list[torch.Tensor] = []
 
     def break_it(heard) -> None:
-        good.append(weights(configs.network))
+        good.append(weights(configs))
         breaking.is_broken = True
 
     with pytest.raises(DivergedError, match=rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64"):
@@ -85,7 +81,7 @@ def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_
             checkpoint__every_seconds=0.001,
             data__corpus=str(corpus_file),
         )
-    assert torch.equal(weights(configs.network), good[0])
+    assert torch.equal(weights(configs), good[0])
 
 
 def test_an_interval_of_skipped_steps_alone_ends_the_run_in_one_line(corpus_file, train):
