@@ -29,7 +29,7 @@ bench: .venv/installed-bench
 
 bench-quick: .venv/installed-bench
 	$(BIN)/python -m benchmarks.throughput --quick
-	$(BIN)/python -m benchmarks.time_to_loss --seconds 10
+	$(BIN)/python -m benchmarks.time_to_loss --seconds 5
 
 bench-time-to-loss: .venv/installed-bench
 	$(BIN)/python -m benchmarks.time_to_loss --seeds 3
