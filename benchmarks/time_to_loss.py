@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> int:
     trials = trials_of(recipes(keys, options.seconds), COMMON, options.seeds)
     preset = PRESET[kind()]
     path = folder / f"{name}.json"
-    rows = run_trials(path, trials, measure, options.seconds + 130, "benchmarks.models", preset)
+    a_run = 1.13 * options.seconds + 50  # with evaluations, compilation and the start
+    rows = run_trials(path, trials, measure, a_run, "benchmarks.models", preset)
     table = report(rows, preset, options.seconds, found)
     print("\n" + table)
     write_atomically(folder / f"{name}.md", table.encode())
