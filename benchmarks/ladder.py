@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
-from configs.command_line import PRESETS, read_config
+from configs.command_line import PRESETS, read_config, resolve
 from data.figures import save_figure
 from training.run_folder import RunFolder, write_atomically
 
@@ -59,16 +59,18 @@ RUNGS: Mapping[str, Mapping[str, Any]] = {
     "longer windows at the end": {"training.stages": "quick"},
     "a longer fall": {"training.decay": "quick"},
     "four layers": {"model.n_layers": "quick"},
+    "a shorter memory in Muon": {"training.muon_momentum": "quick"},
     "compiled (and bfloat16 on CUDA)": {"training.compile": True, "training.precision": "auto"},
 }
 
 
 def rungs() -> dict[str, dict[str, Any]]:
     """Every rung with all keys that it sets on the preset `quick`; the last one sets nothing that is not there."""
-    quick = read_config(PRESETS / "quick.yaml")
+    quick, annotated = (read_config(PRESETS / f"{name}.yaml") for name in ("quick", "annotated"))
     # A rate on the command line would take the place of the stages' own; 15% is the default.
-    beside = ("training.max_chars", "training.evaluations", "masking.masking_prob")
-    keys = {key: value for key, value in read_config(PRESETS / "annotated.yaml").items() if key not in beside}
+    beside = {"training.max_chars", "training.max_seconds", "masking.masking_prob", *COMMON}
+    begin = resolve(annotated, {})
+    keys = {key: begin[key] for key in {**annotated, **quick} if key not in beside}
     ladder = {}
     for name, changes in RUNGS.items():
         keys = keys | {key: quick[key] if value == "quick" else value for key, value in changes.items()}

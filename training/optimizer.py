@@ -9,7 +9,9 @@ from torch.optim import Optimizer
 from training.muon import Muon
 
 
-def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, weight_decay: float) -> list[Optimizer]:
+def muon(
+    model: nn.Module, *, learning_rate: float, muon_learning_rate: float, muon_momentum: float, weight_decay: float
+) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for all other parameters.
 
     Muon makes every step of a matrix orthogonal, which suits maps between hidden states; embeddings, norms,
@@ -20,7 +22,7 @@ def muon(model: nn.Module, *, learning_rate: float, muon_learning_rate: float, w
     others = [p for p in model.parameters() if id(p) not in own]
     return [
         _adamw(others, learning_rate, weight_decay),
-        Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay),
+        Muon(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay),
     ]
 
 

@@ -10,11 +10,12 @@ def model() -> MaskedLanguageModel:
 
 def test_muon_gets_the_layers_matrices_and_adamw_every_other_parameter_once():
     net = model()
-    adamw, muon = optimizer.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, weight_decay=0.1)
+    adamw, muon = optimizer.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.9, weight_decay=0.1)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     by_muon = [names[id(p)] for group in muon.param_groups for p in group["params"]]
     by_adamw = [names[id(p)] for group in adamw.param_groups for p in group["params"]]
     assert sorted(by_muon + by_adamw) == sorted(names.values())
+    assert muon.param_groups[0]["momentum"] == 0.9
     assert len(by_muon) == 2 * 4
     assert all(name.startswith("encoder.layers.") and name.endswith("weight") for name in by_muon)
 
@@ -26,7 +27,9 @@ def test_norms_and_biases_do_not_decay():
 
 
 def test_the_learning_rate_is_a_share_of_each_optimizers_peak():
-    optimizers = optimizer.muon(model(), learning_rate=1e-3, muon_learning_rate=0.02, weight_decay=0.0)
+    optimizers = optimizer.muon(
+        model(), learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.95, weight_decay=0.0
+    )
     for share in (0.5, 0.1, 1.0):
         optimizer.set_learning_rate(optimizers, share)
         assert [o.param_groups[0]["lr"] for o in optimizers] == [1e-3 * share, 0.02 * share]
