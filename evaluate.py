@@ -121,7 +121,7 @@ def print_comparison(runs: list[RunFolder], evaluations: list[Evaluation]) -> No
     if len({run.corpus()["sha256"] for run in runs}) > 1:
         print("\nnot compared side by side: the runs were trained, and measured, on different texts")
         return
-    configs = [run.config() for run in runs]
+    configs = [resolve(read_config(run.config_path), {}) for run in runs]  # a key may be younger than a run
     groups = group_by_settings(configs, [evaluation.window_losses / N_MASKED for evaluation in evaluations])
     print("\nside by side (loss.valid, nats)")
     for key, values in differing_keys(groups).items():

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
+from configs.checks import BUDGETS
 from configs.command_line import PRESETS, read_config, resolve
 from data.figures import save_figure
 from training.run_folder import RunFolder, write_atomically
@@ -67,10 +68,11 @@ RUNGS: Mapping[str, Mapping[str, Any]] = {
 def rungs() -> dict[str, dict[str, Any]]:
     """Every rung with all keys that it sets on the preset `quick`; the last one sets nothing that is not there."""
     quick, annotated = (read_config(PRESETS / f"{name}.yaml") for name in ("quick", "annotated"))
-    # A rate on the command line would take the place of the stages' own; 15% is the default.
-    beside = {"training.max_chars", "training.max_seconds", "masking.masking_prob", *COMMON}
-    begin = resolve(annotated, {})
-    keys = {key: begin[key] for key in {**annotated, **quick} if key not in beside}
+    # How long and how often is no rung's to say; nor is the masking rate, which is the stages' own.
+    beside = {*BUDGETS, *COMMON, "masking.masking_prob"}
+    # What quick sets and annotated leaves at its default is set too: the rungs below would else have quick's.
+    as_annotated = resolve(annotated, {})
+    keys = {key: as_annotated[key] for key in {**annotated, **quick} if key not in beside}
     ladder = {}
     for name, changes in RUNGS.items():
         keys = keys | {key: quick[key] if value == "quick" else value for key, value in changes.items()}

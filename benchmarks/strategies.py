@@ -31,6 +31,7 @@ COMMON = {
     "data.corpus": "tiny_shakespeare",
     "model.n_layers": 6,
     "training.chars_per_step": 4096,
+    "training.muon_momentum": 0.95,
     "training.decay": 0.4,
     "training.stages": [
         {"until": 0.5, "seq_len": 64, "masking_prob": 0.3},
@@ -94,7 +95,7 @@ def report(compared: Mapping[str, Mapping[str, Paired]], seeds: int, steps: int,
         "# Masking strategies",
         "",
         f"{steps} steps of 4,096 characters of tiny Shakespeare, six layers, windows of 64, then 128, the learning rate"
-        f" falling over the last 40%, else the preset `quick`;"
+        f" falling over the last 40%, Muon's momentum 0.95, else the preset `quick`;"
         f" {seeds} seeds; {here['machine']}, torch {here['torch']}, commit {here['commit']}, {here['date']}.",
         f"Nats a hidden character, and the difference to `{BASE}` with its standard error, paired by seed. A difference"
         " within its 95% interval (Student's t) is a tie. Short runs of a small model: what holds here need not hold at"

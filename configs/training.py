@@ -27,7 +27,7 @@ class TrainingConfigs(BaseConfigs):
     optimizer: Annotated[Any, Key("what changes the weights")] = "muon"
     learning_rate: Annotated[float, Key("peak learning rate of AdamW or Noam", above=0, high=100)] = 2e-3
     muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
-    muon_momentum: Annotated[float, Key("how much of the past a step of Muon remembers", low=0, high=0.999)] = 0.95
+    muon_momentum: Annotated[float, Key("Muon remembers about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
     weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
     warmup: Annotated[float, Key("share of the budget in which the learning rate rises", low=0, high=1)] = 0.05
     decay: Annotated[float, Key("share of the budget, at the end, in which it falls", low=0, high=1)] = 0.4

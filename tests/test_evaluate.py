@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from evaluate import main
 from tests.conftest import ROOT
@@ -43,6 +44,9 @@ def test_a_run_is_measured_and_runs_are_compared(command, evaluate, train, corpu
     assert results["loss.valid"] == pytest.approx(min(row["loss.valid"] for row in rows), abs=1e-6)
     assert (measured / "evaluation.png").read_bytes().startswith(b"\x89PNG")
 
+    config = yaml.safe_load((runs[0] / "config.yaml").read_text())
+    del config["training.muon_momentum"]  # a run of a time that did not know this key
+    (runs[0] / "config.yaml").write_text(yaml.safe_dump(config))
     done = evaluate(*(str(path) for path in runs))
     assert done.returncode == 0, done.stderr
     assert "model.d_ff" in done.stdout

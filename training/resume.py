@@ -49,7 +49,8 @@ def go_on(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: C
     if found.name == "previous":
         print("warning: the last checkpoint is damaged; going on from the one before it", flush=True)
     before = run.config()
-    changed = {key: [before.get(key), value] for key, value in values.items() if before.get(key) != value}
+    # A key that is younger than the run is at its default: it did not change.
+    changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"going on from step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)

@@ -1,5 +1,6 @@
-from benchmarks.ladder import RUNGS, comparable, rungs
+from benchmarks.ladder import COMMON, RUNGS, comparable, rungs
 from benchmarks.models import MODELS
+from configs.checks import BUDGETS
 from configs.command_line import PRESETS, read_config, resolve
 
 
@@ -10,6 +11,11 @@ def test_it_begins_with_the_annotated_recipe_and_ends_with_the_preset():
     for name, expected in (("annotated", resolve(annotated, {})), (list(RUNGS)[-1], resolve(quick, {}))):
         values = resolve(quick, rungs()[name])
         assert {key for key in values if values[key] != expected[key]} <= beside
+
+
+def test_how_long_and_how_often_is_no_rungs_to_say():
+    for keys in rungs().values():
+        assert not {*COMMON, *BUDGETS} & set(keys)
 
 
 def test_every_model_of_a_rung_is_there():

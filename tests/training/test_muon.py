@@ -42,15 +42,16 @@ def test_the_size_of_a_matrix_does_not_matter_and_nothing_stays_nothing():
     assert (orthogonal(torch.zeros(1, 4, 4)) == 0).all()
 
 
-def test_it_goes_where_pytorchs_own_goes():
+@pytest.mark.parametrize("momentum", [0.9, 0.95])
+def test_it_goes_where_pytorchs_own_goes(momentum):
     """That one computes in bfloat16: the ways agree to its precision."""
     torch.manual_seed(0)
     ours = nn.ModuleList([nn.Linear(24, 24, bias=False), nn.Linear(24, 48, bias=False), nn.Linear(24, 24, bias=False)])
     theirs = copy.deepcopy(ours)
     begin = [matrix.detach().clone() for matrix in ours.parameters()]
     optimizers = (
-        Muon(ours.parameters(), lr=0.02, weight_decay=0.1),
-        torch.optim.Muon(theirs.parameters(), lr=0.02, weight_decay=0.1),
+        Muon(ours.parameters(), lr=0.02, weight_decay=0.1, momentum=momentum),
+        torch.optim.Muon(theirs.parameters(), lr=0.02, weight_decay=0.1, momentum=momentum),
     )
     for seed in range(10):
         for model, optimizer in zip((ours, theirs), optimizers, strict=True):

@@ -146,9 +146,12 @@ def test_a_longer_budget_is_the_future_and_is_written_down(finished, tmp_path, c
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "has spent its budget" in output
+    older = {key: value for key, value in finished.config().items() if key != "training.muon_momentum"}
+    finished.config_path.write_text(yaml.safe_dump(older))  # of a time that did not know this key
     runs.resume(finished, "training.max_steps=40")
     assert finished.metrics()[-1]["step"] == 40
     assert finished.config()["training.max_steps"] == 40
+    assert finished.config()["training.muon_momentum"] == 0.95
     assert finished.events()[-1]["changed"] == {"training.max_steps": [2, 40]}
 
 
