@@ -49,7 +49,7 @@ def go_on(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: C
     if found.name == "previous":
         print("warning: the last checkpoint is damaged; going on from the one before it", flush=True)
     before = run.config()
-    # A key that is younger than the run is at its default: it did not change.
+    # A key that the run's config does not have yet is younger than it: what it was trained with is the default.
     changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
