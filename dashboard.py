@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail
-from training.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
-from training.knobs import KnobError, knobs_of
-from training.run_folder import RunFolderError
-from training.runs import all_runs, find_run
+from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
+from runs.find import all_runs, find_run
+from runs.knobs import KnobError, knobs_of
+from runs.run_folder import RunFolderError
 
 ROOT = Path(__file__).parent
 SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows at once

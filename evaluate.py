@@ -14,14 +14,15 @@ from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail
 from data.corpus import CorpusError, split_at
 from data.protocol import N_MASKED
+from runs.files import write_atomically
+from runs.find import find_run
+from runs.pictures import save_measures
+from runs.run_folder import RunFolder, RunFolderError
+from runs.statistics import compare, differing_keys, group_by_settings
 from training import tracking
 from training.checkpoint import CheckpointError, load_weights, put_weights
-from training.comparison import compare, differing_keys, group_by_settings
 from training.evaluation import Evaluation, evaluate
 from training.measures import breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
-from training.pictures import save_measures
-from training.run_folder import RunFolder, RunFolderError, write_atomically
-from training.runs import find_run
 
 ROOT = Path(__file__).parent
 

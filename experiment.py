@@ -13,16 +13,16 @@ from labml import experiment
 from configs.command_line import Command, one_seed, parse
 from configs.experiment import Configs
 from configs.keys import ConfigError
+from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail
 from data.corpus import CorpusError
+from runs.delivery import DeliveryError
+from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
-from training.alarms import AlarmError
 from training.checkpoint import CheckpointError
-from training.delivery import DeliveryError
+from training.health_checks import HealthCheckError
 from training.interruption import Interruption
-from training.memory import is_out_of_memory, what_to_lower
 from training.resume import begin, go_on
-from training.run_folder import RunFolder, RunFolderError
 
 
 def main(arguments: list[str]) -> int:
@@ -52,15 +52,15 @@ def main(arguments: list[str]) -> int:
 
 def train(run: RunFolder, configs: Configs, began: float) -> int:
     """Train until the budget is spent or someone interrupts; returns the exit code."""
-    trainer, listener, interruption = configs.trainer, tracking.Tracking(run), Interruption()
+    trainer, callbacks, interruption = configs.trainer, tracking.Tracking(run), Interruption()
     print(f"run {run.path}", flush=True)
     earlier = trainer.wall_seconds  # of a run that goes on
     try:
-        with interruption.watched(), listener.training(interruption):
-            trainer.train(run, listener, lambda: interruption.signal is not None)
+        with interruption.watched(), callbacks.training(interruption):
+            trainer.train(run, callbacks, lambda: interruption.signal is not None)
             if trainer.progress() >= 1:
                 interruption.signal = None  # it came when all was done
-    except AlarmError as error:
+    except HealthCheckError as error:
         print(f"stopped: {error}", file=sys.stderr, flush=True)
         return 1
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:

@@ -28,11 +28,12 @@ from benchmarks.machine import ROOT, machine, results_folder, results_name
 from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import best_device, configs_of
+from runs.delivery import SECONDS_TO_ANSWER, Delivery, Uploader
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 from training import tracking
-from training.delivery import SECONDS_TO_ANSWER, Courier, Delivery
 from training.resume import begin
-from training.run_folder import RunFolder, write_atomically
-from training.stages import Stage
+from training.schedule import Stage
 from training.step import TrainingStep
 
 SECONDS_A_TURN = 4.0
@@ -104,10 +105,10 @@ def server(folder: Path, state: str) -> Iterator[str]:
 def chars_per_second(
     step: TrainingStep, stage: Stage, run: RunFolder, address: str | None, must_take: bool = False
 ) -> float:
-    """The speed of a turn of training steps, with a courier at work where there is an address."""
-    courier = Courier(Delivery(run, address), lambda line: None) if address else None
-    if courier:
-        courier.begin()
+    """The speed of a turn of training steps, with a uploader at work where there is an address."""
+    uploader = Uploader(Delivery(run, address), lambda line: None) if address else None
+    if uploader:
+        uploader.begin()
     began = last_row = time.perf_counter()
     steps = 0
     while time.perf_counter() - began < SECONDS_A_TURN:
@@ -117,12 +118,12 @@ def chars_per_second(
             last_row = time.perf_counter()
             run.append_metrics({"step": steps, "corpus": "play", **ROW})
             run.append_log("a line for people")
-            if courier:
-                courier.wake.set()
+            if uploader:
+                uploader.wake.set()
     rate = steps * step.chars_per_step / (time.perf_counter() - began)
-    if courier:
+    if uploader:
         # One that is frozen is waited for: the next turn is to have the machine for itself.
-        undelivered = courier.end(SECONDS_TO_ANSWER + 1)
+        undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
         if must_take and undelivered:
             sys.exit(f"{undelivered}: this measures nothing")
     return rate

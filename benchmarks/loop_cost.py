@@ -20,11 +20,12 @@ from benchmarks.machine import machine, results_folder, results_name
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from data.corpus import load_corpus
-from data.references import counting_losses, floor_losses
+from data.reference_losses import counting_losses, floor_losses
+from runs.delivery import Delivery, Uploader
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 from training import tracking
-from training.delivery import Courier, Delivery
 from training.resume import begin
-from training.run_folder import RunFolder, write_atomically
 from training.step import TrainingStep
 
 
@@ -45,7 +46,7 @@ class TimedStep:
         return getattr(self.step, name)
 
 
-class TimedCourier(Courier):
+class TimedCourier(Uploader):
     """One that counts its thread's time on the processor."""
 
     seconds = 0.0
@@ -68,27 +69,27 @@ def main(arguments: list[str]) -> int:
         losses(load_corpus("play"))
     configs = configs_of(values)
     trainer = configs.trainer
-    step = trainer.take_step = TimedStep(trainer.take_step)  # type: ignore[assignment]
+    step = trainer.training_step = TimedStep(trainer.training_step)  # type: ignore[assignment]
     print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
     with tempfile.TemporaryDirectory() as name, server(Path(name), "answering") as address:
         run = RunFolder.create(tracking.prepare("loop_cost", "", name))
         begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
         run.save_status("in progress")
-        listener = tracking.Tracking(run)
-        listener.is_terminal = False  # labml's progress line, twice a second, is not part of it
-        listener.courier = courier = TimedCourier(Delivery(run, address), print)
-        courier.begin()
-        if courier.trouble:
-            sys.exit(f"the dashboard does not take the run ({courier.trouble}): this measures nothing")
-        trainer.train(run, listener)
+        callbacks = tracking.Tracking(run)
+        callbacks.is_terminal = False  # labml's progress line, twice a second, is not part of it
+        callbacks.uploader = uploader = TimedCourier(Delivery(run, address), print)
+        uploader.begin()
+        if uploader.trouble:
+            sys.exit(f"the dashboard does not take the run ({uploader.trouble}): this measures nothing")
+        trainer.train(run, callbacks)
         run.save_status("completed")
-        undelivered = courier.end(tracking.SECONDS_TO_DELIVER)
+        undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")
     seconds = trainer.clock.seconds
     shares = {
         "outside the step, of the training time": 1 - step.seconds / seconds,
-        "the courier's thread, of all time": courier.seconds / trainer.wall_seconds,
+        "the uploader's thread, of all time": uploader.seconds / trainer.wall_seconds,
     }
     for what, share in shares.items():
         print(f"{what:40} {share:.2%}")

@@ -20,12 +20,12 @@ from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
-from data.strategies import STRATEGIES
-from data.units import Cut
+from data.masking.segmenters import Segmenter
+from data.masking.strategies import STRATEGIES
 from data.windows import WindowBatch
+from runs.files import write_atomically
 from training import tracking
-from training.run_folder import write_atomically
-from training.stages import Stage
+from training.schedule import Stage
 from training.step import TrainingStep
 
 BASE = "random"
@@ -131,7 +131,7 @@ def _windows(step: TrainingStep, stage: Stage) -> WindowBatch:
     return step.windows.draw(step.chars_per_step // stage.seq_len, stage.seq_len)
 
 
-def size(cut: Cut) -> int:
+def size(cut: Segmenter) -> int:
     """Bytes of all tensors of a cut, and of the cuts in it."""
     total = 0
     for value in vars(cut).values():

@@ -122,7 +122,7 @@ def sinusoids(seq_len: int, d_model: int, device: torch.device) -> torch.Tensor:
 
 
 class HuggingFaceBert(nn.Module):
-    """`BertForMaskedLM` as it comes: it computes the logits of all places, and returns those that are asked for."""
+    """`BertForMaskedLM` as it comes: it computes the logits of all offsets, and returns those that are asked for."""
 
     def __init__(self, c: ModelConfigs):
         super().__init__()

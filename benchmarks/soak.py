@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT, machine, results_folder, results_name
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 from training.checkpoint import load_weights
-from training.run_folder import RunFolder, write_atomically
 
 WARM_MINUTES = 5.0
 ALLOWED_GROWTH = 0.02

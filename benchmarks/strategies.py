@@ -18,12 +18,13 @@ from matplotlib.figure import Figure
 from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
-from data.figures import save_figure
-from data.strategies import STRATEGIES
+from data.masking.strategies import STRATEGIES
 from evaluate import trained
+from runs.figures import save_figure
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 from training import tracking
 from training.measures import hard_masks
-from training.run_folder import RunFolder, write_atomically
 
 BASE = "random"
 SECONDS_A_RUN = 100.0  # on two cores

@@ -27,10 +27,10 @@ from benchmarks.peers import MASKING_PROB, Shape, Step
 from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
-from data.figures import save_figure
+from runs.figures import save_figure
+from runs.files import write_atomically
 from training import tracking
-from training.run_folder import write_atomically
-from training.stages import Stage
+from training.schedule import Stage
 
 ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
 LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)

@@ -24,8 +24,9 @@ from benchmarks.machine import RESULTS, machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
 from configs.command_line import PRESETS, read_config
 from configs.experiment import best_device
-from data.figures import save_figure
-from training.run_folder import RunFolder, write_atomically
+from runs.figures import save_figure
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 
 SECONDS = 600.0
 LOSSES = {"3.0": 3.0, "2.0": 2.0, "1.6": 1.6, "1.4": 1.4, "counting": None, "1.10": 1.10}

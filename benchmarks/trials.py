@@ -14,8 +14,9 @@ from typing import Any
 
 from benchmarks.machine import ROOT, commit, machine
 from data.corpus import load_corpus
-from data.references import counting_losses
-from training.run_folder import RunFolder, write_atomically
+from data.reference_losses import counting_losses
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 
 RUNS = ROOT / "logs" / "benchmarks"
 Measure = Callable[[RunFolder], dict[str, Any]]

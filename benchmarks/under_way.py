@@ -3,7 +3,7 @@
 from configs.experiment import Configs
 from training.compilation import compile_step
 from training.graph import PLAIN_STEPS
-from training.stages import Stage
+from training.schedule import Stage
 from training.step import TrainingStep
 
 

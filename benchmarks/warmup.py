@@ -19,8 +19,9 @@ from benchmarks.differences import Paired, paired
 from benchmarks.machine import machine, results_folder, results_name
 from benchmarks.trials import run_trials, trials_of
 from configs.command_line import PRESETS, read_config
-from data.figures import save_figure
-from training.run_folder import RunFolder, write_atomically
+from runs.figures import save_figure
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
 
 SECONDS_A_RUN = 95.0  # on two cores
 LENGTHS = (32, 64, 128, 256)
@@ -113,10 +114,10 @@ def save_picture(path: Path, results: Results) -> None:
     for axes, (budget, by_measure) in zip(figure.subplots(1, len(results), sharey=True), results.items(), strict=True):
         for (name, title), color in zip(MEASURES.items(), ("C0", "C1"), strict=True):
             found = by_measure[name]
-            places = range(len(found))
+            offsets = range(len(found))
             means, errors = [r.mean for r in found.values()], [r.mean_stderr for r in found.values()]
-            axes.errorbar(places, means, yerr=errors, fmt="o", color=color, label=title, capsize=3)
-        axes.set_xticks(places, list(found))
+            axes.errorbar(offsets, means, yerr=errors, fmt="o", color=color, label=title, capsize=3)
+        axes.set_xticks(offsets, list(found))
         axes.set_title(budget)
         axes.set_xlabel("length of the windows")
     figure.axes[0].set_ylabel("loss (nats)")

@@ -11,7 +11,7 @@ from board.page import Page
 
 MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of it at once
 HERE = {"127.0.0.1", "localhost", "[::1]"}
-PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # places of the page's own making; files have a dot
+PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # offsets of the page's own making; files have a dot
 
 
 class Guard:

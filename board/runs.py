@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request
 
 from board.store import Store
-from training.knobs import KnobError, knobs_of
+from runs.knobs import KnobError, knobs_of
 
 NAMESPACE = "folio runs"
 COMPUTER = "this-machine"

@@ -21,7 +21,7 @@ from board.guard import Guard
 from board.page import load_page
 from board.runs import MessageError, Runs
 from board.store import IndexDriver, ModelDriver, Store
-from training.knobs import KnobError
+from runs.knobs import KnobError
 
 HOST = "127.0.0.1"  # this machine only: the page knows no passwords
 SECONDS_TO_END = 0  # for requests that are under way: runs send again what was not answered

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from configs.keys import ConfigError
+from configs.memory import least_bytes, memory_of
+from data.masking.strategies import STRATEGIES
 from data.pairs import SHORTEST
-from data.strategies import STRATEGIES
-from training.memory import least_bytes, memory_of
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -22,7 +22,7 @@ FUTURE = (
     "training.decay",
     "training.final_learning_rate",
     "training.grad_norm_clip",
-    "training.accumulation",
+    "training.grad_accum_steps",
     "training.compile",
     "training.evaluations",
     "checkpoint.",
@@ -198,11 +198,11 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{where}: masking_prob={masking_prob} must be a number above 0 and at most 1")
     if values["masking.strategy"] == "labml_nn" and masking_prob != values["masking.masking_prob"]:
         raise ConfigError(f"{where}: masking.strategy=labml_nn has one masking rate, masking.masking_prob")
-    chars, accumulation = values["training.chars_per_step"], values["training.accumulation"]
-    if chars % (seq_len * accumulation):
+    chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
+    if chars % (seq_len * grad_accum_steps):
         raise ConfigError(
             f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
-            + (f" times training.accumulation={accumulation}" if accumulation > 1 else "")
+            + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
         )
 
 

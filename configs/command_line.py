@@ -13,8 +13,8 @@ from configs.checks import BUDGETS, check, check_future
 from configs.experiment import Configs, best_device
 from configs.keys import ConfigError, Setting, keys_of, unknown_key
 from configs.one_line import OneLineParser
-from training.run_folder import RunFolder
-from training.runs import find_run
+from runs.find import find_run
+from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parent / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)

@@ -16,8 +16,8 @@ from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from data.corpus import split_at
 from data.protocol import unigram_loss
+from training.background import References
 from training.loop import Trainer
-from training.references import References
 from training.schedule import Budget, Schedule
 from training.step import TrainingStep
 
@@ -179,7 +179,7 @@ def training_step(c: Configs) -> TrainingStep:
         c.masking.strategy,
         c.training.optimizer,
         chars_per_step=c.training.chars_per_step,
-        accumulation=c.training.accumulation,
+        grad_accum_steps=c.training.grad_accum_steps,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
     )
@@ -218,8 +218,8 @@ def wire(c: Configs) -> Trainer:
         decay=c.training.decay,
         final_learning_rate=c.training.final_learning_rate,
         evaluations=c.training.evaluations,
-        evaluations_a_sample=c.sample.every_evaluations,
-        seconds_a_checkpoint=c.checkpoint.every_seconds,
+        evaluations_per_sample=c.sample.every_evaluations,
+        seconds_per_checkpoint=c.checkpoint.every_seconds,
     )
     return Trainer(
         c.step,

@@ -9,9 +9,9 @@ from configs.keys import ConfigError, Key
 from configs.seeds import derived_seed
 from data.corpus import split_at
 from data.masking import Corruption, IndependentMasker, Masker
-from data.mixture import Mixture
-from data.strategies import STRATEGIES, on_device
-from data.units import Cut
+from data.masking.mixture import Mixture
+from data.masking.segmenters import Segmenter
+from data.masking.strategies import STRATEGIES, on_device
 from data.vocabulary import MASK, PAD, Vocabulary
 
 
@@ -69,7 +69,7 @@ def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     return weights
 
 
-def _masker(c: MaskingConfigs, cut: Cut) -> Masker:
+def _masker(c: MaskingConfigs, cut: Segmenter) -> Masker:
     corruption = Corruption(
         mask_token=c.vocabulary.mask_token,
         random_token_weights=_random_token_weights(c),

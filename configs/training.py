@@ -8,8 +8,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from configs.keys import ConfigError, Key
-from training import optimizer
-from training.stages import Stage
+from training import optimizers
+from training.schedule import Stage
 
 
 class TrainingConfigs(BaseConfigs):
@@ -23,7 +23,7 @@ class TrainingConfigs(BaseConfigs):
         Key("sequence-length warmup: rows {until: share of the budget, seq_len: N, masking_prob: P if it differs}"),
     ] = [{"until": 1.0, "seq_len": 64}]
     chars_per_step: Annotated[int, Key("characters a step; the batch is this over seq_len", low=1, high=2**30)] = 2048
-    accumulation: Annotated[int, Key("split a step into this many batches, to save memory", low=1, high=65_536)] = 1
+    grad_accum_steps: Annotated[int, Key("split a step into this many batches, to save memory", low=1, high=65_536)] = 1
     optimizer: Annotated[Any, Key("what changes the weights")] = "muon"
     learning_rate: Annotated[float, Key("peak learning rate of AdamW or Noam", above=0, high=100)] = 2e-3
     muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
@@ -67,7 +67,7 @@ def by_precision(c: TrainingConfigs) -> bool:
 def muon(c: TrainingConfigs) -> list[Optimizer]:
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
-    return optimizer.muon(
+    return optimizers.muon(
         c.network,
         learning_rate=c.learning_rate,
         muon_learning_rate=c.muon_learning_rate,
@@ -78,9 +78,9 @@ def muon(c: TrainingConfigs) -> list[Optimizer]:
 
 @option(TrainingConfigs.optimizer)
 def adamw(c: TrainingConfigs) -> list[Optimizer]:
-    return optimizer.adamw(c.network, learning_rate=c.learning_rate, weight_decay=c.weight_decay)
+    return optimizers.adamw(c.network, learning_rate=c.learning_rate, weight_decay=c.weight_decay)
 
 
 @option(TrainingConfigs.optimizer)
 def noam(c: TrainingConfigs) -> list[Optimizer]:
-    return optimizer.noam(c.network, learning_rate=c.learning_rate, d_model=c.d_model)
+    return optimizers.noam(c.network, learning_rate=c.learning_rate, d_model=c.d_model)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.automaton import Automaton
-from data.play import PLAY, grammar, play
+from data.play.automaton import Automaton
+from data.play.grammar import PLAY, grammar, play
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
 TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"

@@ -115,7 +115,7 @@ def _uses(left: Ints, right: Ints, before: int, after: int) -> npt.NDArray[np.bo
 
 
 def _contexts(digits: Ints, rows: Ints, columns: Ints, before: int, after: int, base: int) -> Ints:
-    """The contexts of places as numbers."""
+    """The contexts of offsets as numbers."""
     numbers = np.zeros(len(rows), dtype=np.int64)
     for offset in [*range(-before, 0), *range(1, after + 1)]:
         numbers = numbers * base + digits[rows, columns + offset]
@@ -151,11 +151,11 @@ def _count_pairs(
     pairs: Ints = np.empty(0, dtype=np.int64)
     counts: Ints = np.empty(0, dtype=np.int64)
     for start in range(before, len(training) - after, PLACES_AT_ONCE):
-        places = np.arange(start, min(start + PLACES_AT_ONCE, len(training) - after))
-        numbers = _contexts(digits[None], np.zeros_like(places), places, before, after, base)
+        offsets = np.arange(start, min(start + PLACES_AT_ONCE, len(training) - after))
+        numbers = _contexts(digits[None], np.zeros_like(offsets), offsets, before, after, base)
         at = np.minimum(np.searchsorted(contexts, numbers), len(contexts) - 1)
         kept = contexts[at] == numbers
-        found, found_counts = np.unique(at[kept] * n_chars + training[places[kept]], return_counts=True)
+        found, found_counts = np.unique(at[kept] * n_chars + training[offsets[kept]], return_counts=True)
         merged, inverse = np.unique(np.concatenate([pairs, found]), return_inverse=True)
         total = np.zeros(len(merged), dtype=np.int64)
         np.add.at(total, inverse, np.concatenate([counts, found_counts]))

@@ -21,9 +21,9 @@ Objective = Literal["nsp", "sop"]
 
 
 def speech_borders(text: str) -> torch.Tensor:
-    """Where speeches begin: after each empty line, `[n_borders]` places in the text, rising."""
-    places = [match.end() for match in re.finditer(r"\n\s*\n", text)]
-    return torch.tensor([place for place in places if place < len(text)], dtype=torch.int64)
+    """Where speeches begin: after each empty line, `[n_borders]` offsets in the text, rising."""
+    offsets = [match.end() for match in re.finditer(r"\n\s*\n", text)]
+    return torch.tensor([place for place in offsets if place < len(text)], dtype=torch.int64)
 
 
 class PairWindows:
@@ -73,14 +73,14 @@ class PairWindows:
             first, second, labels = self._next_sentence(batch_size, n_first, n_second)
         else:
             first, second, labels = self._sentence_order(batch_size, n_first, n_second)
-        places = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
-        tokens = self.ids[places]
+        offsets = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
+        tokens = self.ids[offsets]
         tokens[:, 0] = self.cls_token
         tokens[:, n_first + 1] = self.sep_token
         tokens[:, -1] = self.sep_token
         segments = torch.zeros_like(tokens)
         segments[:, n_first + 2 :] = 1
-        return WindowBatch(tokens, places, Pairs(segments, labels))
+        return WindowBatch(tokens, offsets, Pairs(segments, labels))
 
     def _next_sentence(self, batch_size: int, n_first: int, n_second: int) -> tuple[torch.Tensor, ...]:
         lowest, highest = self._usable_borders(n_first + n_second + N_SPECIAL)

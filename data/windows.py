@@ -18,7 +18,7 @@ class WindowBatch(NamedTuple):
     """Windows of the text."""
 
     tokens: torch.Tensor  # [batch, seq_len] ids
-    places: torch.Tensor  # [batch, seq_len] where in the text they stand
+    offsets: torch.Tensor  # [batch, seq_len] where in the text they stand
     pairs: Pairs | None = None
 
 
@@ -44,8 +44,8 @@ class Windows:
             starts = self._shuffled_starts(batch_size, seq_len)
         else:
             starts = self._integers(len(self.ids) - seq_len + 1, batch_size)
-        places = starts[:, None] + torch.arange(seq_len, device=self.ids.device)
-        return WindowBatch(self.ids[places], places)
+        offsets = starts[:, None] + torch.arange(seq_len, device=self.ids.device)
+        return WindowBatch(self.ids[offsets], offsets)
 
     def _shuffled_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
         if self._cell_len != seq_len:  # a new stage begins its own epoch

@@ -29,7 +29,7 @@ class MaskedLanguageModel(nn.Module):
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
-        `positions` `[n_masked]` are places in `inputs.flatten()`; without them there is a row for every place.
+        `positions` `[n_masked]` are offsets in `inputs.flatten()`; without them there is a row for every place.
         """
         x = self.encoder(inputs, positions=positions)
         return self._predict(x.flatten(0, -2))

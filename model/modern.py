@@ -140,7 +140,7 @@ class ModernEncoder(nn.Module):
     ) -> torch.Tensor:
         """`segments`, of the shape of `inputs`: which one each token is of; plain text is segment 0.
 
-        With `positions` `[n]`, places in `inputs.flatten()`, the vectors there alone, `[n, d_model]`: nothing looks at
+        With `positions` `[n]`, offsets in `inputs.flatten()`, the vectors there alone, `[n, d_model]`: nothing looks at
         the others behind the last attention, so the last feed-forward does not run there.
         """
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)

@@ -15,9 +15,9 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
+from runs.run_folder import RunFolder
 from training.compilation import VARIABLE
 from training.resume import begin
-from training.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 TINY = {
@@ -116,7 +116,7 @@ def corpus_file(tmp_path: Path, sentences: str) -> Path:
 
 @dataclass
 class Heard:
-    """A listener that keeps what it is told."""
+    """A callbacks that keeps what it is told."""
 
     lines: list[str] = field(default_factory=list)
     rows: list[Mapping[str, Any]] = field(default_factory=list)

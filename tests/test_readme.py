@@ -3,7 +3,7 @@ import re
 import pytest
 
 from configs.command_line import SETTINGS, presets
-from data.strategies import STRATEGIES
+from data.masking.strategies import STRATEGIES
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def test_every_strategy_and_preset_is_in_the_readme():
         assert f"`{name}`" in README
 
 
-# model.d_model=256 and `data.corpus`; not configs/model.py, nor python -m data.show_masks.
+# model.d_model=256 and `data.corpus`; not configs/model.py, nor python -m data.masking.show_masks.
 KEYS = re.findall(
     r"(?<![\w/.])(?<!-m )((?:model|data|masking|training|objective|checkpoint|sample)\.[a-z_]+)\b", README
 )

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
-from training.run_folder import flush, write_atomically
+from runs.files import flush, write_atomically
 
 HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from data import corpus
-from training.stages import Stage
+from training.schedule import Stage
 from training.step import TrainingStep
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps what it compiles

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from data.counting import count
+from data.masking.words import WORD
 from data.protocol import N_MASKED, SEED, WINDOW_LEN, ValidationSet
 from data.vocabulary import Vocabulary
-from data.words import WORD
 from training.evaluation import masked_outcomes
 
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
@@ -67,11 +67,11 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
     character, over a fixed sample of the validation text."""
     spaced = np.linspace(0, validation.n_windows - 1, min(SINGLE_WINDOWS, validation.n_windows)).round()
     windows = validation.windows[torch.from_numpy(spaced.astype(np.int64)).to(validation.windows.device)]
-    places = torch.arange(0, windows.shape[1], SINGLE_STEP, device=windows.device)
-    masked = torch.zeros(len(places), windows.shape[1], dtype=torch.bool, device=windows.device)
-    masked[torch.arange(len(places)), places] = True
+    offsets = torch.arange(0, windows.shape[1], SINGLE_STEP, device=windows.device)
+    masked = torch.zeros(len(offsets), windows.shape[1], dtype=torch.bool, device=windows.device)
+    masked[torch.arange(len(offsets)), offsets] = True
     losses, correct = masked_outcomes(
-        model, windows.repeat_interleave(len(places), 0), masked.repeat(len(windows), 1), mask_token
+        model, windows.repeat_interleave(len(offsets), 0), masked.repeat(len(windows), 1), mask_token
     )
     return {"loss": losses.mean().item(), "accuracy": correct.double().mean().item(), "characters": len(losses)}
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
+from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import CheckpointError, load_last, put_weights
 from training.loop import Trainer
-from training.run_folder import RunFolder, RunFolderError
-from training.state import circumstances, restore
+from training.state import environment, restore
 
 
 def begin(
@@ -54,11 +54,9 @@ def go_on(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: C
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"going on from step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
-    here = circumstances(trainer.device, trainer.compile)
+    here = environment(trainer.device, trainer.compile)
     differing = [
-        f"{name} was {was}, is {here.get(name)}"
-        for name, was in state["circumstances"].items()
-        if here.get(name) != was
+        f"{name} was {was}, is {here.get(name)}" for name, was in state["environment"].items() if here.get(name) != was
     ]
     if differing:
         print(f"warning: {'; '.join(differing)}: what follows will not be the same to the digit", flush=True)

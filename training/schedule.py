@@ -3,7 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training.stages import Stage
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the schedule: constant shapes, so that each is compiled once."""
+
+    until: float  # the share of the training budget at which the row ends
+    seq_len: int
+    masking_prob: float
+
+
+def stage_at(stages: Sequence[Stage], progress: float) -> Stage:
+    """The stage in force at `progress`, the share of the training budget that is spent.
+
+    A row holds for progress < until; at the border the next one begins, and the last one holds to the end.
+    """
+    for stage in stages:
+        if progress < stage.until:
+            return stage
+    return stages[-1]
 
 
 @dataclass(frozen=True)
@@ -44,8 +62,8 @@ class Schedule:
     decay: float
     final_learning_rate: float
     evaluations: int  # how many, evenly spaced, the last one at the end
-    evaluations_a_sample: int  # 0: no samples
-    seconds_a_checkpoint: float
+    evaluations_per_sample: int  # 0: no samples
+    seconds_per_checkpoint: float
 
     def learning_rate_factor(self, progress: float) -> float:
         """The learning rate as a share of its peak."""
@@ -57,4 +75,4 @@ class Schedule:
 
     def is_sample_due(self, n_evaluations: int) -> bool:
         """Whether samples are drawn after this evaluation, the first being 1."""
-        return self.evaluations_a_sample > 0 and n_evaluations % self.evaluations_a_sample == 0
+        return self.evaluations_per_sample > 0 and n_evaluations % self.evaluations_per_sample == 0

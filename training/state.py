@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from training.knobs import Knobs
-from training.run_folder import RunFolder
+from runs.knobs import Knobs
+from runs.run_folder import RunFolder
 from training.step import StepSums
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def state_of(trainer: Trainer, run: RunFolder) -> dict[str, Any]:
     """Where a training stands, weights aside: all that decides what comes, and how long the run's files are."""
-    step = trainer.take_step
+    step = trainer.training_step
     return {
         "step": trainer.step,
         "chars": trainer.chars,
@@ -37,7 +37,7 @@ def state_of(trainer: Trainer, run: RunFolder) -> dict[str, Any]:
         "generators": _generators(trainer.device),
         "knobs": trainer.knobs.as_dict(),
         "is_changed_by_hand": trainer.is_changed_by_hand,
-        "circumstances": circumstances(trainer.device, trainer.compile),
+        "environment": environment(trainer.device, trainer.compile),
         "config": run.config(),
         "corpus": run.corpus(),
         "characters": "".join(trainer.vocabulary.characters),
@@ -55,7 +55,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
     trainer.chars_at_evaluation = state["chars_at_evaluation"]
     trainer.seconds_at_evaluation = state["seconds_at_evaluation"]
     trainer.sums = StepSums(*(total.to(trainer.device) for total in state["sums"]))
-    step = trainer.take_step
+    step = trainer.training_step
     step.skipped_in_a_row = state["skipped_in_a_row"].to(trainer.device)
     for optimizer, its_state in zip(step.optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(its_state)
@@ -66,7 +66,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
     trainer.wanted_knobs = state["knobs"]
 
 
-def circumstances(device: torch.device, compile: bool) -> dict[str, Any]:
+def environment(device: torch.device, compile: bool) -> dict[str, Any]:
     """What the digits depend on beside a run's own state: a resumed run is the same, bit for bit, where these are."""
     return {
         "torch": str(torch.__version__),  # a class of its own, which is not plain data

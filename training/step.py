@@ -12,7 +12,7 @@ from data.masking import MaskedBatch
 from data.windows import WindowBatch
 from training.graph import GraphedUpdate, can_be_recorded
 from training.objective import MaskedLoss, masked_loss, n_labels
-from training.stages import Stage
+from training.schedule import Stage
 
 
 class WindowSource(Protocol):
@@ -27,7 +27,7 @@ class BatchMasker(Protocol):
     """What draws masks: see `data.masking`."""
 
     def __call__(
-        self, tokens: torch.Tensor, places: torch.Tensor, masking_prob: float, progress: float
+        self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float
     ) -> MaskedBatch: ...
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None: ...
     def state_dict(self) -> dict: ...
@@ -68,18 +68,18 @@ class TrainingStep:
         optimizers: Sequence[Optimizer],
         *,
         chars_per_step: int,
-        accumulation: int = 1,
+        grad_accum_steps: int = 1,
         grad_norm_clip: float = 1.0,
         autocast: bool = False,
     ):
-        """`accumulation` splits the `chars_per_step` characters of a step into batches of equal size;
+        """`grad_accum_steps` splits the `chars_per_step` characters of a step into batches of equal size;
         `autocast` computes in bfloat16 where that is safe."""
         self.model = model
         self.windows = windows
         self.masker = masker
         self.optimizers = list(optimizers)
         self.chars_per_step = chars_per_step
-        self.accumulation = accumulation
+        self.grad_accum_steps = grad_accum_steps
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
         device = next(model.parameters()).device
@@ -90,7 +90,7 @@ class TrainingStep:
         self._graphed: GraphedUpdate[tuple[StepSums, list[torch.Tensor]]] | None = None
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
-        batches = [self._draw(stage, progress) for _ in range(self.accumulation)]
+        batches = [self._draw(stage, progress) for _ in range(self.grad_accum_steps)]
         update = self._update if self._graphed is None else self._graphed
         sums, losses = update(batches)
         for batch, its_losses in zip(batches, losses, strict=True):
@@ -168,7 +168,7 @@ class TrainingStep:
         assert self._graphed is not None, "there is nothing to record: see is_ready_for"
         try:
             with self._aside():
-                self._graphed.record([self._draw(stage) for _ in range(self.accumulation)])
+                self._graphed.record([self._draw(stage) for _ in range(self.grad_accum_steps)])
         except Exception:
             self._graphed = None
             raise
@@ -196,8 +196,8 @@ class TrainingStep:
             self._clear_gradients()
 
     def _draw(self, stage: Stage, progress: float = 0.0) -> MaskedBatch:
-        windows = self.windows.draw(self.chars_per_step // (stage.seq_len * self.accumulation), stage.seq_len)
-        batch = self.masker(windows.tokens, windows.places, stage.masking_prob, progress)
+        windows = self.windows.draw(self.chars_per_step // (stage.seq_len * self.grad_accum_steps), stage.seq_len)
+        batch = self.masker(windows.tokens, windows.offsets, stage.masking_prob, progress)
         return batch._replace(pairs=windows.pairs)
 
     def _backward(self, batch: MaskedBatch, count: torch.Tensor) -> MaskedLoss:
@@ -205,7 +205,7 @@ class TrainingStep:
             loss = self._loss(self.model, batch)
         mean = loss.loss_sum / count.clamp(min=1)
         if batch.pairs is not None:
-            mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.accumulation)
+            mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)
         mean.backward()
         return MaskedLoss(*(value.detach() for value in loss))
 

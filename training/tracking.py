@@ -20,9 +20,9 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from training.delivery import Courier, Delivery, dashboard
+from runs.delivery import Delivery, Uploader, dashboard
+from runs.run_folder import RunFolder
 from training.interruption import Interruption
-from training.run_folder import RunFolder
 from training.samples import Guess
 
 SECONDS_TO_DELIVER = 10.0
@@ -48,7 +48,7 @@ def prepare(name: str, comment: str, logs: str, uuid: str | None = None) -> Path
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
     dashboard()  # a wrong address is said before anything is written
-    # labml's own way to the server retries for ever and would keep the process from ending; `training.delivery` goes
+    # labml's own way to the server retries for ever and would keep the process from ending; `runs.delivery` goes
     # there instead. What labml keeps of all output for it would only grow.
     lab.configure({"experiments_path": os.path.expanduser(logs), "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
@@ -65,14 +65,14 @@ def be_quiet() -> None:
 
 
 class Tracking:
-    """Shows one run: implements what `training.listener.Listener` asks for."""
+    """Shows one run: implements what `training.callbacks.Callbacks` asks for."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
         self.began: tuple[float, float] | None = None  # time and progress when the first step was done
-        self.courier: Courier | None = None
+        self.uploader: Uploader | None = None
 
     @contextmanager
     def training(self, interruption: Interruption) -> Iterator[None]:
@@ -82,8 +82,8 @@ class Tracking:
         (self.run.path / "run.pid").unlink(missing_ok=True)
         server = dashboard()
         if server is not None:
-            self.courier = Courier(Delivery(self.run, server), logger.log)
-            self.courier.begin()
+            self.uploader = Uploader(Delivery(self.run, server), logger.log)
+            self.uploader.begin()
         try:
             monitor_singleton().silent(not self.is_terminal)
             with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
@@ -96,7 +96,7 @@ class Tracking:
                 self.run.save_status("crashed", f"{error}" or type(error).__name__)
             raise
         finally:
-            undelivered = self.courier and self.courier.end(SECONDS_TO_DELIVER)
+            undelivered = self.uploader and self.uploader.end(SECONDS_TO_DELIVER)
             if undelivered:
                 logger.log(undelivered)
 
@@ -106,7 +106,7 @@ class Tracking:
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         """How someone wants the knobs to stand, as the dashboard says."""
-        return self.courier.delivery.knobs if self.courier else None
+        return self.uploader.delivery.knobs if self.uploader else None
 
     def says(self, line: str) -> None:
         """Show one line of text."""
@@ -143,8 +143,8 @@ class Tracking:
         ]
         logger.log(line)
         self._log("".join(part if isinstance(part, str) else part[0] for part in line))
-        if self.courier:
-            self.courier.wake.set()
+        if self.uploader:
+            self.uploader.wake.set()
 
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: on a terminal in colour, else `[e]` is right, `[x!e]` is x for e."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from runs.run_folder import RunFolder
 from tests.conftest import ROOT, needed
-from training.run_folder import RunFolder
 
 SECONDS_TO_START = 60
 

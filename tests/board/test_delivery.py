@@ -14,10 +14,10 @@ import urllib.request
 import numpy as np
 import pytest
 
+from runs.delivery import Delivery, DeliveryError, Uploader, ask
+from runs.run_folder import RunFolder
 from tests.board.conftest import Dashboard
 from tests.conftest import ROOT
-from training.delivery import Courier, Delivery, DeliveryError, ask
-from training.run_folder import RunFolder
 
 UUID = "0123456789abcdef"
 
@@ -194,11 +194,11 @@ def test_an_import_without_a_dashboard_says_how_to_start_one(make_run, tmp_path)
 def test_two_runs_stream_fifty_thousand_points_each_and_none_is_lost(dashboard, make_run, browser):
     """While both stream: metrics.jsonl keeps every point, the page's series covers the range and ends at the end."""
     runs = [make_run(uuid, n_rows=0) for uuid in ("aaaaaaaaaaaa", "bbbbbbbbbbbb")]
-    couriers = [Courier(Delivery(run, dashboard.url), print) for run in runs]
+    couriers = [Uploader(Delivery(run, dashboard.url), print) for run in runs]
     n = 50_000
 
-    def stream(run: RunFolder, courier: Courier) -> None:
-        courier.start()
+    def stream(run: RunFolder, uploader: Uploader) -> None:
+        uploader.start()
         for i in range(1, n + 1):
             run.append_metrics(
                 {"step": i, "loss.valid": 1 + 1 / i, "loss.train": 1 + 2 / i, "learning_rate": 1 - i / n}
@@ -209,7 +209,7 @@ def test_two_runs_stream_fifty_thousand_points_each_and_none_is_lost(dashboard, 
         thread.start()
     for thread in threads:
         thread.join()
-    assert [courier.end(120) for courier in couriers] == [None, None]
+    assert [uploader.end(120) for uploader in couriers] == [None, None]
     for run in runs:
         assert [row["step"] for row in run.metrics()] == list(range(1, n + 1))
         lines = series(dashboard, run.path.name)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from runs.run_folder import RunFolder
 from tests.board.conftest import Dashboard, app_url
 from tests.board.test_delivery import series, shown
 from tests.conftest import ROOT, TINY
-from training.run_folder import RunFolder
 
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 40

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from configs.command_line import SETTINGS, parse, read_config, resolve
 from configs.keys import ConfigError
 from configs.one_line import fail
+from runs.run_folder import RunFolderError
 from tests.conftest import ROOT
-from training.run_folder import RunFolderError
 
 ROWS = st.dictionaries(
     st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"]),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from data.corpus import CorpusError
 from data.pairs import CLS, SEP, SHORTEST, PairWindows, speech_borders
-from data.play import play
+from data.play.grammar import play
 from data.vocabulary import MASK, PAD, Vocabulary
 
 TEXT = play(50_000)
@@ -43,13 +43,13 @@ def test_borders_are_where_speeches_begin():
 @pytest.mark.parametrize("seq_len", [SHORTEST, 32, 63, 64])
 def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     batch = pairs(TEXT, objective).draw(16, seq_len)
-    assert batch.tokens.shape == batch.places.shape == batch.pairs.segments.shape == (16, seq_len)
+    assert batch.tokens.shape == batch.offsets.shape == batch.pairs.segments.shape == (16, seq_len)
     for row in range(16):
         first, second = segments_of(batch, row)
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
         assert batch.pairs.segments[row].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-        text = "".join(TEXT[place] for place in batch.places[row].tolist())
+        text = "".join(TEXT[place] for place in batch.offsets[row].tolist())
         assert text[1 : 1 + len(first)] == first
         assert text[2 + len(first) : -1] == second
 
@@ -59,7 +59,7 @@ def test_next_speeches_meet_at_borders_and_the_label_says_whether_at_the_same():
     borders = set(speech_borders(TEXT).tolist())
     for row in range(512):
         first, second = segments_of(batch, row)
-        end, begin = int(batch.places[row, len(first)]) + 1, int(batch.places[row, len(first) + 2])
+        end, begin = int(batch.offsets[row, len(first)]) + 1, int(batch.offsets[row, len(first) + 2])
         assert {end, begin} <= borders
         # Never both the true continuation and labelled otherwise, even where another speech reads the same.
         assert bool(batch.pairs.labels[row]) == (TEXT[end : end + len(second)] == second)
@@ -80,7 +80,7 @@ def test_ordered_pairs_are_neighbours_in_the_text():
     batch = pairs(TEXT, "sop").draw(256, 65)
     for row in range(256):
         first, second = segments_of(batch, row)
-        begin_first, begin_second = int(batch.places[row, 1]), int(batch.places[row, len(first) + 2])
+        begin_first, begin_second = int(batch.offsets[row, 1]), int(batch.offsets[row, len(first) + 2])
         if batch.pairs.labels[row]:
             assert begin_first + len(first) == begin_second
         else:
@@ -90,9 +90,9 @@ def test_ordered_pairs_are_neighbours_in_the_text():
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
 def test_the_same_seed_gives_the_same_pairs_and_a_state_continues_them(objective):
     one, other = pairs(TEXT, objective, seed=1), pairs(TEXT, objective, seed=2)
-    assert not torch.equal(one.draw(8, 64).places, other.draw(8, 64).places)
+    assert not torch.equal(one.draw(8, 64).offsets, other.draw(8, 64).offsets)
     other.load_state_dict(one.state_dict())
-    assert torch.equal(one.draw(8, 64).places, other.draw(8, 64).places)
+    assert torch.equal(one.draw(8, 64).offsets, other.draw(8, 64).offsets)
 
 
 def test_a_text_without_speeches_is_refused():
@@ -107,5 +107,5 @@ def test_any_text_gives_whole_pairs_or_is_refused(text, seq_len):
     except CorpusError:
         return
     batch = source.draw(8, seq_len)
-    assert batch.places.min() >= 0
-    assert batch.places.max() < len(text)
+    assert batch.offsets.min() >= 0
+    assert batch.offsets.max() < len(text)

@@ -7,15 +7,15 @@ from data.windows import Windows
 @pytest.mark.parametrize("sampling", ["random", "shuffled"])
 def test_a_window_is_the_text_at_its_places(sampling: str):
     ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
-    tokens, places, _ = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
-    assert tokens.shape == places.shape == (64, 32)
-    assert torch.equal(tokens, ids[places])
-    assert torch.equal(places, places[:, :1] + torch.arange(32))
+    tokens, offsets, _ = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
+    assert tokens.shape == offsets.shape == (64, 32)
+    assert torch.equal(tokens, ids[offsets])
+    assert torch.equal(offsets, offsets[:, :1] + torch.arange(32))
 
 
 def test_random_windows_reach_both_ends_of_the_text():
-    _, places, _ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
-    assert places[:, 0].unique().tolist() == list(range(9))
+    _, offsets, _ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
+    assert offsets[:, 0].unique().tolist() == list(range(9))
 
 
 def test_a_text_as_long_as_a_window_has_one_window():
@@ -45,4 +45,4 @@ def test_the_same_seed_or_state_gives_the_same_windows(sampling: str):
     expected = [first.draw(8, 64)[1] for _ in range(50)]
     third = Windows(ids, seed=99, sampling=sampling)
     third.load_state_dict(state)
-    assert all(torch.equal(third.draw(8, 64)[1], places) for places in expected)
+    assert all(torch.equal(third.draw(8, 64)[1], offsets) for offsets in expected)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+from runs.run_folder import RunFolder
 from tests.conftest import needed
 from training.checkpoint import (
     CheckpointError,
@@ -16,7 +17,6 @@ from training.checkpoint import (
     save_state,
     save_weights,
 )
-from training.run_folder import RunFolder
 
 NAMES = ("last.safetensors", "last.pt", "previous.safetensors", "previous.pt")
 

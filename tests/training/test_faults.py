@@ -11,10 +11,10 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
+from configs.memory import is_out_of_memory, what_to_lower
 from tests.conftest import ROOT, TINY, weights
-from training.alarms import SKIPPED_IN_A_ROW, DivergedError
-from training.memory import is_out_of_memory, what_to_lower
-from training.stages import Stage
+from training.health_checks import SKIPPED_IN_A_ROW, DivergedError
+from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
 
@@ -66,7 +66,7 @@ def test_a_step_without_numbers_is_skipped_and_the_next_one_is_not(corpus_file, 
 def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_file, train):
     configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 60}))
     breaking = Breaking(configs.network)
-    configs.trainer.take_step.model = breaking
+    configs.trainer.training_step.model = breaking
     good: list[torch.Tensor] = []
 
     def break_it(heard) -> None:
@@ -87,7 +87,7 @@ def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_
 def test_an_interval_of_skipped_steps_alone_ends_the_run_in_one_line(corpus_file, train):
     """Also where it is too short for the alarm about steps in a row: there is no loss that a row could have."""
     configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 8}))
-    configs.trainer.take_step.model = breaking = Breaking(configs.network)
+    configs.trainer.training_step.model = breaking = Breaking(configs.network)
 
     def break_it(heard) -> None:
         breaking.is_broken = True

@@ -12,8 +12,8 @@ from tests.training.tape import Tape
 from training import optimizer
 from training.compilation import compile_or_record
 from training.graph import PLAIN_STEPS, GraphedUpdate, can_be_recorded
-from training.optimizer import set_learning_rate
-from training.stages import Stage
+from training.optimizers import set_learning_rate
+from training.schedule import Stage
 from training.step import TrainingStep
 
 STAGE = Stage(1.0, 32, 0.15)
@@ -40,7 +40,7 @@ def on_tape(monkeypatch):
 @pytest.mark.parametrize(
     "keys",
     [
-        {"training__accumulation": 2},
+        {"training__grad_accum_steps": 2},
         {"masking__strategy": "adaptive"},
         {"training__optimizer": "adamw"},
         {"objective__sop": True},
@@ -144,7 +144,7 @@ def test_where_nothing_can_be_recorded_training_goes_on(corpus_file):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-@pytest.mark.parametrize("keys", [{}, {"training__accumulation": 2}, {"objective__sop": True}])
+@pytest.mark.parametrize("keys", [{}, {"training__grad_accum_steps": 2}, {"objective__sop": True}])
 def test_a_graph_trains_as_the_steps_that_it_was_recorded_from(corpus_file, keys):
     plain, recorded = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
     stages, said = plain.training.stage_rows, []

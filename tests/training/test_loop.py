@@ -5,11 +5,11 @@ from safetensors.torch import load_file
 
 from configs.command_line import resolve
 from configs.experiment import configs_of
-from data.strategies import STRATEGIES
+from data.masking.strategies import STRATEGIES
 from tests.conftest import TINY
-from training.alarms import DivergedError
 from training.checkpoint import load_state, load_weights
 from training.evaluation import evaluate
+from training.health_checks import DivergedError
 
 
 def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corpus_file, train):

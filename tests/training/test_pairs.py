@@ -10,11 +10,11 @@ from configs.experiment import configs_of
 from configs.keys import ConfigError
 from data.corpus import split_at
 from data.pairs import PairWindows, speech_borders
-from data.play import play
+from data.play.grammar import play
 from tests.conftest import TINY
 from training.evaluation import evaluate_pairs
-from training.optimizer import set_learning_rate
-from training.stages import Stage
+from training.optimizers import set_learning_rate
+from training.schedule import Stage
 
 STEPS, SEEDS = 300, 8  # at most: how long the loss stays at that of guessing depends on every digit
 

@@ -14,9 +14,9 @@ import yaml
 
 from configs.command_line import parse
 from configs.keys import ConfigError
+from runs.run_folder import RunFolder
 from tests.conftest import ROOT, TINY
 from training.checkpoint import load_weights
-from training.run_folder import RunFolder
 
 TIMES = ("seconds", "wall_seconds", "chars_per_second")
 KEYS = TINY | {
@@ -85,7 +85,7 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
 def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, monkeypatch):
     """With keys whose future takes more than the weights; others: `test_resume_in_process`."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    keys = {"training.accumulation": 2, "data.sampling": "shuffled", "masking.strategy": "adaptive"}
+    keys = {"training.grad_accum_steps": 2, "data.sampling": "shuffled", "masking.strategy": "adaptive"}
     runs = Runs(tmp_path, corpus_file, keys)
     whole, _ = runs.finish()
     run, output, code = runs.interrupt(signal.SIGINT, after_rows=2)

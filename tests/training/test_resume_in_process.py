@@ -4,7 +4,7 @@ import pytest
 
 from configs.command_line import resolve
 from configs.experiment import configs_of
-from data.play import play
+from data.play.grammar import play
 from tests.conftest import TINY, Heard
 from tests.training.test_resume import TIMES
 from training.checkpoint import load_weights
@@ -26,10 +26,10 @@ LABML = {
     "keys",
     [
         {},
-        {"model.dropout": 0.2, "training.accumulation": 4},
+        {"model.dropout": 0.2, "training.grad_accum_steps": 4},
         {"masking.strategy": "span", "masking.corrupt": "unit"},
         {"masking.masks": "static", "masking.random_tokens": "unigram"},
-        {"masking.strategy": "adaptive", "data.sampling": "shuffled", "training.accumulation": 2},
+        {"masking.strategy": "adaptive", "data.sampling": "shuffled", "training.grad_accum_steps": 2},
         {"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"},
         LABML,
     ],

@@ -1,4 +1,4 @@
-from training.stages import Stage, stage_at
+from training.schedule import Stage, stage_at
 
 STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from data.masking import IGNORED_LABEL
 from tests.conftest import configs_for, weights
 from training.objective import masked_loss, n_labels
-from training.stages import Stage
+from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
 
@@ -26,14 +26,14 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
 
 def test_accumulation_changes_nothing_but_memory(corpus_file):
     """The gradient of a step in four batches is the gradient of the same windows in one."""
-    together, apart = (configs_for(corpus_file, training__accumulation=n) for n in (1, 4))
+    together, apart = (configs_for(corpus_file, training__grad_accum_steps=n) for n in (1, 4))
     batches = [apart.step._draw(STAGE) for _ in range(4)]
     offsets = [512 // 4 * i for i in range(4)]
     joined = type(batches[0])(
         torch.cat([batch.inputs for batch in batches]),
         torch.cat([batch.positions + offset for batch, offset in zip(batches, offsets, strict=True)]),
         torch.cat([batch.labels for batch in batches]),
-        torch.cat([batch.places for batch in batches]),
+        torch.cat([batch.offsets for batch in batches]),
     )
     # One batch has fewer labels that count: a mean of means would weigh its labels more.
     for batch, offset in zip(batches[:1], offsets, strict=False):
@@ -47,7 +47,7 @@ def test_accumulation_changes_nothing_but_memory(corpus_file):
 
 
 def test_a_step_counts_every_label_of_its_batches(corpus_file):
-    sums = configs_for(corpus_file, training__accumulation=4).step(STAGE)
+    sums = configs_for(corpus_file, training__grad_accum_steps=4).step(STAGE)
     assert sums.n_labels == 16 * round(0.15 * 32)
     assert sums.grad_norm > 0
 

@@ -1,0 +1,55 @@
+"""Files that are whole at every moment: atomic writes and appended lines."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent  # of the repository
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name, flush it to disk, and rename it: `path` is always whole. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a whole line or nothing. Raises OSError."""
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            content = (line + "\n").encode()
+            if file.write(content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def flush(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def reporting_os_errors(report: Callable[[str], None], what: str) -> Iterator[None]:
+    """Report a full or missing disk instead of stopping the run."""
+    try:
+        yield
+    except OSError as error:
+        report(f"cannot write {what} ({error.strerror or error})")

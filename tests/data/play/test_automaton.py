@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from data.play.automaton import Automaton, Builder
+
+
+def words(weights: dict[str, float]) -> Automaton:
+    build = Builder()
+    start = build.joint()
+    build.words(start, weights, start_again := build.joint())
+    build.word(start_again, " ", start)
+    return build.automaton(start)
+
+
+def test_transitions_are_probabilities():
+    rows = words({"bal": 3, "ban": 1, "kor": 4}).transitions().to_dense().sum(1)
+    assert torch.allclose(rows, torch.ones_like(rows))
+
+
+def test_common_beginnings_are_shared():
+    assert words({"bal": 3, "ban": 1, "kor": 4}).n_states == len("ba") + len("ln") + len("kor") + len(" ")
+
+
+def test_words_are_written_with_their_weights():
+    written = words({"bal": 3, "ban": 1, "kor": 4}).write(400_000, seed=0).split(" ")[1:-1]
+    for word, share in {"bal": 3 / 8, "ban": 1 / 8, "kor": 1 / 2}.items():
+        assert abs(written.count(word) / len(written) - share) < 4 * (share * (1 - share) / len(written)) ** 0.5
+
+
+def test_an_empty_word_is_a_way_past():
+    written = set(words({"a": 1, "": 1}).write(10_000, seed=0).split("a"))
+    assert {"", " ", "  "} - {""} <= written
+
+
+def test_the_same_seed_writes_the_same_text_and_a_longer_one_goes_on():
+    automaton = words({"bal": 3, "ban": 1})
+    assert automaton.write(500, seed=1) == automaton.write(1_000, seed=1)[:500]
+    assert automaton.write(500, seed=1) != automaton.write(500, seed=2)
+
+
+def test_the_stationary_distribution_does_not_change():
+    automaton = words({"bal": 3, "ban": 1, "ko": 4})  # words of two lengths: the chain is not periodic
+    visits = automaton.stationary()
+    assert torch.allclose(automaton.transitions(transposed=True) @ visits[:, None], visits[:, None], atol=1e-11)
+    assert visits.sum() == pytest.approx(1)
+
+
+def test_a_chain_that_does_not_settle_is_said_to():
+    two = Automaton("ab", ({1: 1.0}, {0: 1.0}))
+    assert two.stationary().tolist() == [0.5, 0.5]  # it begins where it would end
+    with pytest.raises(ArithmeticError):
+        Automaton("abc", ({1: 1.0}, {0: 1.0}, {0: 1.0})).stationary(max_steps=1_000)

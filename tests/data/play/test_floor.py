@@ -1,0 +1,110 @@
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+
+from data.corpus import load_corpus
+from data.play.automaton import Automaton
+from data.play.floor import Channel, Floor, corrupted_channel, masked_channel
+from data.protocol import N_MASKED, validation_set
+from data.reference_losses import counting_losses, floor_losses, mean_loss
+from data.vocabulary import Vocabulary
+
+
+def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automaton:
+    generator = np.random.default_rng(seed)
+    characters = "".join("abc"[i] for i in [*range(n_chars), *generator.integers(0, n_chars, n_states - n_chars)])
+    rows = generator.dirichlet(np.full(n_states, 0.5), size=n_states)
+    return Automaton(characters, tuple({t: float(p) for t, p in enumerate(row)} for row in rows))
+
+
+def by_enumeration(automaton: Automaton, window, shown, scored, channel: Channel) -> np.ndarray:
+    """The same posterior, from the probabilities of all sequences of states."""
+    floor = Floor(automaton)
+    transitions, start = automaton.transitions().to_dense().numpy(), automaton.stationary().numpy()
+    chars = floor.char_of_state.numpy()
+    posterior = np.zeros((len(window), floor.n_chars))
+    for states in product(range(automaton.n_states), repeat=len(window)):
+        probability = start[states[0]]
+        for before, after in pairwise(states):
+            probability *= transitions[before, after]
+        for t, state in enumerate(states):
+            matrix = channel.scored if scored[t] else channel.elsewhere
+            probability *= matrix[shown[t], chars[state]].item()
+        for t, state in enumerate(states):
+            posterior[t, chars[state]] += probability
+    posterior /= posterior.sum(1, keepdims=True)
+    return np.where(scored, -np.log(posterior[np.arange(len(window)), window]), 0.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["masks", "corruption"])
+def test_forward_backward_equals_enumeration(seed: int, kind: str):
+    automaton = random_automaton(seed)
+    generator = np.random.default_rng(100 + seed)
+    window = Vocabulary(automaton.alphabet).encode(automaton.write(6, seed)).numpy()
+    n_chars = len(automaton.alphabet)
+    scored = np.array([False, True, True, False, True, False])
+    shown = window.copy()
+    if kind == "masks":
+        channel = masked_channel(n_chars)
+        shown[scored] = n_chars
+    else:  # masks, random replacements and kept characters, at scored positions and elsewhere
+        channel = corrupted_channel(n_chars, masking_prob=0.4, randomize_prob=0.3, no_change_prob=0.2)
+        shown = generator.integers(0, n_chars + 1, size=6)
+        shown[0], shown[1], shown[2] = window[0], n_chars, window[2]
+    expected = by_enumeration(automaton, window, shown, scored, channel)
+    tensors = (torch.from_numpy(array)[None] for array in (window, shown, scored))
+    losses = Floor(automaton).losses(*tensors, channel)[0].numpy()
+    assert np.abs(losses - expected).max() < 1e-10
+
+
+def test_channels_are_probabilities():
+    for channel in (masked_channel(4), corrupted_channel(4, 0.15)):
+        for matrix in channel.__dict__.values():
+            assert torch.allclose(matrix.sum(0), torch.ones(4, dtype=torch.float64))
+
+
+def test_what_the_automaton_cannot_write_is_refused():
+    automaton = Automaton("ab", ({0: 0.5, 1: 0.5}, {0: 1.0}))  # never "bb"
+    window = torch.tensor([[0, 1, 1, 0]])
+    with pytest.raises(ValueError, match="cannot have been written"):
+        Floor(automaton).losses(window, window, torch.zeros_like(window, dtype=torch.bool), masked_channel(2))
+
+
+def test_nothing_is_below_the_floor_on_average():
+    """Any other prediction, here that of a slightly wrong automaton, loses more."""
+    automaton = random_automaton(0, n_states=8)
+    wrong = random_automaton(1, n_states=8)
+    mixed = Automaton(
+        automaton.characters,
+        tuple(
+            {t: 0.9 * p + 0.1 * q for (t, p), q in zip(one.items(), other.values(), strict=True)}
+            for one, other in zip(automaton.successors, wrong.successors, strict=True)
+        ),
+    )
+    ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * 500, seed=3)).view(500, 64)
+    scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.15
+    shown, channel = ids.masked_fill(scored, 3), masked_channel(3)
+    right, other = (Floor(each).losses(ids, shown, scored, channel).sum() for each in (automaton, mixed))
+    assert right < other
+
+
+@pytest.fixture(scope="module")
+def play():
+    return load_corpus("play")
+
+
+def test_the_play_is_worth_learning(play):
+    """Its floor leaves something open, counting does not reach it, and long windows pay."""
+    floor, counting = mean_loss(floor_losses(play)), mean_loss(counting_losses(play))
+    assert floor >= 0.5
+    assert counting >= floor + 0.25
+    validation = validation_set(Vocabulary(play.automaton.alphabet).encode(play.text))
+    measure = Floor(play.automaton)
+    windows, masked = (tensor[:128].reshape(-1, 32) for tensor in (validation.windows, validation.masked))
+    shown = windows.masked_fill(masked, measure.n_chars)
+    short = measure.losses(windows, shown, masked, masked_channel(measure.n_chars)).sum() / masked.sum()
+    long = floor_losses(play)[:128].mean() / N_MASKED
+    assert long <= short.item() - 0.03

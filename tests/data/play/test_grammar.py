@@ -1,0 +1,86 @@
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+
+from data.play import words as play_words
+from data.play.grammar import grammar, play
+from data.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return play(300_000)
+
+
+def test_size_of_the_grammar():
+    assert grammar().n_states <= 20_000
+    assert len(play_words.all_words()) >= 400
+
+
+def test_it_uses_its_words_and_no_others(text: str):
+    used = set(re.findall(r"[A-Za-z]+", text[: text.rindex("\n\n")]))
+    known = play_words.all_words()
+    assert {word for word in used if word not in known and word.lower() not in known} == set()
+    assert len(used & known) >= 400
+
+
+def test_its_alphabet_is_the_vocabulary_of_its_text(text: str):
+    assert "".join(Vocabulary(text).characters) == grammar().alphabet
+
+
+def test_characters_are_as_frequent_as_the_stationary_distribution_says(text: str):
+    """Over ten plays, by the spread between them: characters of one play are not independent of each other."""
+    plays = [play(100_000, seed) for seed in range(10)]
+    visits = grammar().stationary()
+    for character in grammar().alphabet:
+        expected = visits[[c == character for c in grammar().characters]].sum()
+        shares = torch.tensor([Counter(each)[character] / len(each) for each in plays], dtype=torch.float64)
+        assert abs(shares.mean() - expected) < 5 * shares.std() / 10**0.5 + 1e-5, character
+
+
+def speeches(text: str) -> list[tuple[str, str]]:
+    return [(name, speech) for name, speech in re.findall(r"([A-Z]+):\n(.*?)\n\n", text, re.DOTALL)]
+
+
+def test_a_question_word_stands_for_a_question_mark_and_the_next_speech_answers(text: str):
+    spoken = speeches(text)
+    asked = [(i, speech) for i, (_, speech) in enumerate(spoken[:-1]) if speech.endswith("?")]
+    assert len(asked) > 100
+    for i, speech in asked:
+        sentence = re.split(r"(?<=[.!])\s", speech)[-1]
+        assert sentence.split(" ")[0] in play_words.QUESTION_WORDS
+        assert spoken[i + 1][1].split(",")[0] in ("Ya", "No", "Ye", "So")
+    assert not any("?" in speech[:-1] for _, speech in spoken)
+
+
+def test_speakers_take_turns_and_topics_last(text: str):
+    names = [name for name, _ in speeches(text)]
+    pairs = [set(topic.speakers) for topic in play_words.topics()]
+    same_topic = [any({a, b} == pair for pair in pairs) for a, b in pairwise(names)]
+    assert 0.85 < sum(same_topic) / len(same_topic) < 0.95
+
+
+def test_verbs_agree_with_their_subjects_across_words_between(text: str):
+    """The article at the beginning of a sentence decides the verb's ending."""
+    verbs = {verb for topic in play_words.topics() for verb in topic.verbs}
+    checked = 0
+    for sentence in re.findall(r"(?:^|[.!?\n] ?)([TMNS][ae] [^,.!?]+)[,.]", text):
+        article, *rest = sentence.split(" ")
+        verb = next(
+            word
+            for word in rest
+            if word[:-1] in verbs and word[-1] in (play_words.SINGULAR_VERB, play_words.PLURAL_VERB)
+        )
+        singular = article.lower() in play_words.SINGULAR_ARTICLES
+        assert singular != (article.lower() in play_words.PLURAL_ARTICLES)
+        assert verb.endswith(play_words.SINGULAR_VERB if singular else play_words.PLURAL_VERB), sentence
+        checked += 1
+    assert checked > 1_000
+
+
+def test_a_million_characters_by_default():
+    assert len(play()) == 1_000_000
+    assert play()[:1_000] == play(1_000)

@@ -1,0 +1,46 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from runs.find import all_runs, find_run
+from runs.run_folder import RunFolderError
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    for age, name in enumerate(["mlm/abc1", "mlm/abc2", "other/def3"]):
+        path = tmp_path / "logs" / name
+        path.mkdir(parents=True)
+        (path / "config.yaml").write_text("seed: 0")
+        os.utime(path / "config.yaml", (1_000 + age, 1_000 + age))
+    (tmp_path / "logs" / "mlm" / "broken").mkdir()  # a run that never began
+    return tmp_path / "logs"
+
+
+def test_runs_are_listed_oldest_first(logs: Path):
+    assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]
+
+
+@pytest.mark.parametrize(("name", "found"), [("abc1", "abc1"), ("d", "def3"), ("last", "def3")])
+def test_a_run_is_found_by_its_beginning_or_as_the_last(logs: Path, name: str, found: str):
+    assert find_run(name, logs).path.name == found
+
+
+def test_a_run_is_found_by_its_folder(logs: Path):
+    assert find_run(str(logs / "mlm" / "abc2"), logs).path.name == "abc2"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("abc", "2 runs begin with 'abc'"), ("x", "there is no run 'x'"), ("", "there is no run")]
+)
+def test_what_is_not_one_run_gets_the_list(logs: Path, name: str, message: str):
+    with pytest.raises(RunFolderError, match=message) as error:
+        find_run(name, logs)
+    assert "abc1 (mlm), abc2 (mlm)" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_without_any_run_the_way_to_make_one_is_told(tmp_path: Path):
+    with pytest.raises(RunFolderError, match="no runs yet"):
+        find_run("last", tmp_path)

@@ -1,0 +1,42 @@
+import multiprocessing
+import time
+
+import pytest
+
+from data.corpus import Corpus
+from training import references
+from training.background import References
+
+AT_ONCE = {"uniform": 4.0, "unigram": 3.0}
+
+
+@pytest.fixture
+def text(sentences: str, monkeypatch: pytest.MonkeyPatch, tmp_path) -> Corpus:
+    """A text whose references are computed in a process of their own."""
+    monkeypatch.setattr(references, "SMALL", 0)
+    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
+    monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
+    return Corpus("sentences", sentences)
+
+
+def test_counting_comes_from_a_process_beside_the_training_and_is_kept(text: Corpus):
+    first = References(text, AT_ONCE)
+    assert first.lines == AT_ONCE  # not there yet, and not waited for
+    assert first.is_complete(wait_seconds=60)
+    assert first.lines["counting"] < 1.0
+    began = time.monotonic()
+    again = References(text, AT_ONCE)
+    assert again.is_complete()  # from the cache, at once
+    assert again.lines == first.lines
+    assert time.monotonic() - began < 1
+
+
+def test_a_process_that_dies_is_no_end_of_the_run(text: Corpus):
+    before = set(multiprocessing.active_children())
+    started = References(text, AT_ONCE)
+    (child,) = set(multiprocessing.active_children()) - before
+    child.kill()
+    assert not started.is_complete(wait_seconds=60)
+    assert not started.is_complete()
+    assert started.lines == AT_ONCE
+    assert started.floor() is None

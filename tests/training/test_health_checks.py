@@ -1,0 +1,88 @@
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from data.play.automaton import Automaton
+from data.play.floor import Floor, masked_channel
+from data.play.grammar import play
+from data.vocabulary import Vocabulary
+from tests.data.test_floor import random_automaton
+from training import evaluation
+from training.health_checks import LeakFoundError, check_for_leak, is_on_plateau
+
+
+def test_a_model_that_sees_the_labels_is_found_out(train, monkeypatch):
+    """The bug: nothing is hidden, in training or in validation. The loss falls far below what is possible."""
+    honest = evaluation.masked_outcomes
+
+    def without_hiding(model, windows, masked, mask_token):
+        class Leaky(torch.nn.Module):
+            def forward(self, inputs, positions):
+                start = without_hiding.row
+                without_hiding.row += len(inputs)
+                return model(windows[start : start + len(inputs)], positions)
+
+        without_hiding.row = 0
+        model.eval()
+        return honest(Leaky(), windows, masked, mask_token)
+
+    monkeypatch.setattr(evaluation, "masked_outcomes", without_hiding)
+    monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
+    keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
+    with pytest.raises(LeakFoundError, match="labels leak into the inputs"):
+        train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
+
+
+def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
+    monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
+    monkeypatch.setenv("FOLIO_TINY_SHAKESPEARE", "/nowhere.txt")
+    rows = train(data__corpus="auto", training__max_steps=40).heard.rows  # the text cannot be had: the play
+    for row in rows:
+        assert row["corpus"] == "play"
+        assert row["excess"] == row["loss.valid"] - row["floor.valid"] > 0
+    assert rows[-1]["excess"] < rows[0]["excess"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_nearly_perfect_model_is_not_accused(seed: int):
+    """Twenty models that know the grammar all but exactly: the hardest honest ones to tell from a leak."""
+    automaton, other = random_automaton(seed, n_states=6), random_automaton(seed + 100, n_states=6)
+    nearly = Automaton(
+        automaton.characters,
+        tuple(
+            {t: 0.99 * p + 0.01 * q for (t, p), q in zip(one.items(), two.values(), strict=True)}
+            for one, two in zip(automaton.successors, other.successors, strict=True)
+        ),
+    )
+    ids = Vocabulary(automaton.alphabet).encode(automaton.write(100 * 64, seed)).view(100, 64)
+    scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
+    shown = ids.masked_fill(scored, 3)
+    floor, losses = (
+        Floor(each).losses(ids, shown, scored, masked_channel(3)).sum(1).numpy() for each in (automaton, nearly)
+    )
+    check_for_leak(losses, floor)
+    with pytest.raises(LeakFoundError):
+        check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
+
+
+def test_a_plateau_is_near_unigram_for_several_evaluations_late_enough():
+    early, near, learnt = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
+    assert is_on_plateau([near] * 3, unigram=3.35)
+    assert is_on_plateau([early, early, near], unigram=3.35)
+    assert not is_on_plateau([early] * 3, unigram=3.35)
+    assert not is_on_plateau([near] * 2, unigram=3.35)
+    assert not is_on_plateau([near, near, learnt], unigram=3.35)
+
+
+def test_a_run_on_the_plateau_says_so_once(corpus_file, train, monkeypatch):
+    monkeypatch.setattr("training.health_checks.PLATEAU_CHARS", 1_000)
+    heard = train(
+        data__corpus=str(corpus_file),
+        training__max_steps=16,
+        training__evaluations=8,
+        training__learning_rate=1e-9,
+        training__muon_learning_rate=1e-9,
+    ).heard
+    assert sum("the loss stays near unigram" in line for line in heard.lines) == 1
