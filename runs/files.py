@@ -1,7 +1,9 @@
 """Files that are whole at every moment: atomic writes and appended lines."""
 
 import errno
+import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +46,24 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Locks a folder while the caller fills it; empties it first if an earlier caller died or failed while filling it.
+
+    Waits for other processes that fill the folder. Raises OSError if the folder cannot be locked.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f"{folder.name}.filling"), "a+") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        mark.seek(0)
+        if mark.read():
+            shutil.rmtree(folder, ignore_errors=True)
+        mark.write("x")
+        mark.flush()
+        yield
+        mark.truncate(0)
 
 
 @contextmanager

@@ -1,4 +1,1 @@
-"""From a model and masked batches to a trained run: stages, optimizer, loop, evaluation, checkpoints, tracking.
-
-labml is known in `training.tracking` only.
-"""
+"""What changes weights: the training loop and its step, optimizers, schedule, evaluation and checkpoints."""

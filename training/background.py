@@ -1,9 +1,10 @@
-"""The losses that a run is compared with, computed beside the training in a process of its own."""
+"""The reference losses of a run, computed in a background process while it trains."""
 
 import contextlib
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -11,60 +12,76 @@ import torch
 
 from data.corpus import Corpus
 from data.reference_losses import counting_losses, floor_losses, is_cached, mean_loss
+from runs.files import reporting_os_errors
+from runs.run_folder import RunFolder
 
-SMALL = 100_000  # characters: for a text of this size counting takes less than starting a process
+SMALL = 100_000  # characters: on shorter texts, counting takes less time than starting a process
+SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 
 
 class References:
     """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they are computed."""
 
-    def __init__(self, text: Corpus, at_once: dict[str, float]):
-        """`at_once` are the losses that are known already, by name, in nats."""
-        self.lines = dict(at_once)
+    def __init__(self, corpus: Corpus, known: dict[str, float]):
+        """`known` are losses that need no computation, by name, in nats per masked character."""
+        self.losses = dict(known)
         self._floor: np.ndarray | None = None
-        self._has_floor = text.automaton is not None
-        self._from_child: Connection | None = None
-        if is_cached(text) or len(text.text) <= SMALL:
-            self._take(*_compute(text))
+        self._has_floor = corpus.automaton is not None
+        self._announced: bool | None = None  # whether all losses were known at the last announcement
+        self._receiver: Connection | None = None
+        if is_cached(corpus) or len(corpus.training) <= SMALL:
+            self._take(*_compute(corpus))
         else:
             context = multiprocessing.get_context("spawn")
-            self._from_child, to_parent = context.Pipe(duplex=False)
-            # A daemon: it never outlives the run, nor keeps it from ending.
-            context.Process(target=_compute_in_child, args=(text, to_parent), daemon=True).start()
-            to_parent.close()
+            self._receiver, sender = context.Pipe(duplex=False)
+            # A daemon neither outlives the run nor keeps it from ending.
+            context.Process(target=_compute_in_process, args=(corpus, sender), daemon=True).start()
+            sender.close()
 
     def is_complete(self, wait_seconds: float = 0.0) -> bool:
-        """Whether counting is known, after waiting so long for it."""
-        if self._from_child is not None and self._from_child.poll(wait_seconds):
+        """Whether counting is known, after waiting for it up to `wait_seconds`."""
+        if self._receiver is not None and self._receiver.poll(wait_seconds):
             self._receive()
-        return "counting" in self.lines
+        return "counting" in self.losses
 
     def floor(self) -> np.ndarray | None:
-        """The floor's summed losses `[n_windows]`; None where it is not known. Waits for it."""
-        if self._has_floor and self._from_child is not None:
+        """The floor's summed losses `[n_windows]` in nats, or None if it is unknown. Waits for it."""
+        if self._has_floor and self._receiver is not None:
             self._receive()
         return self._floor
 
+    def announce(self, run: RunFolder, report: Callable[[str], None], wait_seconds: float = 0.0) -> None:
+        """Report and save the losses: once at the beginning, and once when all of them are known."""
+        complete = self.is_complete(wait_seconds)
+        if complete == self._announced:
+            return
+        self._announced = complete
+        losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.losses.items())
+        meaning = "a model should get below counting" if complete else "counting is being computed"
+        report(f"reference losses: {losses} ({meaning})")
+        with reporting_os_errors(report, run.reference_lines_path.name):
+            run.save_reference_lines(self.losses)
+
     def _receive(self) -> None:
-        assert self._from_child is not None
-        with contextlib.suppress(EOFError):  # the child died: the run goes on without what it would have told
-            self._take(*self._from_child.recv())
-        self._from_child = None
+        assert self._receiver is not None
+        with contextlib.suppress(EOFError):  # the process died: the run continues without its results
+            self._take(*self._receiver.recv())
+        self._receiver = None
 
     def _take(self, counting: np.ndarray, floor: np.ndarray | None) -> None:
-        self.lines["counting"] = mean_loss(counting)
+        self.losses["counting"] = mean_loss(counting)
         if floor is not None:
             self._floor = floor
-            self.lines["floor"] = mean_loss(floor)
+            self.losses["floor"] = mean_loss(floor)
 
 
-def _compute(text: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
-    return counting_losses(text), floor_losses(text) if text.automaton else None
+def _compute(corpus: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
+    return counting_losses(corpus), floor_losses(corpus) if corpus.automaton else None
 
 
-def _compute_in_child(text: Corpus, to_parent: Connection) -> None:
+def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its daemons
     os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
-    with contextlib.suppress(BrokenPipeError):  # the run has ended before
-        to_parent.send(_compute(text))
+    with contextlib.suppress(BrokenPipeError):  # the run ended first
+        sender.send(_compute(corpus))

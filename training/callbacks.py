@@ -1,27 +1,110 @@
-"""Whom the training loop tells how it goes, and asks what is wanted."""
+"""What the training loop shows to a user, and takes from one: progress, evaluations, samples, knobs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from training.samples import Guess
+import torch
+from torch import nn
+
+from data.masking import n_masked_in
+from data.vocabulary import Vocabulary
+from runs.knobs import KnobError, Knobs, knobs_of
+from training.schedule import Stage
+
+SEED = 0  # masks the same characters every time, so that samples can be compared
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One character of a sample: visible to the model, or masked and guessed."""
+
+    truth: str
+    guess: str | None = None  # None: the character was visible
+
+    @property
+    def is_correct(self) -> bool:
+        return self.guess == self.truth
 
 
 class Callbacks(Protocol):
-    """Shows a run, on a terminal or elsewhere; see `training.tracking`."""
+    """Callbacks of the training loop; `training.tracking` implements them."""
 
     def says(self, line: str) -> None: ...
     def progressed(self, progress: float) -> None: ...
     def evaluated(self, row: Mapping[str, Any]) -> None: ...
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None: ...
-    def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """How someone wants the knobs to stand, if anyone does."""
+    def wanted_knobs(self) -> Mapping[str, Any] | None: ...
 
 
-@contextmanager
-def tolerated(callbacks: Callbacks, what: str) -> Iterator[None]:
-    """A disk that is full, or gone, is said and not died of."""
-    try:
-        yield
-    except OSError as error:
-        callbacks.says(f"cannot write {what} ({error.strerror or error})")
+class KnobPanel:
+    """The values of the knobs during training."""
+
+    def __init__(self, rates: Sequence[float]):
+        """`rates` are the masking rates of the stages, which a user can choose from."""
+        self.rates = rates
+        self.knobs = Knobs()
+        self.requested: Mapping[str, Any] | None = None  # the last request
+        self.is_changed_by_hand = False
+
+    def apply(self, callbacks: Callbacks, position: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Apply a new request; returns the event to record, or None. `position` gives the run's step and time."""
+        requested = callbacks.wanted_knobs()
+        if requested is None or requested == self.requested:
+            return None
+        self.requested = requested
+        try:
+            knobs = knobs_of(requested, self.rates)
+        except KnobError as error:
+            callbacks.says(f"not changed: {error}")
+            return None
+        if knobs == self.knobs:
+            return None
+        event = {"event": "changed by hand", **position(), "before": self.knobs.as_dict(), "after": knobs.as_dict()}
+        callbacks.says(f"changed by hand at step {event['step']:,}: {knobs}")
+        self.knobs, self.is_changed_by_hand = knobs, True
+        return event
+
+    def applied_to(self, stage: Stage) -> Stage:
+        """The stage with the masking rate that a user has set, if any."""
+        rate = self.knobs.masking_prob
+        return stage if rate is None else replace(stage, masking_prob=rate)
+
+    def row(self) -> dict[str, Any]:
+        """The entries of a metrics row, empty if no user has changed a knob."""
+        if not self.is_changed_by_hand:
+            return {}
+        return {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.knobs, self.requested = Knobs(**state["knobs"]), state["knobs"]
+        self.is_changed_by_hand = state["is_changed_by_hand"]
+
+
+@torch.no_grad()
+def sample(
+    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float, device: torch.device
+) -> list[list[Guess]]:
+    """Replace a share of every prompt's characters by `[MASK]` and let the model guess them.
+
+    Dropout is off, and the RNG states of training do not change. Raises ValueError for a prompt with characters that
+    the vocabulary does not have.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    was_training = model.training
+    model.eval()
+    samples = []
+    for prompt in prompts:
+        ids = vocabulary.encode(prompt)
+        order = torch.rand(len(ids), generator=generator).argsort()
+        masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
+        inputs = ids.index_fill(0, masked, vocabulary.mask_token)
+        logits = model(inputs[None].to(device), masked.to(device))
+        guesses = logits[:, : vocabulary.n_chars].argmax(-1).cpu()
+        guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
+        samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(prompt)])
+    model.train(was_training)
+    return samples

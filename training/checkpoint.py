@@ -1,8 +1,8 @@
-"""Checkpoints: the weights as safetensors, with the rest of the training state beside them.
+"""Checkpoints: the weights as safetensors, and the rest of the training state beside them.
 
-A checkpoint is two files, and two files cannot be replaced at once. So each is whole by itself and says so: the weights
-carry a hash of their tensors, the state one of its bytes and that of the weights it belongs to. Whatever moment a
-process is killed at, there is a state with its weights among `last`, `previous` and what was about to become `last`.
+A checkpoint is two files, which cannot be replaced at once. So each file can prove that it is whole: the weights carry
+a hash of their tensors, the state a hash of its bytes and that of its weights. Whenever a process is killed, there is a
+state with its weights among `last`, `previous` and `new`, the checkpoint that was about to become `last`.
 """
 
 import hashlib
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from runs.schema import checked
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
@@ -24,6 +26,22 @@ from runs.files import flush, write_atomically
 HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size
 NEW = "new"  # the name of a checkpoint that is not yet known to be whole
+FORMAT = 2  # of STATE
+STATE = {  # Trainer.state_dict(), and what it is saved with
+    "step": int,
+    "chars": int,
+    "seconds": float,
+    "wall_seconds": float,
+    "n_evaluations": int,
+    "best_loss": lambda loss: isinstance(loss, float) and loss == loss,  # infinite before the first evaluation
+    "warnings": [str],
+    "interval": {"start": {"step": int, "chars": int, "seconds": float}, "sums": [torch.Tensor]},
+    "training_step": dict,
+    "knobs": {"knobs": dict, "is_changed_by_hand": bool},
+    "environment": dict,
+    "sizes": dict,  # RunFolder.sizes()
+    "weights": str,  # hash
+}
 
 
 class CheckpointError(ValueError):
@@ -32,62 +50,59 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `load_last` found."""
+    """The result of `load_last`."""
 
     weights: dict[str, torch.Tensor]
     state: dict[str, Any]
-    name: str  # which of the files the state came from
+    name: str  # of the file that holds the state
 
 
 def save_weights(path: Path, model: nn.Module) -> str:
-    """Write a model's weights to `path`; the old file stays until the new one is whole. Returns their hash."""
-    weights = _on_cpu(model)
+    """Write a model's weights atomically. Returns their hash. Raises OSError."""
+    # Copies, because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
+    copied = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
+    weights = {name: tensor.detach().to(**copied) for name, tensor in model.state_dict().items()}
     digest = _hash(weights)
     write_atomically(path, save(weights, metadata={HASH: digest}))
     return digest
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Read what `save_weights` wrote. Raises CheckpointError where it is not there, or not as it was written."""
+    """Read what `save_weights` wrote. Raises CheckpointError if it is missing or damaged."""
+    content = _read(path)
     try:
-        content = path.read_bytes()
         weights = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         written = header["__metadata__"][HASH]
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged: it is not whole") from error
+        raise CheckpointError(f"{path} is damaged: it is not a whole safetensors file") from error
     if written != _hash(weights):
-        raise CheckpointError(f"{path} is damaged: its weights are not those that were written")
+        raise CheckpointError(f"{path} is damaged: the weights do not match their hash")
     return weights
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Path) -> None:
-    """Give a model the weights of a file. Raises CheckpointError where they are another model's."""
+    """Load weights into a model. Raises CheckpointError if they are those of a different model."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{source}: the weights are those of another model") from error
+        raise CheckpointError(f"{source} holds the weights of a different model") from error
 
 
 def save_last(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
-    """Make `last` of the model and the state; what was `last` becomes `previous` once the new one has been read back.
+    """Save a checkpoint as `last`; the earlier `last` becomes `previous` once the new one has been read back.
 
-    Raises OSError, such as for a full disk, with `last` and `previous` as they were.
+    Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
     try:
-        weights, state_path = _paths(folder, NEW)
-        digest = save_weights(weights, model)
+        weights_path, state_path = _paths(folder, NEW)
+        digest = save_weights(weights_path, model)
         save_state(state_path, {**state, "weights": digest})
-        if load_state(state_path)["weights"] != _hash(load_weights(weights)):
-            raise CheckpointError(f"{weights} does not belong to its state")
+        if load_state(state_path)["weights"] != _hash(load_weights(weights_path)):
+            raise CheckpointError(f"{weights_path} does not belong to its state")
     except CheckpointError as error:
         raise OSError(str(error)) from error
-    finally:
-        for leftover in folder.glob("*.tmp"):
-            leftover.unlink(missing_ok=True)
-    # From here on the new one is whole, and stays so at every step.
+    # The new checkpoint is whole from here on, and every rename keeps one whole checkpoint.
     for before, after in (("last", "previous"), (NEW, "last")):
         for path in _paths(folder, before):
             if path.exists():
@@ -95,62 +110,83 @@ def save_last(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
     flush(folder)
 
 
+def save_best(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
+    """Save the weights with the lowest validation loss, and their step and loss. Raises OSError."""
+    save_weights(folder / "best.safetensors", model)
+    save_state(folder / "best.pt", state)
+
+
 def load_last(folder: Path) -> Checkpoint:
-    """The latest state that is whole, with its weights. Raises CheckpointError where there is none."""
-    found: list[tuple[int, str, str, dict[str, Any]]] = []
-    reasons = []
-    for name in (NEW, "last", "previous"):
+    """The latest whole checkpoint. Raises CheckpointError if there is none."""
+    names = [name for name in (NEW, "last", "previous") if (folder / f"{name}.pt").exists()]
+    if not names:
+        raise CheckpointError(f"{folder} holds no checkpoint to resume from")
+    states, reasons = [], []
+    for name in names:
         try:
-            state = load_state(folder / f"{name}.pt")
+            states.append((load_state(folder / f"{name}.pt"), name))
         except CheckpointError as error:
             reasons.append(str(error))
-            continue
-        found.append((int(state["step"]), name, state["weights"], state))
-    for _, name, digest, state in sorted(found, key=lambda entry: -entry[0]):
-        for weights_name in dict.fromkeys([name, NEW, "last", "previous"]):
+    for state, name in sorted(states, key=lambda entry: -entry[0]["step"]):
+        for weights_name in dict.fromkeys([name, *names]):
             try:
                 weights = load_weights(folder / f"{weights_name}.safetensors")
             except CheckpointError as error:
                 reasons.append(str(error))
                 continue
-            if _hash(weights) == digest:
+            if _hash(weights) == state["weights"]:
                 return Checkpoint(weights, state, name)
-    if not any(folder.glob("*.pt")):
-        raise CheckpointError(f"{folder} holds no checkpoint to go on from")
-    raise CheckpointError(f"no checkpoint in {folder} is whole: {reasons[0]}")
+    raise CheckpointError(reasons[0] if reasons else f"{folder} holds no weights that belong to its states")
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write training state: tensors, numbers, strings, and lists and dicts of them."""
+    """Write training state atomically: tensors, numbers, strings, and lists and dicts of them. Raises OSError."""
     buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
+    torch.save({**state, "format": FORMAT}, buffer)
     content = buffer.getvalue()
     write_atomically(path, content + hashlib.sha256(content).digest())
 
 
-def load_state(path: Path) -> dict[str, Any]:
-    """Read what `save_state` wrote. Executes nothing that the file contains. Raises CheckpointError."""
-    try:
-        whole = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
+def load_state(path: Path, schema: Mapping[str, Any] = STATE) -> dict[str, Any]:
+    """Read what `save_state` wrote, without executing anything that the file contains. Raises CheckpointError."""
+    whole = _read(path)
     content, digest = whole[:-DIGEST_SIZE], whole[-DIGEST_SIZE:]
     if hashlib.sha256(content).digest() != digest:
-        raise CheckpointError(f"{path} is damaged: it is not as it was written")
+        raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # a file with a right hash that holds something else, such as code
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # the hash is correct, but the content is something else, such as code
         raise CheckpointError(f"{path} does not hold a training state") from error
+    if isinstance(state, dict) and "step" in state and state.get("format") != FORMAT:
+        raise CheckpointError(f"{path} was written by another version of Folio: the run can be evaluated, not resumed")
+    try:
+        return checked(state, schema, str(path))
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def environment(device: torch.device, compile: bool) -> dict[str, Any]:
+    """The versions and settings that a bit-exact resume depends on, besides the training state."""
+    return {
+        "torch": str(torch.__version__),  # its own type is not plain data
+        "numpy": np.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "threads": torch.get_num_threads(),
+        "training.compile": compile,
+    }
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(0, "no such file")
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
 
 
 def _paths(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.safetensors", folder / f"{name}.pt"
-
-
-def _on_cpu(model: nn.Module) -> dict[str, torch.Tensor]:
-    # A copy of each: safetensors refuses tensors that share memory, as those of a head tied to the embedding do.
-    copied = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
-    return {name: tensor.detach().to(**copied) for name, tensor in model.state_dict().items()}
 
 
 def _hash(weights: Mapping[str, torch.Tensor]) -> str:

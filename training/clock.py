@@ -1,4 +1,4 @@
-"""Training time: what the budget in seconds counts. Evaluation, compilation and saving stop the clock."""
+"""Training time, which the budget in seconds limits. Evaluating, compiling and saving stop the clock."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-SECONDS_BETWEEN_SYNCHRONISATIONS = 2.0
+SECONDS_BETWEEN_SYNCHRONIZATIONS = 2.0
 
 
 class TrainingClock:
@@ -16,25 +16,25 @@ class TrainingClock:
         self.device = device
         self._before = 0.0  # seconds counted up to the last start
         self._started: float | None = None
-        self._synchronised = 0.0
+        self._synchronized = 0.0
 
     def set(self, seconds: float) -> None:
-        """Go on from where a run was when it was interrupted; the clock stands still."""
+        """Set a stopped clock, to resume a run."""
         self._before = seconds
 
     def start(self) -> None:
-        self._synchronise()
-        self._started = self._synchronised = time.perf_counter()
+        self._synchronize()
+        self._started = self._synchronized = time.perf_counter()
 
     def stop(self) -> None:
-        self._synchronise()
+        self._synchronize()
         if self._started is not None:
             self._before += time.perf_counter() - self._started
         self._started = None
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """For what is not training: the clock stands still inside."""
+        """Stops the clock inside the context."""
         self.stop()
         try:
             yield
@@ -43,16 +43,18 @@ class TrainingClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training. On an accelerator work is queued, and the clock is right only after a wait for the
-        device. That would slow training down: it is done every two seconds, so that the queue stays short."""
+        """Seconds of training. Accelerators queue work, so the clock is exact only after a synchronization.
+
+        Synchronizing slows training down, so it happens at most every two seconds, which also keeps the queue short.
+        """
         if self._started is None:
             return self._before
-        if time.perf_counter() - self._synchronised > SECONDS_BETWEEN_SYNCHRONISATIONS:
-            self._synchronise()
-            self._synchronised = time.perf_counter()
+        if time.perf_counter() - self._synchronized > SECONDS_BETWEEN_SYNCHRONIZATIONS:
+            self._synchronize()
+            self._synchronized = time.perf_counter()
         return self._before + time.perf_counter() - self._started
 
-    def _synchronise(self) -> None:
+    def _synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":

@@ -1,6 +1,9 @@
-"""The headline number: the masked cross-entropy of the validation protocol, in nats a masked character."""
+"""The headline number: the masked cross-entropy of the validation protocol, in nats per masked character."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,27 +12,28 @@ from torch.nn import functional as F
 
 from data.protocol import N_MASKED, ValidationSet
 from data.windows import WindowBatch
+from training.background import References
 from training.objective import pair_outcomes
+from training.step import StepSums
 
-CHARS_AT_ONCE = 16_384  # bounds the memory of an evaluation, whatever the window length
+CHARS_AT_ONCE = 16_384  # bounds the memory of an evaluation for every window length
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one evaluation by the protocol gives. Losses in nats a masked character."""
+    """The result of one evaluation. Losses are in nats per masked character."""
 
     loss: float
-    loss_stderr: float  # over windows
-    loss_at_seq_len: float  # the windows cut into pieces of the training length
-    accuracy: float  # share of the masked characters whose most likely character is right
+    loss_stderr: float  # over windows; nan for a single window
+    loss_at_seq_len: float  # with the windows cut to the training length
+    accuracy: float  # the share of masked characters whose most likely character is correct
     window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
 
 
 def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int) -> Evaluation:
-    """Evaluate by the protocol: every masked position is `[MASK]`, dropout is off, float32.
+    """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is float32.
 
-    `seq_len` is the training length that `loss_at_seq_len` cuts the windows to. Uses no random numbers, and
-    leaves the model in the mode that it was in.
+    `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers, and leaves the model in its mode.
     """
     losses, correct = window_losses(model, validation.windows, validation.masked, mask_token)
     at_seq_len = losses
@@ -41,37 +45,17 @@ def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, se
     n = validation.n_windows
     return Evaluation(
         loss=loss.mean().item(),
-        loss_stderr=(loss.std() / n**0.5).item() if n > 1 else float("nan"),
+        loss_stderr=(loss.std() / n**0.5).item() if n > 1 else math.nan,
         loss_at_seq_len=(at_seq_len / N_MASKED).mean().item(),
         accuracy=correct.sum().item() / (N_MASKED * n),
         window_losses=losses.numpy(),
     )
 
 
-@torch.no_grad()
-def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
-    """Loss (nats) and accuracy of the second objective on pairs of text, with no character hidden."""
-    assert windows.pairs is not None
-    losses, correct = [], []
-    was_training = model.training
-    model.eval()
-    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
-    nowhere = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # no characters are asked for
-    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
-    for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
-        with torch.autocast(tokens.device.type, enabled=False):
-            _, pair_logits = model.forward_pairs(tokens, nowhere, segments)  # type: ignore[operator]
-        outcomes = pair_outcomes(pair_logits, labels)
-        losses.append(outcomes[0])
-        correct.append(outcomes[1])
-    model.train(was_training)
-    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
-
-
 def window_losses(
     model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Summed loss (nats) and number of right predictions of each window, both `[n_windows]` in float64."""
+    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in float64."""
     losses, correct = masked_outcomes(model, windows, masked, mask_token)
     window = torch.nonzero(masked)[:, 0].cpu()
     zeros = torch.zeros(len(windows), dtype=torch.float64)
@@ -82,10 +66,10 @@ def window_losses(
 def masked_outcomes(
     model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Loss (nats, float64) of each hidden character and whether the likeliest one is right, both `[n_masked]` on
-    the CPU in the order of `masked.nonzero()`.
+    """Loss (nats, float64) of each masked character, and whether the most likely one is correct.
 
-    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are hidden.
+    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are masked. Both
+    results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
     """
     losses, correct = [], []
     was_training = model.training
@@ -94,7 +78,7 @@ def masked_outcomes(
     for tokens, hidden in zip(windows.split(rows), masked.split(rows), strict=True):
         positions = torch.nonzero(hidden.flatten()).flatten()
         with torch.autocast(tokens.device.type, enabled=False):
-            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS knows no float64
+            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64
         labels = tokens.flatten()[positions].cpu()
         losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
         correct.append(logits.argmax(-1) == labels)
@@ -102,17 +86,89 @@ def masked_outcomes(
     return torch.cat(losses), torch.cat(correct)
 
 
-def pairs_row(
-    model: nn.Module, validation: WindowBatch, name: str, loss_sum: float, n_correct: float, n_pairs: float
-) -> dict[str, float]:
-    """The second objective's entries of a row, `name` being nsp or sop; guessing is right half of the time.
+@torch.no_grad()
+def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
+    """Loss (nats) and accuracy of the second objective on pairs of text, with no character masked."""
+    assert windows.pairs is not None
+    losses, correct = [], []
+    was_training = model.training
+    model.eval()
+    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
+    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
+    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
+    for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
+        with torch.autocast(tokens.device.type, enabled=False):
+            _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
+        outcomes = pair_outcomes(pair_logits, labels)
+        losses.append(outcomes[0])
+        correct.append(outcomes[1])
+    model.train(was_training)
+    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
 
-    The sums are those of the training since the last row.
-    """
-    loss, accuracy = evaluate_pairs(model, validation)
-    return {
-        f"loss.{name}.train": loss_sum / n_pairs,
-        f"accuracy.{name}.train": n_correct / n_pairs,
-        f"loss.{name}.valid": loss,
-        f"accuracy.{name}.valid": accuracy,
-    }
+
+@dataclass(frozen=True)
+class Interval:
+    """The steps since the last evaluation. Their sums stay on the device until the next one."""
+
+    start: Mapping[str, Any]  # step, chars and seconds of the last evaluation
+    sums: StepSums
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates a model by the protocol, and builds the rows of metrics.jsonl."""
+
+    model: nn.Module
+    validation: ValidationSet
+    mask_token: int
+    corpus: str  # its name
+    references: References
+    pairs_objective: str = ""  # nsp or sop, if the model is trained on pairs of text
+    validation_pairs: WindowBatch | None = None
+
+    def evaluate(self, interval: Interval, now: Mapping[str, Any]) -> tuple[dict[str, Any], Evaluation]:
+        """A row of metrics.jsonl, and the evaluation in it. `now` holds the row's step, chars, seconds and settings."""
+        evaluation = evaluate(self.model, self.validation, mask_token=self.mask_token, seq_len=now["seq_len"])
+        totals = {name: float(total) for name, total in zip(StepSums._fields, interval.sums, strict=True)}
+        n_labels, n_positions = totals["n_labels"] or math.nan, totals["n_positions"]  # nan: every step was skipped
+        steps, chars, seconds = (now[name] - interval.start[name] for name in ("step", "chars", "seconds"))
+        row = {
+            **now,
+            "corpus": self.corpus,
+            "loss.train": totals["loss_sum"] / n_labels,
+            "accuracy.train": totals["n_correct"] / n_labels,
+            "loss.valid": evaluation.loss,
+            "loss.valid_stderr": evaluation.loss_stderr,
+            "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
+            "accuracy.valid": evaluation.accuracy,
+            "grad_norm": totals["grad_norm"] / steps,
+            "weight_norm": weight_norm(self.model),
+            "chars_per_second": round(chars / max(seconds, 1e-9), 1),
+        }
+        if totals["n_labels"] < n_positions:
+            row["ignored_labels"] = 1 - totals["n_labels"] / n_positions
+        if self.validation_pairs is not None:
+            row |= self._pairs(totals, self.validation_pairs)
+        if self.references.floor() is not None:
+            floor = self.references.losses["floor"]
+            row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
+        return row, evaluation
+
+    def _pairs(self, totals: Mapping[str, float], validation: WindowBatch) -> dict[str, float]:
+        """The second objective's entries of a row. Guessing has an accuracy of one half."""
+        name, n_pairs = self.pairs_objective, totals["n_pairs"] or math.nan
+        loss, accuracy = evaluate_pairs(self.model, validation)
+        return {
+            f"loss.{name}.train": totals["pair_loss_sum"] / n_pairs,
+            f"accuracy.{name}.train": totals["n_pairs_correct"] / n_pairs,
+            f"loss.{name}.valid": loss,
+            f"accuracy.{name}.valid": accuracy,
+        }
+
+
+@torch.no_grad()
+def weight_norm(model: nn.Module) -> float:
+    """The root mean square of all weights: one number that shows whether they grow."""
+    weights = list(model.parameters())
+    squares = torch.stack([weight.float().square().sum() for weight in weights]).sum()
+    return (squares / sum(weight.numel() for weight in weights)).sqrt().item()

@@ -1,4 +1,4 @@
-"""What is minimised: the cross-entropy over masked positions, and over the labels of pairs where there are pairs."""
+"""The objective: the cross-entropy over masked positions, plus that of a second objective on pairs of text if set."""
 
 from typing import NamedTuple
 
@@ -10,19 +10,19 @@ from data.masking import IGNORED_LABEL, MaskedBatch
 
 
 class MaskedLoss(NamedTuple):
-    """Sums, not means: batches of different size are added before anything is divided by the count of labels."""
+    """Sums, not means: batches of different size are added before anything is divided by the number of labels."""
 
     losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
     loss_sum: torch.Tensor
     n_correct: torch.Tensor
-    pair_loss_sum: torch.Tensor  # nats, over the pairs of the batch; 0 where there are none
+    pair_loss_sum: torch.Tensor  # nats, over the pairs of the batch; 0 without pairs
     n_pairs_correct: torch.Tensor
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
-    """The cross-entropy of a batch's labels, and how many are the model's most likely token."""
+    """The cross-entropy of a batch's labels, and how many of them are the model's most likely token."""
     if batch.pairs is None:
-        logits = model(batch.inputs, batch.positions).float()
+        logits = model(batch.inputs, batch.positions).float()  # [n_masked, n_tokens]
         pair_loss_sum, n_pairs_correct = logits.new_zeros(()), batch.labels.new_zeros(())
     else:
         logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]
@@ -33,11 +33,11 @@ def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
 
 
 def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The binary cross-entropy (nats) of pairs, and whether the likelier label is right, both `[batch]`."""
+    """The binary cross-entropy (nats) of pairs, and whether the more likely label is correct, both `[batch]`."""
     losses = F.binary_cross_entropy_with_logits(pair_logits.float(), labels.float(), reduction="none")
     return losses, (pair_logits > 0) == labels
 
 
 def n_labels(batch: MaskedBatch) -> torch.Tensor:
-    """How many labels of a batch count, as a tensor on the device: reading it back would wait for the device."""
+    """The number of labels that count, as a tensor on the device: reading it would synchronize."""
     return (batch.labels != IGNORED_LABEL).sum()

@@ -1,13 +1,13 @@
-"""What a run shows: on the terminal, in its log, and on the dashboard. The only place in training that knows labml.
+"""Shows a run on the terminal, in its log, and on the dashboard. The only module of training that imports labml.
 
-On a terminal labml shows its progress line; in a pipe or a file there is one plain line an evaluation, without
-carriage returns or colours.
+A terminal shows labml's progress line. A pipe or file gets one plain line per evaluation, without carriage returns and
+colors.
 """
 
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,16 @@ from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
 from runs.delivery import Delivery, Uploader, dashboard
+from runs.files import ROOT
 from runs.run_folder import RunFolder
-from training.interruption import Interruption
-from training.samples import Guess
+from training.callbacks import Guess
 
 SECONDS_TO_DELIVER = 10.0
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
-ROOT = Path(__file__).parent.parent
 
 
 class PlainDestination(Destination):
-    """labml's log without colours and carriage returns; lines that labml would overwrite are left out."""
+    """labml's log without colors and carriage returns. Lines that labml would overwrite are left out."""
 
     def log(self, parts: Sequence[Any], *, is_new_line: bool, is_reset: bool) -> None:
         text = "".join(part if isinstance(part, str) else part[0] for part in parts)
@@ -39,46 +38,50 @@ class PlainDestination(Destination):
             print(text.strip("\n"), flush=True)
 
 
-def prepare(name: str, comment: str, logs: str, uuid: str | None = None) -> Path:
-    """Create labml's experiment, and return the folder that the run will have; nothing is written yet.
+def prepare(name: str, comment: str, logs: str, resumed: Path | None = None) -> Path:
+    """Create labml's experiment, and return the folder of its run; nothing is written yet.
 
-    `uuid` is that of a run that goes on. Raises DeliveryError where the dashboard's address is none.
+    `resumed` is the folder of the run that continues. Raises DeliveryError if the dashboard's address is not valid.
     """
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
-    dashboard()  # a wrong address is said before anything is written
-    # labml's own way to the server retries for ever and would keep the process from ending; `runs.delivery` goes
-    # there instead. What labml keeps of all output for it would only grow.
-    lab.configure({"experiments_path": os.path.expanduser(logs), "app_url": ""})
+    dashboard()
+    experiments, folder, uuid = Path(os.path.expanduser(logs)), name, None
+    if resumed:  # it may have been moved, and labml builds the path of a run from these three
+        experiments, folder, uuid = resumed.parent.parent, resumed.parent.name, resumed.name
+    # labml's own connection to the server retries forever and would keep the process from ending, so `runs.delivery`
+    # replaces it, and labml's copy of all output for that connection is switched off.
+    lab.configure({"experiments_path": str(experiments), "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
     python_file = str(ROOT / "experiment.py")
-    experiment.create(uuid=uuid, name=name, comment=comment, writers=set(), python_file=python_file)
+    experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
     run = experiment_singleton().run
-    run.repo_remotes = []  # a remote's address may hold a password
+    run.name = name
+    run.repo_remotes = []  # the address of a git remote may contain a password
     return Path(run.run_path)
 
 
 def be_quiet() -> None:
-    """Do not show labml's progress lines: dozens of them while the configs are computed, and none fit for a pipe."""
+    """Hide labml's progress lines, of which it prints dozens while it computes configs."""
     monitor_singleton().silent()
 
 
 class Tracking:
-    """Shows one run: implements what `training.callbacks.Callbacks` asks for."""
+    """Shows one run; implements `training.callbacks.Callbacks`."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.is_terminal = sys.stdout.isatty()
         self.section: Any = None
-        self.began: tuple[float, float] | None = None  # time and progress when the first step was done
+        self.began: tuple[float, float] | None = None  # time and progress after the first step
         self.uploader: Uploader | None = None
 
     @contextmanager
-    def training(self, interruption: Interruption) -> Iterator[None]:
-        """The time in which the run trains: labml's progress line, the way to the dashboard, and how it ended."""
+    def training(self, is_interrupted: Callable[[], bool]) -> Iterator[None]:
+        """Shows labml's progress line, uploads to the dashboard, and records how the training ended."""
         self.run.save_status("in progress")
-        # labml makes this file when a run starts, never removes it, and refuses to start where it is.
+        # labml creates this file when a run starts, never removes it, and refuses to start if it exists.
         (self.run.path / "run.pid").unlink(missing_ok=True)
         server = dashboard()
         if server is not None:
@@ -89,7 +92,7 @@ class Tracking:
             with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
                 yield
             with suppress(OSError):
-                self.run.save_status("completed" if interruption.signal is None else "interrupted")
+                self.run.save_status("interrupted" if is_interrupted() else "completed")
         except BaseException as error:
             self._log(f"stopped: {error}")
             with suppress(OSError):
@@ -105,7 +108,7 @@ class Tracking:
             self.run.append_log(line)
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """How someone wants the knobs to stand, as the dashboard says."""
+        """The values that a user has requested on the dashboard, if any."""
         return self.uploader.delivery.knobs if self.uploader else None
 
     def says(self, line: str) -> None:
@@ -147,25 +150,25 @@ class Tracking:
             self.uploader.wake.set()
 
     def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
-        """Show masked text with the guesses: on a terminal in colour, else `[e]` is right, `[x!e]` is x for e."""
+        """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct e, `[x!e]` for x."""
         for guesses in samples:
             logger.log([part for guess in guesses for part in self._shown(guess)])
-            self._log("".join(_marked(guess, in_colour=True) for guess in guesses))
+            self._log("".join(_marked(guess, in_color=True) for guess in guesses))
 
     def _shown(self, guess: Guess) -> list[Any]:
         if not self.is_terminal or guess.guess is None:
             return [_marked(guess)]
-        visible = _visible(guess.guess).replace(" ", "␣")  # a space has no colour
-        return [(visible, Text.success if guess.is_right else Text.danger)]
+        visible = _visible(guess.guess).replace(" ", "␣")  # a space shows no color
+        return [(visible, Text.success if guess.is_correct else Text.danger)]
 
 
-def _marked(guess: Guess, in_colour: bool = False) -> str:
-    """One character of a sample: as it is where it was shown, in brackets where it was guessed."""
+def _marked(guess: Guess, in_color: bool = False) -> str:
+    """One character of a sample: as it is if it was visible, in brackets if it was guessed."""
     truth = _visible(guess.truth)
     if guess.guess is None:
         return truth
-    marked = f"[{truth}]" if guess.is_right else f"[{_visible(guess.guess)}!{truth}]"
-    return (GREEN if guess.is_right else RED) + marked + PLAIN if in_colour else marked
+    marked = f"[{truth}]" if guess.is_correct else f"[{_visible(guess.guess)}!{truth}]"
+    return (GREEN if guess.is_correct else RED) + marked + PLAIN if in_color else marked
 
 
 def _visible(text: str) -> str:

@@ -1,0 +1,182 @@
+"""Training steps recorded as CUDA graphs: a graph launches the whole update at once.
+
+A GPU computes a small model's step faster than Python can launch its hundreds of kernels. Replaying a graph needs one
+launch. A wrong graph would train wrongly in silence, so each one is checked against eager steps before it is used.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from data.masking import MaskedBatch
+from training.schedule import Stage
+from training.step import StepSums, TrainingStep
+
+EAGER_STEPS = 3  # per shape before recording: they create the optimizer states, which must lie outside the graph
+TOLERANCE = 1e-6  # relative difference between a replayed step and an eager one
+Batches = Sequence[MaskedBatch]
+Outcome = tuple[StepSums, list[torch.Tensor]]
+
+
+def can_record(step: TrainingStep) -> bool:
+    """Whether the optimizers do all of their work on the device: PyTorch's `capturable` ones and Folio's Muon.
+
+    Others compute learning rates in Python, and a graph would repeat the rates that it was recorded with.
+    """
+    return all("capturable" in optimizer.defaults for optimizer in step.optimizers)
+
+
+class RecordedUpdate:
+    """Runs `step.update` eagerly until it is recorded, then replays it.
+
+    A graph reads and writes the addresses that it was recorded with. So batches are copied into the tensors of the
+    recorded batches, and learning rates are tensors on the device, in eager steps too.
+    """
+
+    def __init__(self, step: TrainingStep):
+        self.step = step
+        self._rates = [torch.zeros((), device=step.device) for _ in self._groups()]
+        self._shape: tuple[torch.Size, torch.Size] | None = None
+        self._n_eager = 0
+        self._recorded: tuple[torch.cuda.CUDAGraph, Batches, Outcome] | None = None
+
+    def __call__(self, batches: Batches) -> Outcome:
+        self._forget_other_shapes(batches)
+        if self._recorded is None:
+            self._n_eager += 1
+            return self._eager(batches)
+        return self._replay(batches)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to record."""
+        return self._recorded is None and self._n_eager >= EAGER_STEPS
+
+    def record(self, stage: Stage) -> None:
+        """Record an update for the shapes of a stage, and check it. Training is unchanged afterwards.
+
+        Raises RuntimeError if PyTorch cannot record it, or if a replayed step differs from an eager one.
+        """
+        states = [{key: dict(value) for key, value in o.state.items()} for o in self.step.optimizers]
+        with self.step.without_side_effects():
+            batches = self.step.draw(stage)
+            self._forget_other_shapes(batches)
+            if not self.is_due:
+                return
+            gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
+            try:
+                graph = torch.cuda.CUDAGraph()
+                # PyTorch records on the current device, and leaves its own stream current if recording fails.
+                stream = torch.cuda.stream(torch.cuda.current_stream(self.step.device))
+                with self._rates_on_device(), stream, torch.cuda.graph(graph):
+                    result = self.step.update(batches)
+                self._recorded = graph, batches, result
+                self._check(self.step.draw(stage))
+            except Exception:
+                self._recorded = None
+                for optimizer, state in zip(self.step.optimizers, states, strict=True):
+                    optimizer.state.clear()  # drops states that only the graph could use
+                    optimizer.state.update(state)
+                raise
+
+    def _check(self, batches: Batches) -> None:
+        """Raise RuntimeError unless a replayed step does what an eager step does from the same state.
+
+        Batches and learning rates differ from the recorded ones. Two eager steps show how well steps repeat at all:
+        some kernels add in varying order.
+        """
+        before, learning_rates = _copies(self._state()), [group["lr"] for group in self._groups()]
+        for group, rate in zip(self._groups(), learning_rates, strict=True):
+            peak = group.get("peak_lr", rate)
+            group["lr"] = peak if rate < 0.75 * peak else 0.5 * peak
+        try:
+            self._eager(batches)  # no optimizer state is zero from here on, so a graph that resets one shows
+            start = _copies(self._state())
+            first, second, replayed = (
+                self._outcome(update, start, batches) for update in (self._eager, self._eager, self._replay)
+            )
+        finally:
+            _copy_into(self._state(), before)
+            for group, rate in zip(self._groups(), learning_rates, strict=True):
+                group["lr"] = rate
+        difference = relative_difference(first, replayed)
+        if not difference <= max(TOLERANCE, 4 * relative_difference(first, second)):
+            raise RuntimeError(f"a replayed step differs from an eager one by {difference:.1e} (relative)")
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.step.optimizers for group in optimizer.param_groups]
+
+    def _outcome(
+        self, update: Callable[[Batches], Outcome], start: list[torch.Tensor], batches: Batches
+    ) -> list[torch.Tensor]:
+        """Everything that an update from the state `start` changes or returns."""
+        _copy_into(self._state(), start)
+        with torch.random.fork_rng([self.step.device] if self.step.device.type == "cuda" else []):
+            sums, losses = update(batches)
+        return _copies([*self._state(), *sums, *losses])
+
+    def _state(self) -> list[torch.Tensor]:
+        """All tensors that an update changes: weights, optimizer states, and the count of skipped steps."""
+        states = (state for optimizer in self.step.optimizers for state in optimizer.state.values())
+        values = (value for state in states for value in state.values())
+        return [*self.step.model.parameters(), *values, self.step.skipped_in_a_row]
+
+    def _eager(self, batches: Batches) -> Outcome:
+        with self._rates_on_device():
+            return self.step.update(batches)
+
+    def _replay(self, batches: Batches) -> Outcome:
+        assert self._recorded is not None
+        graph, static_batches, result = self._recorded
+        for static, batch in zip(static_batches, batches, strict=True):
+            _copy_into(_inputs(static), _inputs(batch))
+        with self._rates_on_device():
+            graph.replay()
+        return result
+
+    @contextmanager
+    def _rates_on_device(self) -> Iterator[None]:
+        """Gives the optimizers their learning rates as tensors, whose addresses a graph can keep."""
+        numbers = [group["lr"] for group in self._groups()]
+        for group, rate in zip(self._groups(), self._rates, strict=True):
+            rate.fill_(group["lr"])
+            group.update(lr=rate, capturable=True)
+        try:
+            yield
+        finally:
+            for group, number in zip(self._groups(), numbers, strict=True):
+                group.update(lr=number, capturable=False)
+
+    def _forget_other_shapes(self, batches: Batches) -> None:
+        shape = batches[0].inputs.shape, batches[0].positions.shape
+        if shape != self._shape:
+            self._shape, self._n_eager, self._recorded = shape, 0, None
+
+
+def relative_difference(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> float:
+    """The largest difference between two lists of tensors, relative to the largest entry of each tensor."""
+    worst = 0.0
+    for one, other in zip(ours, theirs, strict=True):
+        difference = (one.double() - other.double()).abs().max()
+        if difference != 0:
+            worst = max(worst, float((difference / one.double().abs().max()).nan_to_num(math.inf)))
+    return worst
+
+
+def _inputs(batch: MaskedBatch) -> list[torch.Tensor]:
+    """All tensors that an update reads. Only the masker reads `offsets`."""
+    return [batch.inputs, batch.positions, batch.labels, *([] if batch.pairs is None else batch.pairs)]
+
+
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@torch.no_grad()
+def _copy_into(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
