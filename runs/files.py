@@ -7,8 +7,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent  # of the repository
+SIZE_LIMIT = 2**28  # bytes
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -24,6 +26,45 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write JSON atomically, see `to_json`. Raises OSError."""
+    write_atomically(path, (to_json(content, indent) + "\n").encode())
+
+
+def to_json(content: Any, indent: int | None = None) -> str:
+    """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor Infinity."""
+    return json.dumps(_finite(content), indent=indent, allow_nan=False)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def read_bytes(path: Path, limit: int = SIZE_LIMIT) -> bytes:
+    """Read a regular file of at most `limit` bytes.
+
+    Raises OSError for everything else, such as a folder, a pipe, a device, or a path that cannot exist.
+    """
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            content = file.read(limit + 1)
+    except ValueError as error:  # a null byte or a surrogate in the path
+        raise OSError(errno.EINVAL, "not a valid path") from error
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # without it, opening a pipe waits for a writer
 
 
 def append_line(path: Path, line: str) -> None:

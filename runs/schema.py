@@ -1,0 +1,56 @@
+"""Checks content read from disk against a schema: which keys it must have, and of which kind each value is.
+
+A kind is one of:
+
+- a type. `float` accepts every finite number, `int` every integer of at most 64 bits; neither accepts true or false.
+- None, for null, and MISSING, if the key may be absent.
+- a tuple: any of its kinds. `[kind]`: a list of such values. A dict: a schema of its own.
+- a function that returns whether it accepts the value.
+"""
+
+import reprlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+MISSING = object()
+LARGEST = sys.float_info.max
+
+STATUSES = ("in progress", "completed", "crashed", "interrupted")
+ABOUT = {"name": str, "comment": str, "overridden": [str]}
+STATUS = {"status": lambda value: value in STATUSES, "details": str}
+CORPUS = {"name": str, "sha256": str}
+EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
+NUMBERS = ("chars", "seconds", "learning_rate", "loss.train", "loss.valid", "loss.valid_stderr", "accuracy.valid")
+ROW = {"step": int, "seq_len": int, **dict.fromkeys(NUMBERS, (float, None))}  # of metrics.jsonl
+
+
+def checked(content: Any, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return `content` if it is a dict that matches `schema`; it may have further keys.
+
+    Raises ValueError with one line that names `source` and the first key that does not match.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"{source} is damaged: it holds no keys and values")
+    for key, kind in schema.items():
+        value = content.get(key, MISSING)
+        if not _matches(value, kind):
+            found = "missing" if value is MISSING else f"wrong ({' '.join(reprlib.repr(value).split())})"
+            raise ValueError(f"{source} is damaged: {key} is {found}")
+    return content
+
+
+def _matches(value: Any, kind: Any) -> bool:
+    if isinstance(kind, tuple):
+        return any(_matches(value, option) for option in kind)
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_matches(item, kind[0]) for item in value)
+    if isinstance(kind, dict):
+        return isinstance(value, dict) and all(_matches(value.get(key, MISSING), kind[key]) for key in kind)
+    if kind is None or kind is MISSING or value is MISSING:
+        return value is kind
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, kind) if isinstance(kind, type) else bool(kind(value))
