@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
         if command.n_seeds > 1:
             return one_run_a_seed(arguments, command)
         print(command.source, flush=True)
-        uuid = command.resumed.path.name if command.resumed else None
-        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], uuid)
+        resumed = command.resumed.path if command.resumed else None
+        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], resumed)
         configs = Configs()
         experiment.configs(configs, dict(command.values))
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
