@@ -1,55 +1,50 @@
-"""The curves of a run as a picture."""
+"""Plots the curves of a run: losses, learning rate and sequence length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from runs.figures import save_figure
+from runs.figures import plain_text, save_figure
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
 def draw_losses(axes: Axes, rows: Rows, label: str = "", color: str | None = None) -> None:
-    """Training loss (thin) and validation loss (thick, with a band of one standard error) against time."""
-    seconds = [row["seconds"] for row in rows]
-    valid = [row["loss.valid"] for row in rows]
-    errors = [row["loss.valid_stderr"] for row in rows]
-    name = f"{label} " if label else ""
+    """Plot training loss (thin) and validation loss (thick, with a band of one standard error) against time.
+
+    A value that is null leaves a gap.
+    """
+    seconds, train, valid, error = (
+        np.array([row[key] for row in rows], dtype=float)  # null becomes nan
+        for key in ("seconds", "loss.train", "loss.valid", "loss.valid_stderr")
+    )
+    name = plain_text(f"{label} ") if label else ""
     (line,) = axes.plot(seconds, valid, color=color, label=f"{name}validation")
-    low = [loss - error for loss, error in zip(valid, errors, strict=True)]
-    high = [loss + error for loss, error in zip(valid, errors, strict=True)]
-    axes.fill_between(seconds, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    train = [row["loss.train"] for row in rows]
+    axes.fill_between(seconds, valid - error, valid + error, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.plot(seconds, train, color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
-    """Horizontal lines, such as the loss of guessing by frequency, each with its name and value."""
+    """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value."""
+    style = {"horizontalalignment": "right", "verticalalignment": "bottom", "fontsize": "small", "color": "dimgrey"}
     for name, loss in lines.items():
         axes.axhline(loss, color="grey", linestyle=":", linewidth=1)
-        axes.annotate(
-            f"{name} {loss:.2f}",
-            (1, loss),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, 2),
-            textcoords="offset points",
-            horizontalalignment="right",
-            fontsize="small",
-            color="dimgrey",
-        )
+        text = f"{plain_text(name)} {loss:.2f} "
+        axes.text(1, loss, text, transform=axes.get_yaxis_transform(), **style)  # x in shares of the axis
 
 
 def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], title: str) -> None:
-    """Draw losses, learning rate and sequence length of one run, one above the other, and write a PNG."""
+    """Draw losses, learning rate and sequence length of one run below each other, and write a PNG. Raises OSError."""
     figure = Figure(figsize=(8, 8), layout="constrained")
     losses, rates, lengths = figure.subplots(3, 1, sharex=True, height_ratios=[4, 1, 1])
     draw_losses(losses, rows)
     draw_reference_lines(losses, reference_lines)
-    losses.set_ylabel("loss (nats a masked character)")
-    losses.set_title(title)
+    losses.set_ylabel("loss (nats per masked character)")
+    losses.set_title(plain_text(title))
     losses.legend(loc="center right")
     seconds = [row["seconds"] for row in rows]
     rates.plot(seconds, [row["learning_rate"] for row in rows])
@@ -57,5 +52,5 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     lengths.step(seconds, [row["seq_len"] for row in rows], where="pre")
     lengths.set_ylabel("sequence length")
     lengths.set_ylim(bottom=0)
-    lengths.set_xlabel("seconds of training")
+    lengths.set_xlabel("training time (seconds)")
     save_figure(path, figure)

@@ -1,0 +1,73 @@
+"""The plots are written whatever a run's rows and names hold."""
+
+import warnings
+
+import pytest
+from matplotlib.figure import Figure
+
+from runs.curves import draw_losses, draw_reference_lines, save_curves
+from runs.figures import plain_text
+from runs.pictures import save_measures
+from tests.runs.conftest import metrics_row
+
+PNG = b"\x89PNG"
+NAMES = ["\udcff.txt", "$x^{$.txt", "$a$", "\\$a$$", "a\x1b[31mb\n\0", "x" * 5_000, "中文 🎭", ""]
+
+
+def rows(**changed):
+    return [metrics_row(step) | changed for step in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"loss.valid_stderr": None}, {"loss.train": None}, dict.fromkeys(["loss.train", "loss.valid"])],
+)
+def test_a_value_that_is_null_leaves_a_gap(tmp_path, changed):
+    save_curves(tmp_path / "curves.png", rows(**changed), {"unigram": 3.3}, "play")
+    assert (tmp_path / "curves.png").read_bytes().startswith(PNG)
+
+
+def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
+    """A corpus with one validation window has no standard error."""
+    axes = Figure().subplots()
+    draw_losses(axes, rows(**{"loss.valid_stderr": None}))
+    assert list(axes.lines[0].get_ydata()) == [row["loss.valid"] for row in rows()]
+    assert not any(len(path.vertices) for band in axes.collections for path in band.get_paths())
+
+
+def test_a_run_without_evaluations_is_drawn(tmp_path):
+    save_curves(tmp_path / "curves.png", [], {}, "play")
+    assert (tmp_path / "curves.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_any_name_can_be_drawn(tmp_path, name):
+    figure = Figure()
+    axes = figure.subplots()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the font lacks some scripts
+        axes.set_title(plain_text(name))
+        draw_losses(axes, rows(), label=name)
+        draw_reference_lines(axes, {name: 3.0})
+        axes.legend()
+        figure.savefig(tmp_path / "names.png")
+    assert axes.title.get_text() == plain_text(name)
+
+
+def test_a_name_is_drawn_as_it_is():
+    assert plain_text("play, 0123") == "play, 0123"
+    assert plain_text("$5") == r"\$5"  # which matplotlib draws as $5
+    assert plain_text("a\nb\udcff") == r"a\nb\udcff"
+    assert plain_text("/home/" + "x" * 100 + "/text.txt", limit=10) == "…x/text.txt"
+
+
+def test_measures_without_characters_in_a_class_are_drawn(tmp_path):
+    nothing, something = {"loss": None, "accuracy": None, "n": 0}, {"loss": 1.0, "accuracy": 0.5, "n": 3}
+    results = {
+        "masking_rates": {"15%": something, "uniform": nothing},
+        "counting": {"15%": something, "uniform": something},
+        "by_class": {"capitals": nothing, "space": something},
+        "by_distance": {"1": nothing},
+    }
+    save_measures(tmp_path / "evaluation.png", results, "$ 0123")
+    assert (tmp_path / "evaluation.png").read_bytes().startswith(PNG)
