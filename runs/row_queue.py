@@ -1,4 +1,4 @@
-"""The queue of rows that wait while the disk is full."""
+"""A queue of rows that wait while the disk is full."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Row = dict[str, Any]
 
 
 class RowQueue:
-    """Writes rows in order, each exactly once, and keeps those that could not be written."""
+    """Writes rows in order, each exactly once, and keeps the rows that could not be written."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Callable[[Row], None], Row]] = deque()
