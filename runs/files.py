@@ -1,4 +1,4 @@
-"""Files that are whole at every moment: atomic writes and appended lines."""
+"""Reads and writes files safely: atomic writes, whole lines, JSON, and regular files only."""
 
 import errno
 import fcntl
@@ -14,7 +14,7 @@ SIZE_LIMIT = 2**28  # bytes
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name, flush it to disk, and rename it: `path` is always whole. Raises OSError."""
+    """Write a temporary file, flush it to disk, and rename it, so that `path` is never incomplete. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -29,21 +29,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON atomically, see `to_json`. Raises OSError."""
+    """Write `to_json(content)` atomically. Raises OSError."""
     write_atomically(path, (to_json(content, indent) + "\n").encode())
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
     """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor Infinity."""
-    return json.dumps(_finite(content), indent=indent, allow_nan=False)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    finite = json.loads(json.dumps(content), parse_constant=lambda constant: None)
+    return json.dumps(finite, indent=indent)
 
 
 def read_bytes(path: Path, limit: int = SIZE_LIMIT) -> bytes:
@@ -52,19 +45,16 @@ def read_bytes(path: Path, limit: int = SIZE_LIMIT) -> bytes:
     Raises OSError for everything else, such as a folder, a pipe, a device, or a path that cannot exist.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        # Without O_NONBLOCK, opening a pipe waits for a writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            content = file.read(limit + 1)
+            if status.st_size > limit:
+                raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
+            return file.read()
     except ValueError as error:  # a null byte or a surrogate in the path
         raise OSError(errno.EINVAL, "not a valid path") from error
-    if len(content) > limit:
-        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
-    return content
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # without it, opening a pipe waits for a writer
 
 
 def append_line(path: Path, line: str) -> None:
@@ -72,7 +62,7 @@ def append_line(path: Path, line: str) -> None:
     with open(path, "ab", buffering=0) as file:
         size = file.tell()
         try:
-            content = (line + "\n").encode()
+            content = (line + "\n").encode(errors="backslashreplace")  # a file name may hold surrogates
             if file.write(content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
@@ -81,7 +71,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on disk. Raises OSError."""
+    """Wait until the content of a file, or the list of files in a folder, is on disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

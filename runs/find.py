@@ -1,4 +1,4 @@
-"""Finding runs by name: a folder, a uuid or its unambiguous beginning, or `last`."""
+"""Finds runs by name: a folder, a uuid or an unambiguous prefix of one, or `last`."""
 
 from pathlib import Path
 
@@ -8,26 +8,32 @@ LISTED = 10  # runs in an error message
 
 
 def all_runs(logs: Path) -> list[RunFolder]:
-    """Every run below `logs`, oldest first."""
-    configs = list(logs.glob("*/*/config.yaml"))
-    return [RunFolder(path.parent) for path in sorted(configs, key=lambda path: path.stat().st_mtime)]
+    """Every run below `logs`, oldest first. Raises RunFolderError if `logs` cannot be read."""
+    try:
+        configs = [path for path in logs.glob("*/*/config.yaml") if path.is_file()]
+        return [RunFolder(path.parent) for path in sorted(configs, key=lambda path: path.stat().st_mtime)]
+    except OSError as error:
+        raise RunFolderError(f"cannot read {str(logs)[:100]} ({error.strerror})") from error
 
 
 def find_run(name: str, logs: Path) -> RunFolder:
-    """The run that `name` means: a folder, a uuid or its unambiguous beginning, or `last`.
+    """The run called `name`: a folder, a uuid or an unambiguous prefix of one, or `last`.
 
-    Raises RunFolderError, with the runs that there are, where it means none or several.
+    Raises RunFolderError with a list of the runs if no run or several match.
     """
-    if (Path(name) / "config.yaml").is_file():
-        return RunFolder(Path(name).resolve())
+    try:
+        if (Path(name) / "config.yaml").is_file():
+            return RunFolder(Path(name).resolve())
+    except OSError:  # the name is too long for a path
+        pass
     runs = all_runs(logs)
     if name == "last" and runs:
         return runs[-1]
     found = [run for run in runs if name and run.path.name.startswith(name)]
     if len(found) == 1:
         return found[0]
-    problem = f"{len(found)} runs begin with {name!r}" if found else f"there is no run {name!r}"
-    raise RunFolderError(f"{problem}: {_listed(found or runs, logs)}")
+    problem = f"{len(found)} runs begin with" if found else "there is no run"
+    raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(found or runs, logs)}")
 
 
 def _listed(runs: list[RunFolder], logs: Path) -> str:

@@ -2,7 +2,7 @@
 
 import fcntl
 import json
-import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from runs.files import append_line, write_atomically
+from runs.files import append_line, flush, read_bytes, to_json, write_atomically, write_json
+from runs.schema import ABOUT, CORPUS, EVENT, ROW, SHOWN_CONFIG, SIZES, STATUS, checked
 
 
 class RunFolderError(ValueError):
@@ -19,7 +20,11 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """Reads and writes the files of one run; everything is written under a temporary name and renamed."""
+    """Reads and writes the files of one run.
+
+    A file is replaced as a whole or grows by whole lines. Writing raises OSError. Reading raises RunFolderError with
+    one line that names the file, if a file is missing or its content does not match its schema (`runs.schema`).
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -34,110 +39,22 @@ class RunFolder:
         self.reference_lines_path = path / "reference_lines.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
+        self._growing = (self.metrics_path, self.events_path, self.log_path)
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
-        """Make the folder of a new run. Raises RunFolderError where that cannot be."""
+        """Create the folder of a new run. Raises RunFolderError if that is not possible."""
         try:
             path.mkdir(parents=True)
         except OSError as error:
-            raise RunFolderError(f"cannot write to {path} ({error.strerror or error}): set logs to a folder") from error
+            raise RunFolderError(f"cannot write to {path} ({error.strerror}): set logs to a folder") from error
         return cls(path)
-
-    def save_config(self, values: dict[str, Any]) -> None:
-        """Write every resolved key: `--config` with this file repeats the run."""
-        write_atomically(self.config_path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode())
-
-    def config(self) -> dict[str, Any]:
-        """Every key of the run with its value."""
-        try:
-            config = yaml.safe_load(_read(self.config_path))
-        except yaml.YAMLError as error:
-            raise RunFolderError(f"{self.path} is not a whole run: config.yaml is not YAML") from error
-        if not isinstance(config, dict):
-            raise RunFolderError(f"{self.path} is not a whole run: config.yaml holds no keys")
-        return config
-
-    def save_about(self, name: str, comment: str, overridden: Iterable[str]) -> None:
-        """Write what tells this run from others: its name, what was set, and when it began."""
-        about = {"name": name, "comment": comment, "overridden": list(overridden), "began": time.time()}
-        write_atomically(self.about_path, (json.dumps(about) + "\n").encode())
-
-    def about(self) -> dict[str, Any]:
-        """What a dashboard shows of the run beside its curves: name, comment, time, configs and which of them were set,
-        and the masking rates of its stages."""
-        about, config = _mapping(self.about_path), self.config()
-        missing = {"name", "comment", "overridden"} - set(about) | {"training.stages", "masking.masking_prob"} - set(
-            config
-        )
-        if missing:
-            raise RunFolderError(f"{self.path} is not a whole run: it has no {sorted(missing)[0]}")
-        rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
-        by_hand = [event for event in self.events() if event["event"] == "changed by hand"]
-        if by_hand:
-            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1]['after']}"} | config
-            about["comment"] += " (changed by hand)"
-        status = self.status()
-        if status["status"] == "crashed":
-            about["comment"] = f"failed: {status['details']} | {about['comment']}"
-        shown = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
-        return about | shown | {"explicit": about["overridden"], "rates": sorted(rates)}
-
-    def save_status(self, status: str, details: str = "") -> None:
-        """Write how the run is: in progress, completed, crashed or interrupted, and why."""
-        content = {"status": status, "details": details, "time": time.time()}
-        write_atomically(self.status_path, (json.dumps(content) + "\n").encode())
-
-    def status(self) -> dict[str, Any]:
-        """What `save_status` wrote."""
-        return _mapping(self.status_path)
-
-    def append_event(self, event: dict[str, Any]) -> None:
-        """Add something that happened, such as a change by hand, to events.jsonl."""
-        append_line(self.events_path, json.dumps(event))
-
-    def events(self) -> list[dict[str, Any]]:
-        """All that happened, oldest first."""
-        return [json.loads(line) for line in _read(self.events_path).splitlines()] if self.events_path.exists() else []
-
-    def append_log(self, line: str) -> None:
-        """Add a line of text to log.txt, for people."""
-        append_line(self.log_path, line)
-
-    def save_corpus(self, name: str, sha256: str) -> None:
-        """Write which text the run is trained on; the hash tells whether a text is still the same."""
-        write_atomically(self.corpus_path, (json.dumps({"name": name, "sha256": sha256}) + "\n").encode())
-
-    def corpus(self) -> dict[str, str]:
-        """The `name` and `sha256` of the text that the run was trained on."""
-        return _mapping(self.corpus_path)
-
-    def save_reference_lines(self, lines: Mapping[str, float]) -> None:
-        """Write the losses that the run's own are compared with, by name, in nats."""
-        write_atomically(self.reference_lines_path, (json.dumps(dict(lines), indent=2) + "\n").encode())
-
-    def reference_lines(self) -> dict[str, float]:
-        """The losses that the run's own are compared with, by name, in nats."""
-        return _mapping(self.reference_lines_path)
-
-    def sizes(self) -> dict[str, int]:
-        """How many bytes the files have that grow: what a resumed run cuts them to."""
-        return {path.name: path.stat().st_size for path in self._growing() if path.exists()}
-
-    def cut(self, sizes: Mapping[str, int]) -> None:
-        """Segmenter the files that grow to what they were when `sizes` was taken."""
-        for path in self._growing():
-            if path.exists():
-                write_atomically(path, path.read_bytes()[: sizes.get(path.name, 0)])
-
-    def _growing(self) -> tuple[Path, ...]:
-        return self.metrics_path, self.events_path, self.log_path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The time in which one process trains this run. Raises RunFolderError where another one does.
+        """Lock the run while this process trains it. Raises RunFolderError if another process holds the lock.
 
-        The lock is the operating system's: it ends with the process, however that ends.
+        The operating system holds the lock and releases it when the process ends, however it ends.
         """
         with open(self.path / "lock", "w") as file:
             try:
@@ -146,36 +63,128 @@ class RunFolder:
                 raise RunFolderError(f"{self.path} is being trained by another process right now") from error
             yield
 
+    def save_config(self, values: dict[str, Any]) -> None:
+        """Write every resolved key; `--config` with this file repeats the run."""
+        write_atomically(self.config_path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode())
+
+    def config(self) -> dict[str, Any]:
+        """Every key of the run with its value."""
+        try:
+            return checked(yaml.safe_load(_read(self.config_path)), {}, str(self.config_path), RunFolderError)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
+
+    def save_about(self, name: str, comment: str, overridden: Iterable[str]) -> None:
+        """Write the run's name, a comment, the keys that the user set, and the time when it began."""
+        about = {"name": name, "comment": comment, "overridden": list(overridden), "began": time.time()}
+        write_json(self.about_path, about)
+
+    def about(self) -> dict[str, Any]:
+        """What a dashboard shows of the run in addition to its curves.
+
+        These are its name, comment, time, configs, the keys that the user set, and the masking rates of its stages.
+        """
+        about, status, events = _object(self.about_path, ABOUT), self.status(), self.events()
+        config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
+        rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
+        by_hand = [event for event in events if event["event"] == "changed by hand"]
+        if by_hand:
+            config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"} | config
+            about["comment"] += " (changed by hand)"
+        if status["status"] == "crashed":
+            about["comment"] = f"failed: {status['details']} | {about['comment']}"
+        shown = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
+        return about | shown | {"explicit": about["overridden"], "rates": sorted(rates)}
+
+    def save_status(self, status: str, details: str = "") -> None:
+        """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""
+        write_json(self.status_path, {"status": status, "details": details, "time": time.time()})
+
+    def status(self) -> dict[str, Any]:
+        """The `status` of the run, and `details`."""
+        return _object(self.status_path, STATUS)
+
+    def save_corpus(self, name: str, sha256: str) -> None:
+        """Write the name and the hash of the text that the run trains on."""
+        write_json(self.corpus_path, {"name": name, "sha256": sha256})
+
+    def corpus(self) -> dict[str, str]:
+        """The `name` and `sha256` of the text that the run was trained on."""
+        return _object(self.corpus_path, CORPUS)
+
+    def save_reference_lines(self, lines: Mapping[str, float]) -> None:
+        """Write the reference losses by name, in nats per masked character."""
+        write_json(self.reference_lines_path, dict(lines), indent=2)
+
+    def reference_lines(self) -> dict[str, float]:
+        """The reference losses by name, in nats per masked character."""
+        lines = _object(self.reference_lines_path, {})
+        return checked(lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError)
+
     def append_metrics(self, row: dict[str, Any]) -> None:
-        """Add one evaluation to metrics.jsonl, in one write. What is not a number is null there: JSON has no NaN."""
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        append_line(self.metrics_path, json.dumps(finite))
+        """Add one evaluation to metrics.jsonl."""
+        append_line(self.metrics_path, to_json(row))
 
     def metrics(self) -> list[dict[str, Any]]:
         """All evaluations so far, oldest first."""
-        if not self.metrics_path.exists():
-            return []
-        lines = _read(self.metrics_path).splitlines()
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise RunFolderError(f"{self.path} is not a whole run: metrics.jsonl is damaged") from error
+        return _rows(self.metrics_path, ROW)
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """Add an event, such as a change by hand, to events.jsonl."""
+        append_line(self.events_path, to_json(event))
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events so far, oldest first."""
+        return _rows(self.events_path, EVENT)
+
+    def append_log(self, line: str) -> None:
+        """Add a line of text to log.txt."""
+        append_line(self.log_path, line)
+
+    def sizes(self) -> dict[str, int]:
+        """Flush the growing files to disk and return their sizes in bytes. A checkpoint stores them for `truncate`."""
+        flush(self.path)
+        files = [path for path in self._growing if path.exists()]
+        for path in files:
+            flush(path)
+        return {path.name: path.stat().st_size for path in files}
+
+    def truncate(self, sizes: Mapping[str, int]) -> None:
+        """Cut the growing files to the `sizes` that a checkpoint stored; later lines belong to steps that are lost.
+
+        Raises RunFolderError, and cuts nothing, if a row or an event before that is damaged or missing.
+        """
+        checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
+        for path, schema in ((self.metrics_path, ROW), (self.events_path, EVENT)):
+            _rows(path, schema, sizes.get(path.name, 0))
+        for path in self._growing:
+            if path.exists():
+                os.truncate(path, min(path.stat().st_size, sizes.get(path.name, 0)))
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path.parent} is not a whole run: cannot read {path.name}") from error
+        return read_bytes(path)
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path} ({error.strerror})") from error
 
 
-def _mapping(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises RunFolderError."""
-    text = _read(path)
+def _object(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return _parsed(_read(path), schema, str(path))
+
+
+def _rows(path: Path, schema: Mapping[str, Any], size: int | None = None) -> list[dict[str, Any]]:
+    """The rows in the first `size` bytes of a file, or in all of it except a line that is still being written."""
+    content = _read(path) if path.exists() else b""
+    if size is not None and (len(content) < size or not content[:size].endswith(b"\n" if size else b"")):
+        raise RunFolderError(f"{path} is damaged: it ends before the last row that the checkpoint counts")
+    lines = content[:size].split(b"\n")[:-1]
+    return [_parsed(line, schema, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+
+
+def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
     try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise RunFolderError(f"{path.parent} is not a whole run: {path.name} is not JSON") from error
-    if not isinstance(content, dict):
-        raise RunFolderError(f"{path.parent} is not a whole run: {path.name} holds no object")
-    return content
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{source} is damaged: it is not JSON") from error
+    return checked(parsed, schema, source, RunFolderError)

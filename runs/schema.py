@@ -5,7 +5,7 @@ A kind is one of:
 - a type. `float` accepts every finite number, `int` every integer of at most 64 bits; neither accepts true or false.
 - None, for null, and MISSING, if the key may be absent.
 - a tuple: any of its kinds. `[kind]`: a list of such values. A dict: a schema of its own.
-- a function that returns whether it accepts the value.
+- a function that returns whether it accepts the value; it never receives MISSING.
 """
 
 import reprlib
@@ -23,20 +23,25 @@ CORPUS = {"name": str, "sha256": str}
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
 NUMBERS = ("chars", "seconds", "learning_rate", "loss.train", "loss.valid", "loss.valid_stderr", "accuracy.valid")
 ROW = {"step": int, "seq_len": int, **dict.fromkeys(NUMBERS, (float, None))}  # of metrics.jsonl
+SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, MISSING)}], "masking.masking_prob": float}
+GROWING = ("metrics.jsonl", "events.jsonl", "log.txt")
+SIZES = dict.fromkeys(GROWING, (lambda value: type(value) is int and value >= 0, MISSING))
 
 
-def checked(content: Any, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
+def checked(
+    content: Any, schema: Mapping[str, Any], source: str, error: type[ValueError] = ValueError
+) -> dict[str, Any]:
     """Return `content` if it is a dict that matches `schema`; it may have further keys.
 
-    Raises ValueError with one line that names `source` and the first key that does not match.
+    Raises `error` with one line that names `source` and the first key that does not match.
     """
     if not isinstance(content, dict):
-        raise ValueError(f"{source} is damaged: it holds no keys and values")
+        raise error(f"{source} is damaged: it holds no keys and values")
     for key, kind in schema.items():
         value = content.get(key, MISSING)
         if not _matches(value, kind):
             found = "missing" if value is MISSING else f"wrong ({' '.join(reprlib.repr(value).split())})"
-            raise ValueError(f"{source} is damaged: {key} is {found}")
+            raise error(f"{source} is damaged: {key} is {found}")
     return content
 
 

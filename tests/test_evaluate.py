@@ -75,7 +75,7 @@ def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_fi
     corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
     for path, message in (
         (None, "has changed since"),
-        (run.corpus_path, "is not a whole run: cannot read corpus.json"),
+        (run.corpus_path, "corpus.json (No such file or directory)"),
         (run.checkpoints / "best.safetensors", "has no trained weights yet"),
     ):
         if path is not None:

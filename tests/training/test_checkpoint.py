@@ -216,8 +216,8 @@ def test_training_goes_on_on_a_full_disk_and_loses_nothing_once_there_is_room(sm
 
 def test_a_line_is_added_whole_or_not_at_all(small_disk):
     run = RunFolder(small_disk)
-    run.append_metrics({"step": 1})
+    run.append_event({"event": "noted", "step": 1})
     fill(small_disk, small_disk / "filler")
     with pytest.raises(OSError, match="No space left"):
-        run.append_metrics({"step": 2, "text": "x" * 10_000})
-    assert run.metrics() == [{"step": 1}]
+        run.append_event({"event": "noted", "step": 2, "text": "x" * 10_000})
+    assert run.events() == [{"event": "noted", "step": 1}]

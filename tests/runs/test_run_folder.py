@@ -1,0 +1,232 @@
+import math
+import os
+
+import pytest
+
+from runs import files, run_folder
+from runs.run_folder import RunFolder, RunFolderError
+from tests.runs.conftest import metrics_row
+
+READERS = {
+    "about.json": RunFolder.about,
+    "status.json": RunFolder.status,
+    "corpus.json": RunFolder.corpus,
+    "reference_lines.json": RunFolder.reference_lines,
+    "config.yaml": RunFolder.about,
+    "metrics.jsonl": RunFolder.metrics,
+    "events.jsonl": RunFolder.events,
+}
+ROW = b'{"step": 1, "chars": 1, "seconds": 1, "seq_len": 1, "learning_rate": 1, "loss.train": 1, "loss.valid": %s'
+
+
+def test_a_run_reads_back_what_it_wrote(run):
+    about = run.about()
+    assert about["name"] == "mlm, play"
+    assert (about["comment"], about["explicit"], about["rates"]) == ("preset quick", ["seed"], [0.15])
+    assert run.status()["status"] == "in progress"
+    assert run.corpus() == {"name": "play", "sha256": "0" * 64}
+    assert run.reference_lines() == {"uniform": 4.0, "unigram": 3.3}
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+    assert [event["step"] for event in run.events()] == [1, 2, 3]
+    run.save_status("crashed", "the loss is nan")
+    run.append_event({"event": "changed by hand", "step": 5, "after": {"masking_prob": 0.3}})
+    about = run.about()
+    assert about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
+    assert about["configs"]["changed_by_hand"].startswith("from step 5")
+
+
+def test_a_run_without_rows_has_none(tmp_path):
+    assert RunFolder(tmp_path).metrics() == RunFolder(tmp_path).events() == []
+
+
+def test_a_number_that_is_not_finite_is_null(run, row):
+    run.append_metrics(row | {"loss.valid_stderr": math.nan, "loss.valid": math.inf})
+    run.append_event({"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}})
+    run.save_reference_lines({"unigram": 3.3, "counting": math.nan})
+    for path in (run.metrics_path, run.events_path, run.reference_lines_path):
+        assert "null" in path.read_text()
+        assert "NaN" not in path.read_text()
+        assert "Infinity" not in path.read_text()
+    assert run.metrics()[-1]["loss.valid"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(
+            (name, text)
+            for name in READERS
+            for text in (b"[]\n", b"7\n", b'{"a": \n', b"\xff\0\n", b"[" * 2_000 + b"\n")
+        ),
+        *((name, b"{}\n") for name in READERS if name != "reference_lines.json"),
+        ("about.json", b'{"name": 3, "comment": "", "overridden": []}'),
+        ("about.json", b'{"name": "mlm", "comment": "", "overridden": "seed"}'),
+        ("status.json", b'{"status": [], "details": ""}'),
+        ("status.json", b'{"status": "asleep", "details": ""}'),
+        ("corpus.json", b'{"name": "play"}'),
+        ("corpus.json", b'{"name": "play", "sha256": NaN}'),
+        ("reference_lines.json", b'{"counting": NaN}'),
+        ("reference_lines.json", b'{"counting": 1e999}'),
+        ("reference_lines.json", b'{"counting": "1.2"}'),
+        ("config.yaml", b'{"training.stages": 3, "masking.masking_prob": 0.1}'),
+        ("config.yaml", b'{"training.stages": [{"masking_prob": "x"}], "masking.masking_prob": 0.1}'),
+        ("metrics.jsonl", ROW % b'"3"}\n'),
+        ("metrics.jsonl", ROW % b"NaN}\n"),
+        ("metrics.jsonl", ROW % b"1}\n"),
+        ("events.jsonl", b'{"event": "noted", "step": true}\n'),
+    ],
+)
+def test_damaged_content_is_one_line_that_names_the_file(run, name, content):
+    (run.path / name).write_bytes(content)
+    with pytest.raises(RunFolderError, match=name) as error:
+        READERS[name](run)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "device", "huge"])
+def test_a_file_that_is_not_a_regular_one_is_refused_at_once(run, name, kind, monkeypatch):
+    path = run.path / name
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "huge":
+        path.touch()
+        os.truncate(path, 2**40)  # a sparse file
+    if kind == "missing" and name.endswith(".jsonl"):
+        assert READERS[name](run) == []
+        return
+    with pytest.raises(RunFolderError, match=f"cannot read .*{name}") as error:
+        READERS[name](run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_line_that_is_still_being_written_is_left_out(run):
+    with open(run.metrics_path, "ab") as file:
+        file.write(b'{"step": 4, "lo')
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+
+
+@pytest.fixture
+def resumable(run):
+    """A run that wrote more after its checkpoint, and stopped in the middle of a line; with the checkpoint's sizes."""
+    sizes = run.sizes()
+    run.append_metrics(metrics_row(4))
+    run.append_event({"event": "noted", "step": 4})
+    run.append_log("step 4")
+    for path in (run.metrics_path, run.events_path, run.log_path):
+        with open(path, "ab") as file:
+            file.write(b'{"step"')
+    return run, sizes
+
+
+def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
+    run, sizes = resumable
+    run.truncate(sizes)
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+    assert [event["step"] for event in run.events()] == [1, 2, 3]
+    assert run.log_path.read_text() == "step 1\nstep 2\nstep 3\n"
+    run.append_metrics(metrics_row(4))
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4]
+    run.truncate({})
+    assert run.metrics() == run.events() == []
+
+
+@pytest.mark.parametrize("damage", ["half a row", "missing", "changed", "wrong row", "folder", "half an event"])
+def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, damage):
+    run, sizes = resumable
+    path = run.events_path if damage == "half an event" else run.metrics_path
+    if damage.startswith("half"):
+        os.truncate(path, sizes[path.name] - 20)
+    elif damage == "changed":
+        path.write_bytes(path.read_bytes().replace(b'"chars"', b'"chars ', 1))
+    elif damage == "wrong row":
+        path.write_bytes(path.read_bytes().replace(b'"step": 2', b'"stop": 2', 1))
+    else:
+        path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    before = {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()}
+    with pytest.raises(RunFolderError, match=path.name) as error:
+        run.truncate(sizes)
+    assert "\n" not in str(error.value)
+    assert {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()} == before
+
+
+@pytest.mark.parametrize("sizes", [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}])
+def test_sizes_that_are_none_are_refused(run, sizes):
+    with pytest.raises(RunFolderError, match="sizes"):
+        run.truncate(sizes)
+    assert len(run.metrics()) == 3
+
+
+def test_a_log_that_was_shortened_does_not_keep_a_run_from_going_on(resumable):
+    run, sizes = resumable
+    run.log_path.write_text("")
+    run.truncate(sizes)
+    assert run.log_path.read_text() == ""
+    run.log_path.unlink()
+    run.truncate(sizes)
+
+
+def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(run_folder, "flush", flushed.append)
+    assert run.sizes() == {path.name: path.stat().st_size for path in flushed if path.is_file()}
+    assert set(flushed) == {run.path, run.metrics_path, run.events_path, run.log_path}
+
+
+def test_a_run_is_locked_by_one_process_at_a_time(run):
+    with run.locked(), pytest.raises(RunFolderError, match="another process"), run.locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    with pytest.raises(RunFolderError, match=r"cannot write to .*set logs to a folder"):
+        RunFolder.create(tmp_path / "logs" / "mlm" / "1")
+
+
+def test_a_name_with_surrogates_reaches_the_log_and_the_config(run):
+    run.append_log("corpus \udcff.txt")
+    assert run.log_path.read_text().endswith("corpus \\udcff.txt\n")
+    run.save_config({"data.corpus": "\udcff.txt"})
+    assert run.config() == {"data.corpus": "\udcff.txt"}
+    run.save_corpus("\udcff.txt", "0")
+    assert run.corpus()["name"] == "\udcff.txt"
+
+
+def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "file"
+    files.write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OSError, match="No space"):
+            files.write_atomically(path, b"new")
+    assert [file.name for file in path.parent.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000])
+def test_what_is_not_a_regular_file_is_an_os_error_with_words(tmp_path, path):
+    with pytest.raises(OSError, match=r".+") as error:
+        files.read_bytes(tmp_path / path)
+    assert error.value.strerror
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "file", limit=5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        files.read_bytes(tmp_path / "file", limit=4)
