@@ -1,1 +1,1 @@
-"""What a user tweaks: the tree of labml configs, the presets, and the checks that come before any training."""
+"""The config tree that users tweak, its presets, the command line, and the checks before training."""

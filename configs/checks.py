@@ -1,4 +1,4 @@
-"""Checks that take more than one key. All of them come before anything is built."""
+"""Checks of several keys together, before anything is built."""
 
 import re
 from collections.abc import Mapping
@@ -7,44 +7,32 @@ from typing import Any
 
 import torch
 
-from configs.keys import ConfigError
+from configs.keys import ConfigError, quoted
 from configs.memory import least_bytes, memory_of
 from data.masking.strategies import STRATEGIES
 from data.pairs import SHORTEST
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
-# What a resumed run may change: how far it goes, and what it shows. Learning rates are in its optimizers' state.
-FUTURE = (
-    *BUDGETS,
-    "training.stages",
-    "training.warmup",
-    "training.decay",
-    "training.final_learning_rate",
-    "training.grad_norm_clip",
-    "training.grad_accum_steps",
-    "training.compile",
-    "training.evaluations",
-    "checkpoint.",
-    "sample.",
-    "device",
-)
-LABML_NN_MAX_LEN = 5_000  # positions that labml_nn's fixed encodings have
+LABML_NN_MAX_LEN = 5_000  # characters that labml_nn's positional encodings cover
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError, with one line for the user, where keys do not go together."""
+    """Raise ConfigError if values do not fit together or do not fit this machine."""
     _check_device(values["device"])
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
-        raise ConfigError(f"name={values['name']!r} cannot name a folder: use letters, digits, '.', '_' and '-'")
+        name = quoted(values["name"])
+        raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
     if not values["logs"]:
-        raise ConfigError("logs is empty: give the folder that runs are written to")
+        raise ConfigError("logs is empty: give the folder for the runs")
     if values["training.warmup"] + values["training.decay"] > 1:
-        raise ConfigError("training.warmup and training.decay are above 1 together: they are shares of one budget")
+        raise ConfigError("training.warmup + training.decay is above 1: both are shares of one budget")
     if not values["data.corpus"]:
         raise ConfigError("data.corpus is empty: give auto, tiny_shakespeare, or the path of a text file")
     if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
-        raise ConfigError("masking.randomize_prob and masking.no_change_prob are above 1 together")
+        raise ConfigError(
+            "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of the selected characters"
+        )
     if all(values[budget] is None for budget in BUDGETS):
         raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
     if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
@@ -56,28 +44,20 @@ def check(values: Mapping[str, Any]) -> None:
     _check_memory(values)
 
 
-def check_future(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise ConfigError where keys of a resumed run differ that have made it what it is."""
-    changed = [key for key in after if after[key] != before[key] and not key.startswith(FUTURE)]
-    if changed:
-        keys = ", ".join(f"{key} (it is {before[key]})" for key in changed)
-        raise ConfigError(f"a run that goes on cannot change its past: {keys}; begin a new run for that")
-
-
 def _check_device(device: str) -> None:
     if device == "cpu" or device == "auto":
         return
     if device == "mps":
         if not torch.backends.mps.is_available():
-            raise ConfigError("device=mps: PyTorch finds no Apple GPU here; use device=cpu")
+            raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
         return
     match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
     if not match:
-        raise ConfigError(f"device={device!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigError(f"device={quoted(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     if not torch.cuda.is_available():
-        raise ConfigError(f"device={device}: PyTorch finds no CUDA device here; use device=cpu")
+        raise ConfigError(f"device={device}: PyTorch found no CUDA device; use device=cpu")
     if int(match[1] or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device={device}: there are only {torch.cuda.device_count()} CUDA devices, from cuda:0")
+        raise ConfigError(f"device={device}: PyTorch found {torch.cuda.device_count()} CUDA devices, from cuda:0")
 
 
 def _check_model(values: Mapping[str, Any]) -> None:
@@ -86,16 +66,16 @@ def _check_model(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
     if values["model.architecture"] == "modern" and d_model // n_heads % 2:
         raise ConfigError(
-            f"model.d_model={d_model} over model.n_heads={n_heads} gives heads of an odd size:"
-            " rotary positions need an even one"
+            f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
         )
 
 
 def _check_memory(values: Mapping[str, Any]) -> None:
-    needed, there = least_bytes(values), memory_of(values["device"])
-    if there is not None and needed > there:
+    needed, available = least_bytes(values), memory_of(values["device"])
+    if available is not None and needed > available:
         raise ConfigError(
-            f"this needs at least {needed / 2**30:,.0f} GiB of memory, {values['device']} has {there / 2**30:,.0f}:"
+            f"training needs at least {needed / 2**30:,.0f} GiB of memory,"
+            f" {values['device']} has {available / 2**30:,.0f}:"
             f" lower model.d_model (now {values['model.d_model']}), model.n_layers (now {values['model.n_layers']}),"
             f" model.d_ff (now {values['model.d_ff']}) or training.chars_per_step"
             f" (now {values['training.chars_per_step']})"
@@ -104,12 +84,12 @@ def _check_memory(values: Mapping[str, Any]) -> None:
 
 def _check_objective(values: Mapping[str, Any]) -> None:
     if values["objective.nsp"] and values["objective.sop"]:
-        raise ConfigError("objective.nsp and objective.sop are both about pairs of text: choose one")
+        raise ConfigError("objective.nsp and objective.sop exclude each other: choose one")
     if not (values["objective.nsp"] or values["objective.sop"]):
         return
     key = "objective.nsp" if values["objective.nsp"] else "objective.sop"
     if values["model.architecture"] == "labml_nn":
-        raise ConfigError(f"{key}: model.architecture=labml_nn knows no segments: use modern")
+        raise ConfigError(f"{key}: model.architecture=labml_nn has no segment embeddings: use modern")
     if values["data.sampling"] != "random":
         raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
     shortest = min(row["seq_len"] for row in values["training.stages"])
@@ -159,7 +139,7 @@ def _check_untils(where: str, untils: list[float]) -> None:
     before = 0.0
     for number, until in enumerate(untils, start=1):
         if until <= before:
-            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, where the row before ends")
+            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
         before = until
     if before != 1:
         raise ConfigError(f"{where}: the last row must have until=1.0, not {before}")
@@ -180,24 +160,21 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
     for key in row:
         if key not in ROW_KEYS:
             near = get_close_matches(str(key), ROW_KEYS, 1)
-            hint = ": YAML wants a space after the colon" if ":" in str(key) else ""
+            hint = ": YAML needs a space after the colon" if ":" in str(key) else ""
             hint = hint or (f": did you mean {near[0]}?" if near else "")
-            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+            raise ConfigError(f"{where}: unknown key {quoted(key)!r}{hint}")
     for key in ("until", "seq_len"):
         if key not in row:
             raise ConfigError(f"{where} has no {key}")
-    if not _is_number(row["until"]) or not 0 < row["until"] <= 1:
-        raise ConfigError(f"{where}: until={row['until']} must be a number above 0 and at most 1")
-    seq_len, longest = row["seq_len"], 2**20
-    if values["model.architecture"] == "labml_nn":
-        longest = LABML_NN_MAX_LEN
-    if not isinstance(seq_len, int) or isinstance(seq_len, bool) or not 2 <= seq_len <= longest:
-        raise ConfigError(f"{where}: seq_len={seq_len} must be an integer from 2 to {longest:,}")
-    masking_prob = row.get("masking_prob", values["masking.masking_prob"])
-    if not _is_number(masking_prob) or not 0 < masking_prob <= 1:
-        raise ConfigError(f"{where}: masking_prob={masking_prob} must be a number above 0 and at most 1")
+    seq_len, masking_prob = row["seq_len"], row.get("masking_prob", values["masking.masking_prob"])
+    for key, share in (("until", row["until"]), ("masking_prob", masking_prob)):
+        if not _is_number(share) or not 0 < share <= 1:
+            raise ConfigError(f"{where}: {key}={quoted(share)} must be a number above 0 and at most 1")
+    longest = LABML_NN_MAX_LEN if values["model.architecture"] == "labml_nn" else 2**20
+    if type(seq_len) is not int or not 2 <= seq_len <= longest:
+        raise ConfigError(f"{where}: seq_len={quoted(seq_len)} must be an integer from 2 to {longest:,}")
     if values["masking.strategy"] == "labml_nn" and masking_prob != values["masking.masking_prob"]:
-        raise ConfigError(f"{where}: masking.strategy=labml_nn has one masking rate, masking.masking_prob")
+        raise ConfigError(f"{where}: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
     if chars % (seq_len * grad_accum_steps):
         raise ConfigError(

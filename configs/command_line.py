@@ -1,7 +1,7 @@
-"""The command line: presets, files and `key=value`s in, every key with its value out."""
+"""The command line: a preset, a file or a run, and `key=value`s on top; the result is every key with its value."""
 
 import argparse
-import json
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,41 +9,40 @@ from typing import Any
 
 import yaml
 
-from configs.checks import BUDGETS, check, check_future
+from configs.checks import BUDGETS, check
 from configs.experiment import Configs, best_device
-from configs.keys import ConfigError, Setting, keys_of, unknown_key
+from configs.keys import ConfigError, Setting, is_text, keys_of, quoted, unknown_key
 from configs.one_line import OneLineParser
+from configs.strict_yaml import parse_yaml
+from runs.files import ROOT, read_bytes
 from runs.find import find_run
 from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parent / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
+LARGEST_CONFIG = 100_000  # bytes; parsing YAML takes seconds per megabyte
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a command line asks for."""
+    """A parsed and checked command line."""
 
-    values: dict[str, Any]  # every key, parsed and checked
-    overridden: dict[str, Any]  # the keys that the command line itself set
-    source: str  # the preset or file under them, and why it was taken
-    n_seeds: int = 1  # how many runs, each with a seed of its own
-    resumed: RunFolder | None = None  # the run that goes on
+    values: dict[str, Any]  # every key
+    overridden: dict[str, Any]  # the keys that the command line itself sets
+    source: str  # where the other values come from: a preset, a file or a run, and why
+    logs: Path  # the folder for runs, absolute
+    n_seeds: int = 1  # number of runs, each with its own seed
+    resumed: RunFolder | None = None
 
     @property
     def comment(self) -> str:
-        """What tells this run from others, in one line."""
-        words = (f"{key}={_word(value)}" for key, value in self.overridden.items() if key != "logs")
+        """One line that distinguishes this run from others."""
+        words = (f"{key}={_in_yaml(value)}" for key, value in self.overridden.items() if key != "logs")
         return " ".join([self.source.partition(":")[0], *words])
 
 
-def _word(value: Any) -> str:
-    """A value as a command line has it."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def parse(arguments: Sequence[str]) -> Command:
-    """Read a command line. Raises ConfigError for what is wrong; prints the keys and ends for --help."""
+    """Parse a command line. Raises ConfigError; --help prints every key and exits."""
     parser = OneLineParser(
         prog="python experiment.py",
         usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]",
@@ -53,11 +52,14 @@ def parse(arguments: Sequence[str]) -> Command:
         allow_abbrev=False,
     )
     base = parser.add_mutually_exclusive_group()
-    base.add_argument("--preset", metavar="NAME", help=f"a recipe to start from: {', '.join(presets())}")
-    base.add_argument("--config", metavar="FILE.yaml", help="a file of keys to start from, such as a run's config.yaml")
-    base.add_argument("--resume", metavar="RUN", help="go on with a run: a folder, a uuid or its beginning, or last")
+    base.add_argument("--preset", metavar="NAME", help=f"start from a recipe: {', '.join(presets())}")
+    base.add_argument("--config", metavar="FILE.yaml", help="start from a file of keys, such as a run's config.yaml")
+    base.add_argument("--resume", metavar="RUN", help="continue a run: a folder, a uuid, the start of one, or last")
     parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
+    for word in arguments:
+        if not is_text(word):
+            raise ConfigError(f"{quoted(word)!r} is not UTF-8 text: rename the file or retype the word")
     options = parser.parse_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
@@ -65,40 +67,53 @@ def parse(arguments: Sequence[str]) -> Command:
     overridden = _assignments(options.keys)
     if options.resume is not None:
         if options.seeds > 1:
-            raise ConfigError("--resume goes on with one run, --seeds begins several: give one of them")
+            raise ConfigError("--resume continues one run and --seeds starts several: give one of them")
         return _resume(options.resume, overridden)
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
-    return Command(resolve(base_values, overridden), overridden, source, options.seeds)
+    values = resolve(base_values, overridden)
+    return Command(values, overridden, source, logs_folder(values["logs"]), options.seeds)
 
 
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
-    """Go on with a run under its own config; only what alters its future may be set anew."""
+    """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     before = resolve(read_config(run.config_path), {})
     values = resolve(before, overridden)
-    values["logs"] = before["logs"] = str(run.path.parent.parent)  # wherever the folder was moved to
-    check_future(before, values)
-    return Command(values, overridden, f"resuming {run.path}", resumed=run)
+    logs = run.path.parent.parent  # the folder may have moved
+    values["logs"] = before["logs"] = str(logs)
+    frozen = [key for key in values if values[key] != before[key] and not SETTINGS[key].key.resume]
+    if frozen:
+        keys = ", ".join(f"{key} (it is {before[key]})" for key in frozen)
+        raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
+    return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)
 
 
 def logs_folder(logs: str) -> Path:
-    """The folder that a key `logs` means: a relative one is in the repository."""
-    return PRESETS.parent.parent / Path(logs).expanduser()
+    """The folder that the key `logs` names; a relative path starts at the repository. Raises ConfigError."""
+    try:
+        folder = ROOT / Path(logs).expanduser()
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise NotADirectoryError("not a folder")
+    except FileNotFoundError:
+        pass  # the run will create it
+    except (OSError, RuntimeError) as error:  # a symlink loop, a long name; RuntimeError: ~unknown_user
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"logs={quoted(logs)} cannot be used ({reason}): set logs to a folder") from error
+    return folder
+
+
+def ignored_in_comparisons() -> frozenset[str]:
+    """The keys in which repeats of one experiment may differ."""
+    return frozenset(name for name, setting in SETTINGS.items() if not setting.key.compared)
 
 
 def one_seed(arguments: Sequence[str], seed: int) -> list[str]:
-    """The same command line for a single run with a seed."""
-    words = list(arguments)
-    for i, word in enumerate(words):
-        if word == "--seeds":
-            del words[i : i + 2]
-            break
-    words = [word for word in words if not word.startswith("--seeds=")]
-    return [*words, f"seed={seed}"]  # the last value of a key is the one that holds
+    """The same command line for a single run with a seed; the last value of a key or an option counts."""
+    return [*arguments, "--seeds=1", f"seed={seed}"]
 
 
 def presets() -> list[str]:
@@ -107,26 +122,28 @@ def presets() -> list[str]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file, parsed. Raises ConfigError."""
+    """Read the keys of a YAML file, with parsed values. Raises ConfigError."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(read_bytes(path, LARGEST_CONFIG).decode())
     except OSError as error:
         raise ConfigError(f"cannot read {path} ({error.strerror or error})") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets ValueError out for 2024-02-30
-        raise ConfigError(f"{path} is not YAML ({' '.join(str(error).split())})") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not YAML ({error})") from error
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} does not hold keys and values, such as model.d_model: 256")
-    return {key: _setting(key).parse(value) for key, value in content.items()}
+    try:
+        return {key: _setting(key).parse(value) for key, value in content.items()}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str, Any]:
-    """Every key with its value: the defaults, under `base`, under `overridden`; checked together.
+    """Every key with its value: `overridden` over `base` over the defaults. Raises ConfigError if values conflict.
 
-    A budget that is overridden takes the place of all of the base's: `training.max_steps=500` on a preset that
-    ends after 180 seconds trains 500 steps. Likewise `masking.masking_prob` takes the place of the rates of the base's
-    stages.
+    A budget in a layer replaces all budgets of the layers below: `training.max_steps=500` on a preset of 180 seconds
+    trains 500 steps. Likewise `masking.masking_prob` replaces the masking rates of the stages below.
     """
     values = {name: setting.default for name, setting in SETTINGS.items()}
     for layer in (base, overridden):
@@ -149,7 +166,7 @@ def _assignments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise ConfigError(f"{word!r} is not of the form key=value")
+            raise ConfigError(f"{quoted(word)!r} is not of the form key=value")
         values[key] = _setting(key).parse(text)
     return values
 
@@ -161,30 +178,32 @@ def _setting(key: str) -> Setting:
 
 
 def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
+    """The preset's name and the reason for it."""
     if name is not None:
         if name not in presets():
-            raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(presets())}")
-        return name, "as asked for"
+            raise ConfigError(f"there is no preset {quoted(name)!r}: choose one of {', '.join(presets())}")
+        return name, "as requested"
     if device != "auto":
         return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
     if best_device() == "cuda":
-        return "gpu", "a CUDA device is here (--preset chooses another)"
-    return "quick", "no CUDA device is here (--preset chooses another)"
+        return "gpu", "found a CUDA device (--preset chooses another)"
+    return "quick", "found no CUDA device (--preset chooses another)"
 
 
 def _keys_help() -> str:
-    lines = ["keys, with their defaults, and what presets set in their place:", ""]
+    lines = ["keys and their defaults (*: may change on --resume), and what the presets set instead:", ""]
     by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}
-    for setting in SETTINGS.values():
-        lines.append(f"  {setting.name}={_in_yaml(setting.default)}")
-        words = [setting.key.text, setting.type_name if not setting.key.choices else "", setting.allowed]
-        lines.append("      " + "; ".join(word for word in words if word))
-        own = {name: keys.get(setting.name, setting.default) for name, keys in by_preset.items()}
-        differing = (f"{name}: {_in_yaml(value)}" for name, value in own.items() if value != setting.default)
-        lines += [f"      in the preset {words}" for words in differing]
+    for name, setting in SETTINGS.items():
+        key, words = setting.key, [setting.key.text]
+        if setting.kind is not str or not all(choice in key.text for choice in key.choices):
+            words.append(setting.allowed)
+        lines += [f"{'*' if key.resume else ' '} {name}={_in_yaml(setting.default)}", f"      {'; '.join(words)}"]
+        own = ((preset, keys.get(name, setting.default)) for preset, keys in by_preset.items())
+        lines += [f"      preset {preset}: {_in_yaml(value)}" for preset, value in own if value != setting.default]
     return "\n".join(lines)
 
 
 def _in_yaml(value: Any) -> str:
     """A value as a config file has it, on one line."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
+    return text.removesuffix("\n...\n").strip()

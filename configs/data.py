@@ -20,10 +20,12 @@ VALIDATION_PAIRS = 1_024
 class DataConfigs(BaseConfigs):
     """Keys `data.*`."""
 
-    corpus: Annotated[str, Key("auto, tiny_shakespeare, play (built in), or the path of any UTF-8 text file")] = "auto"
+    corpus: Annotated[str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text file")] = "auto"
     sampling: Annotated[
         str,
-        Key("random: windows anywhere; shuffled: every part of the text once an epoch", choices=("random", "shuffled")),
+        Key(
+            "windows of text; random: from anywhere; shuffled: each part once per epoch", choices=("random", "shuffled")
+        ),
     ] = "random"
 
     # From the experiment: see configs/experiment.py.

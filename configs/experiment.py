@@ -26,29 +26,29 @@ class ObjectiveConfigs(BaseConfigs):
     """Keys `objective.*`: what is learnt beside the masked characters."""
 
     nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
-    sop: Annotated[bool, Key("sentence order (ALBERT): do two neighbouring pieces stand in their order?")] = False
+    sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
 
 
 class CheckpointConfigs(BaseConfigs):
     """Keys `checkpoint.*`."""
 
-    every_seconds: Annotated[float, Key("seconds between saves of the last state", above=0, high=10**9)] = 60.0
+    every_seconds: Annotated[float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)] = 60.0
 
 
 class SampleConfigs(BaseConfigs):
     """Keys `sample.*`."""
 
-    every_evaluations: Annotated[int, Key("show a sample each so many evaluations; 0: never", low=0, high=10**6)] = 5
-    prompts: Annotated[list, Key("texts to hide characters of; none: lines of the validation text")] = []
+    every_evaluations: Annotated[int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)] = 5
+    prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
 
 
 class Configs(BaseConfigs):
     """The whole experiment."""
 
-    name: Annotated[str, Key("name of the experiment: its runs are in logs/NAME")] = "mlm"
-    logs: Annotated[str, Key("folder that the runs are written to; a relative one is in the repository")] = "logs"
-    device: Annotated[str, Key("auto, cpu, cuda, cuda:N or mps; auto takes the best there is")] = "auto"
-    seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1)] = 0
+    name: Annotated[str, Key("name of the experiment; its runs are in LOGS/NAME", compared=False)] = "mlm"
+    logs: Annotated[str, Key("folder for the runs; a relative path starts at the repository", compared=False)] = "logs"
+    device: Annotated[str, Key("auto (the best available), cpu, cuda, cuda:N or mps", resume=True)] = "auto"
+    seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1, compared=False)] = 0
     data: DataConfigs
     masking: MaskingConfigs
     objective: ObjectiveConfigs

@@ -1,94 +1,91 @@
-"""The keys of the config tree: what each one means, and what values it takes.
+"""The keys of the config tree: every fact about a key stands in its annotation, once.
 
-A labml config item carries no documentation and checks no value. Here both stand in the annotation:
+A labml config item carries no documentation and checks no value, so both are in its annotation:
 
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
 
-`keys_of` walks the config classes and finds every such item, by its dotted name.
+This line is all that a new key needs. `keys_of` walks the config classes and finds every such item by its dotted name.
 """
 
+import dataclasses
 import math
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-import yaml
 from labml.configs import BaseConfigs
 
+from configs.strict_yaml import parse_yaml
+
 NONE_WORDS = ("none", "null", "")
+LONGEST_QUOTE = 60  # characters of a value that an error message repeats
 
 
 class ConfigError(ValueError):
-    """A key or value that is wrong; the message is one line for the user."""
+    """A wrong key or value; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """The annotation of a config item that users may set. Ranges are for numbers: above < low <= value <= high."""
+    """The facts about a config item that users may set. A number has a range: `low` or `above`, and `high`."""
 
-    text: str
-    above: float | None = None
-    low: float | None = None
-    high: float | None = None
+    text: str  # one line of --help, with the unit
+    above: float = -math.inf
+    low: float = -math.inf
+    high: float = math.inf
     choices: tuple[str, ...] = ()
+    resume: bool = False  # whether a resumed run may change it
+    compared: bool = True  # False: runs that differ in this key only are repeats of each other
+    former: str = ""  # the dotted name that this key had before
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A key as it stands in the tree."""
+    """A key with its place in the tree."""
 
     name: str  # dotted, such as model.d_model
-    type: Any  # int, float, bool, str, list, or such | None; an option of labml's is a str
+    kind: type  # int, float, bool, str or list
+    optional: bool  # whether it may be None
     default: Any
     key: Key
 
     def parse(self, value: Any) -> Any:
-        """The value as its type, from YAML or from the text of a command line. Raises ConfigError."""
-        kind, optional = _optional(self.type)
-        if value is None or (optional and isinstance(value, str) and value.lower() in NONE_WORDS):
-            if not optional:
-                raise ConfigError(f"{self.name} needs a value ({self.type_name})")
+        """Convert a value from YAML or from the text of a command line to the key's type. Raises ConfigError."""
+        if self.optional and (value is None or (isinstance(value, str) and value.lower() in NONE_WORDS)):
             return None
-        parsed = _PARSERS[kind](value)
-        if parsed is _WRONG:
-            hint = ' (quote it for the shell: "key=[{a: 1}]")' if kind is list and isinstance(value, str) else ""
-            raise ConfigError(f"{self.name}={_short(value)} is not {self.type_name}{hint}")
-        self._check_range(parsed)
-        return parsed
+        parsed, hint = _PARSERS[self.kind](value), ""
+        if parsed is not None and self._is_allowed(parsed):
+            return parsed
+        if self.kind is list and isinstance(value, str):
+            hint = ' (quote it for the shell: "key=[{a: 1}]")'
+        if near := get_close_matches(quoted(value), self.key.choices, 1):
+            hint = f" (did you mean {near[0]}?)"
+        raise ConfigError(f"{self.name}={quoted(value)}{hint}: it must be {self.allowed}")
 
-    @property
-    def type_name(self) -> str:
-        kind, optional = _optional(self.type)
-        return _TYPE_NAMES[kind] + (" or none" if optional else "")
+    def _is_allowed(self, value: Any) -> bool:
+        key = self.key
+        if isinstance(value, int | float):
+            return key.above < value and key.low <= value <= key.high
+        return not key.choices or value in key.choices
 
     @property
     def allowed(self) -> str:
-        """The range or the choices in words; empty where any value of the type will do."""
-        if self.key.choices:
-            return "one of " + ", ".join(self.key.choices)
-        words = [(self.key.above, "above"), (self.key.low, "at least"), (self.key.high, "at most")]
-        return " and ".join(f"{word} {limit:g}" for limit, word in words if limit is not None)
-
-    def _check_range(self, value: Any) -> None:
-        key, wrong = self.key, False
-        if key.choices and value not in key.choices:
-            near = get_close_matches(value, key.choices, 1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise ConfigError(f"{self.name}={_short(value)}{hint}: choose {self.allowed}")
-        if isinstance(value, int | float):
-            wrong |= key.above is not None and value <= key.above
-            wrong |= key.low is not None and value < key.low
-            wrong |= key.high is not None and value > key.high
-        if wrong:
-            raise ConfigError(f"{self.name}={_short(value)} is out of range: it must be {self.allowed}")
+        """The choices, or the type with its range, in words."""
+        key, words = self.key, _TYPE_NAMES[self.kind]
+        if key.choices:
+            return "one of " + ", ".join(key.choices)
+        if math.isfinite(key.high):
+            words += f" above {key.above:,} and at most" if math.isfinite(key.above) else f" from {key.low:,} to"
+            words += f" {key.high:,}"
+        return words + (", or null" if self.optional else "")
 
 
-def keys_of(configs: type[BaseConfigs], prefix: str = "") -> dict[str, Setting]:
+def keys_of(configs: type[BaseConfigs]) -> dict[str, Setting]:
     """Every key of a config class and of the config classes nested in it, by dotted name, in order."""
-    return {setting.name: setting for setting in _walk(configs, prefix)}
+    return {setting.name: setting for setting in _walk(configs, "")}
 
 
 def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
@@ -98,73 +95,67 @@ def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
         elif typing.get_origin(annotation) is typing.Annotated:
             kind, key = typing.get_args(annotation)[:2]
             options = [option.option_name for option in configs.__dict__.get("_calculators", {}).get(name, [])]
-            if options:  # a key whose values are the functions registered with @option
-                kind, key = str, Key(key.text, choices=tuple(options))
-            yield Setting(prefix + name, kind, getattr(configs, name).value, key)
+            if options:  # the values of this key are the functions registered with @option
+                kind, key = str, dataclasses.replace(key, choices=tuple(options))
+            kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+            kind = next(each for each in kinds if each is not types.NoneType)
+            yield Setting(prefix + name, kind, types.NoneType in kinds, getattr(configs, name).value, key)
 
 
-def unknown_key(name: str, known: typing.Iterable[str]) -> ConfigError:
-    """The error for a key that does not exist, with the nearest one that does."""
-    known = list(known)
-    # A bare last part, such as d_model, is a common slip: compare with those too.
-    by_last_part = {key.rpartition(".")[2]: key for key in known}
-    near = get_close_matches(name, known, 1) or get_close_matches(name.rpartition(".")[2], by_last_part, 1)
-    hint = f": did you mean {by_last_part.get(near[0], near[0])}?" if near else ": --help lists every key"
-    return ConfigError(f"unknown key {name!r}{hint}")
+def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:
+    """The error for a key that does not exist, with its present name or the nearest key, if there is one."""
+    present = {each.key.former or each.name: each.name for each in settings.values()} | {key: key for key in settings}
+    # A common slip is to leave out the group, as in d_model=256: compare the last parts too.
+    by_last_part = {key.rpartition(".")[2]: key for key in present}
+    near = get_close_matches(name, present, 1) or get_close_matches(name.rpartition(".")[2], by_last_part, 1)
+    hint = f"did you mean {present[by_last_part.get(near[0], near[0])]}?" if near else "--help lists every key"
+    return ConfigError(f"unknown key {quoted(name)!r}: {hint}")
 
 
-_WRONG = object()
+def quoted(value: Any) -> str:
+    """A value for an error message, shortened."""
+    text = str(value)
+    return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 3] + "..."
 
 
-def _optional(kind: Any) -> tuple[Any, bool]:
-    if isinstance(kind, types.UnionType):
-        return next(k for k in typing.get_args(kind) if k is not types.NoneType), True
-    return typing.get_origin(kind) or kind, False
+# Parsers return None for a value that is not of their type.
 
 
-def _parse_int(value: Any) -> Any:
+def _parse_int(value: Any) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    number = _parse_float(value)  # 1e6 is a fine way to write an integer
-    return int(number) if number is not _WRONG and number.is_integer() else _WRONG
+    number = _parse_float(value)  # 1e6 is an integer too
+    return int(number) if number is not None and number.is_integer() else None
 
 
-def _parse_float(value: Any) -> Any:
-    if isinstance(value, bool):
-        return _WRONG
+def _parse_float(value: Any) -> float | None:
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        return _WRONG
-    return number if math.isfinite(number) else _WRONG
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _parse_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        return value
-    return {"true": True, "false": False}.get(str(value).lower(), _WRONG)
+def _parse_bool(value: Any) -> bool | None:
+    return {"true": True, "false": False}.get(str(value).lower())
 
 
-def _parse_str(value: Any) -> Any:
-    return value if isinstance(value, str) else _WRONG
+def _parse_str(value: Any) -> str | None:
+    return value if isinstance(value, str) and is_text(value) else None
 
 
-def _parse_list(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            value = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):  # PyYAML lets ValueError out for 2024-02-30
-            return _WRONG
-    return value if isinstance(value, list) else _WRONG
+def _parse_list(value: Any) -> list | None:
+    try:
+        value = parse_yaml(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
+
+
+def is_text(text: str) -> bool:
+    """Whether a string can be a path and can be written as UTF-8."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 _PARSERS = {int: _parse_int, float: _parse_float, bool: _parse_bool, str: _parse_str, list: _parse_list}
-_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a text", list: "a list in YAML"}
-
-
-def _short(value: Any) -> str:
-    try:
-        text = str(value)
-    except ValueError:  # Python refuses to write very long integers
-        text = "a number of thousands of digits"
-    return text if len(text) <= 60 else text[:57] + "..."
+_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "UTF-8 text", list: "a list in YAML"}

@@ -18,13 +18,13 @@ from data.vocabulary import MASK, PAD, Vocabulary
 class MaskingConfigs(BaseConfigs):
     """Keys `masking.*`. `strategy` becomes the masker that its name stands for."""
 
-    strategy: Annotated[Any, Key("which characters are selected")] = "random"
+    strategy: Annotated[Any, Key("how characters are selected for masking")] = "random"
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
-    randomize_prob: Annotated[float, Key("share of the selected that become a random character", low=0, high=1)] = 0.1
-    no_change_prob: Annotated[float, Key("share of the selected that stay as they are", low=0, high=1)] = 0.1
+    randomize_prob: Annotated[float, Key("share of the selected that a random character replaces", low=0, high=1)] = 0.1
+    no_change_prob: Annotated[float, Key("share of the selected that stay unchanged", low=0, high=1)] = 0.1
     random_tokens: Annotated[
         str,
-        Key("random characters: all alike, or by frequency in the training text", choices=("uniform", "unigram")),
+        Key("random characters; unigram: as frequent as in the training text", choices=("uniform", "unigram")),
     ] = "uniform"
     masks: Annotated[
         str,
@@ -32,13 +32,13 @@ class MaskingConfigs(BaseConfigs):
     ] = "dynamic"
     corrupt: Annotated[
         str,
-        Key("what is corrupted alike: a character, or a whole unit (SpanBERT)", choices=("character", "unit")),
+        Key("corrupt each character on its own, or each unit as a whole (SpanBERT)", choices=("character", "unit")),
     ] = "character"
     mixture: Annotated[
         list,
         Key("for strategy=mixture: rows {until: share of the budget, STRATEGY: relative share of the windows, ...}"),
     ] = []
-    no_mask_tokens: Annotated[str, Key("characters that are never selected, one after the other")] = ""
+    no_mask_tokens: Annotated[str, Key("characters that are never selected, without separators")] = ""
 
     # From the experiment: see configs/experiment.py.
     device: torch.device

@@ -1,4 +1,4 @@
-"""The model. A new architecture is one function with one line above it: see `modern`."""
+"""The model. To add an architecture, write a function like `modern`, with `@option` above it."""
 
 from typing import Annotated, Any
 
@@ -10,23 +10,23 @@ from model import MaskedLanguageModel, ModernEncoder
 
 
 class ModelConfigs(BaseConfigs):
-    """Keys `model.*`. `architecture` becomes the model that its name stands for."""
+    """Keys `model.*`. Reading `architecture` gives the model with that name."""
 
-    architecture: Annotated[Any, Key("which model is trained")] = "modern"
+    architecture: Annotated[Any, Key("the model to train")] = "modern"
     d_model: Annotated[int, Key("size of the hidden vectors", low=2, high=16_384)] = 128
     n_layers: Annotated[int, Key("number of layers", low=1, high=256)] = 6
-    n_heads: Annotated[int, Key("attention heads; they divide d_model", low=1, high=1_024)] = 4
-    d_ff: Annotated[int, Key("size of the hidden layer of the feed-forward", low=1, high=65_536)] = 256
+    n_heads: Annotated[int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)] = 4
+    d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
 
     # From the experiment: see configs/experiment.py.
     n_tokens: int
-    n_segments: int  # 2 where the model is trained on pairs of text, else 0
+    n_segments: int  # 2 for objectives on pairs of text, else 0
 
 
 @option(ModelConfigs.architecture)
 def modern(c: ModelConfigs) -> nn.Module:
-    """Rotary positions, GeGLU, pre-norm, a tied head: what Hugging Face's ModernBERT can express."""
+    """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT."""
     encoder = ModernEncoder(
         n_tokens=c.n_tokens,
         d_model=c.d_model,
@@ -41,7 +41,7 @@ def modern(c: ModelConfigs) -> nn.Module:
 
 @option(ModelConfigs.architecture)
 def labml_nn(c: ModelConfigs) -> nn.Module:
-    """The annotated experiment's transformer, from labml_nn's own configs."""
+    """The transformer of the annotated experiment, from labml_nn's own configs."""
     from labml_nn.transformers import TransformerConfigs
 
     from model.labml_transformer import LabmlTransformer

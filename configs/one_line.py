@@ -1,11 +1,15 @@
-"""What a user did wrong, in one line. Apart from all that trains: the dashboard starts without PyTorch."""
+"""The frame of every entry point: wrong input ends in one line on stderr. Works without PyTorch, for the dashboard."""
 
 import argparse
+import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from configs.keys import ConfigError
+
+LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -16,8 +20,22 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigError(message + hint)
 
 
-def fail(error: Exception) -> int:
-    """Say in one line what is wrong with the user's input; the exit code for that."""
-    line = " ".join(str(error).split())  # what is quoted of the input may hold line ends
+def run_main(main: Callable[[list[str]], int]) -> NoReturn:
+    """Run an entry point on the command line's words and exit with the code that it returns."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes what its encoding lacks, stdout would raise
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = main(sys.argv[1:])
+    except OSError as error:  # such as a full disk while a run is created
+        code = fail(error, code=1)
+    sys.exit(code)
+
+
+def fail(error: Exception, code: int = 2) -> int:
+    """Print an error as one line on stderr, without control characters; returns the exit code."""
+    line = " ".join(str(error).split())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    if len(line) > LONGEST:
+        line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
     print(f"{Path(sys.argv[0]).name}: {line}", file=sys.stderr)
-    return 2
+    return code

@@ -15,30 +15,40 @@ from training.schedule import Stage
 class TrainingConfigs(BaseConfigs):
     """Keys `training.*`. Of the three budgets every one that is set holds."""
 
-    max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12)] = None
-    max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15)] = None
-    max_seconds: Annotated[float | None, Key("stop after this many seconds of training", above=0, high=10**9)] = 180.0
+    max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)] = None
+    max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)] = None
+    max_seconds: Annotated[
+        float | None, Key("stop after this many seconds of training", above=0, high=10**9, resume=True)
+    ] = 180.0
     stages: Annotated[
         list,
-        Key("sequence-length warmup: rows {until: share of the budget, seq_len: N, masking_prob: P if it differs}"),
+        Key("rows {until: share of the budget, seq_len: characters, masking_prob: optional}, in order", resume=True),
     ] = [{"until": 1.0, "seq_len": 64}]
-    chars_per_step: Annotated[int, Key("characters a step; the batch is this over seq_len", low=1, high=2**30)] = 2048
-    grad_accum_steps: Annotated[int, Key("split a step into this many batches, to save memory", low=1, high=65_536)] = 1
-    optimizer: Annotated[Any, Key("what changes the weights")] = "muon"
-    learning_rate: Annotated[float, Key("peak learning rate of AdamW or Noam", above=0, high=100)] = 2e-3
+    chars_per_step: Annotated[int, Key("characters per step, over all windows of the batch", low=1, high=2**30)] = 2048
+    grad_accum_steps: Annotated[
+        int,
+        Key("batches per step; more need less memory", low=1, high=65_536, resume=True, former="training.accumulation"),
+    ] = 1
+    optimizer: Annotated[Any, Key("the optimizer of the weights")] = "muon"
+    learning_rate: Annotated[float, Key("peak learning rate of AdamW; for noam, a factor", above=0, high=100)] = 2e-3
     muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
-    muon_momentum: Annotated[float, Key("Muon remembers about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
+    muon_momentum: Annotated[float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
     weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
-    warmup: Annotated[float, Key("share of the budget in which the learning rate rises", low=0, high=1)] = 0.05
-    decay: Annotated[float, Key("share of the budget, at the end, in which it falls", low=0, high=1)] = 0.4
-    final_learning_rate: Annotated[float, Key("where it falls to, as a share of the peak", low=0, high=1)] = 0.01
-    grad_norm_clip: Annotated[float, Key("gradients are scaled down to this norm", above=0, high=10**6)] = 1.0
-    precision: Annotated[
-        str,
-        Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16")),
-    ] = "auto"
-    compile: Annotated[bool, Key("compile the step where a compiler is there, and record CUDA graphs")] = True
-    evaluations: Annotated[int, Key("how many evaluations, evenly spaced", low=1, high=100_000)] = 20
+    warmup: Annotated[float, Key("share of the budget with a rising learning rate", low=0, high=1, resume=True)] = 0.05
+    decay: Annotated[float, Key("share of the budget, at its end, with a falling rate", low=0, high=1, resume=True)] = (
+        0.4
+    )
+    final_learning_rate: Annotated[
+        float, Key("final learning rate, as a share of the peak", low=0, high=1, resume=True)
+    ] = 0.01
+    grad_norm_clip: Annotated[float, Key("largest gradient norm after clipping", above=0, high=10**6, resume=True)] = (
+        1.0
+    )
+    precision: Annotated[str, Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16"))] = (
+        "auto"
+    )
+    compile: Annotated[bool, Key("compile the step if a compiler is found; record CUDA graphs", resume=True)] = True
+    evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
     # From the experiment: see configs/experiment.py.
     network: nn.Module

@@ -1,82 +1,155 @@
-"""Whatever a command line or a config file holds: a run can be built from it, or one line says what is wrong."""
+"""For any command line and any config file, a run can be built, or one line says what is wrong."""
 
 import contextlib
 import io
-import subprocess
-import sys
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from configs.command_line import SETTINGS, parse, read_config, resolve
+from configs.command_line import LARGEST_CONFIG, SETTINGS, parse, read_config, resolve
 from configs.keys import ConfigError
 from configs.one_line import fail
+from data.corpus import CorpusError, load_corpus
+from experiment import main
 from runs.run_folder import RunFolderError
-from tests.conftest import ROOT
 
-ROWS = st.dictionaries(
-    st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"]),
-    st.floats() | st.integers() | st.text(max_size=3),
-    max_size=3,
-)
+BOMB = "&a [x, x, x, x, x, x, x, x, x]"
+for level in "bcdefghij":
+    BOMB = f"&{level} [{BOMB}{f', *{chr(ord(level) - 1)}' * 9}]"  # 9**10 values
+HUGE = "0x" + "f" * 5_000
+ODD_PATHS = [
+    "{odd}/loop", "{odd}/loop/x", "{odd}/fifo", "{odd}/folder", "{odd}/dangling", "/dev/zero", "/dev/null", "~",
+    "~nosuchuser/x", "a" * 5_000, "a/" * 3_000, "\0", "a\0b", "\ud800", "\udcff.txt", "\x1b[2J", "a\nb", "$x_{", "é",
+]  # fmt: skip
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # surrogates and control characters included
+PATHS = st.sampled_from(ODD_PATHS)
 LIKELY = st.sampled_from(["random", "span", "quick", "cpu", "cuda:9", "1e3", "none", "[", "{until: 1.0}", "mixture"])
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), LIKELY, st.lists(ROWS, max_size=3)
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | LIKELY | PATHS
+ROW_KEYS = st.sampled_from(["until", "seq_len", "masking_prob", "random", "x"])
+NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ROW_KEYS, inner, max_size=3))
+ROWS = st.lists(st.dictionaries(ROW_KEYS, SCALARS, max_size=3), max_size=3)
+VALUES = SCALARS | ROWS | NESTED
 KEYS = st.sampled_from(sorted(SETTINGS))
+OPTIONS = ["--preset", "--config", "--resume", "--seeds", "--seeds=2", "-x", "=", "a=b=c", "--", "last", "quick"]
 WORDS = st.one_of(
-    st.text(max_size=30),
-    st.builds(lambda key, value: f"{key}={value}", KEYS, VALUES),
-    st.sampled_from(
-        ["--preset", "--config", "--resume", "--seeds", "--seeds=2", "-x", "=", "a=b=c", "--", "last", "quick"]
+    ANY_TEXT, PATHS, st.sampled_from(OPTIONS), st.builds(lambda key, value: f"{key}={value}", KEYS, VALUES)
+)  # fmt: skip
+# Values as YAML spells them, valid or not: anchors, aliases, tags, numbers that take minutes or gigabytes.
+SPELLINGS = st.sampled_from([
+    BOMB, HUGE, "9" * 5_000, "1:" * 2_000 + "0", "1" * 500 + ".5", "0x_", "._", ".inf", "1e999", "2024-02-30",
+    "*a", "&a 1", "&a [*a]", "<<", "=", "~", "? x", "- x", "|", "'", '"\\0"', '"\\ud800"', '"\\x1b"', "\t", "x" * 9_999,
+    "!!int ''", "!!bool x", "!!timestamp x", "!!set {a}", "!!binary x", "!!python/name:os.system", "! x", "%x", "@",
+])  # fmt: skip
+YAML = st.recursive(
+    SPELLINGS | ANY_TEXT,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
+        st.builds(lambda key, value: f"{{{key}: {value}, <<: {value}}}", ROW_KEYS | inner, inner),
     ),
 )
+ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
 
 
-def parsed(arguments: list[str]) -> None:
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """A reader that waits for ever, or nearly, fails instead."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(100)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of paths that are no regular files."""
+    folder = tmp_path_factory.mktemp("odd")
+    os.mkfifo(folder / "fifo")
+    (folder / "folder").mkdir()
+    (folder / "loop").symlink_to("loop")
+    (folder / "dangling").symlink_to("nowhere")
+    return folder
+
+
+def one_line_at_most(arguments: list[str]) -> str:
+    """Parse a command line, load its corpus if it names one, and return the error's line; empty if all is well."""
     said = io.StringIO()
     try:
         command = parse(arguments)
         assert set(command.values) == set(SETTINGS)
-    except (ConfigError, RunFolderError) as error:
+        if "data.corpus" in command.overridden:
+            load_corpus(command.values["data.corpus"])
+    except (ConfigError, CorpusError, RunFolderError) as error:
         with contextlib.redirect_stderr(said):
             fail(error)
-    assert len(said.getvalue().splitlines()) <= 1
-
-
-@settings(max_examples=300, deadline=None)
-@given(arguments=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
-def test_any_command_line_is_understood_or_refused_in_one_line(arguments):
-    parsed(arguments)
+    line = said.getvalue().removesuffix("\n")
+    assert line.isprintable()
+    assert len(line) < 1_100
+    return line
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.dictionaries(KEYS | st.text(max_size=8), VALUES, max_size=5) | VALUES)
-def test_any_yaml_is_understood_or_refused_in_one_line(content, tmp_path):
+@given(words=st.lists(WORDS.filter(lambda word: word not in ("-h", "--help")), max_size=5))
+def test_any_command_line_is_understood_or_refused_in_one_line(words, odd):
+    one_line_at_most([word.replace("{odd}", str(odd)) for word in words])
+
+
+@pytest.mark.parametrize("path", ODD_PATHS)
+@pytest.mark.parametrize("use", ["logs={}", "data.corpus={}", "name={}", "--config", "--resume"])
+def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
+    path = path.replace("{odd}", str(odd))
+    line = one_line_at_most([use.format(path)] if "{}" in use else [use, path])
+    assert line or use == "logs={}"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES)
+@example(content={"training.accumulation": 2})
+def test_any_values_in_yaml_are_understood_or_refused_in_one_line(content, tmp_path):
     path = tmp_path / "any.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    parsed(["--config", str(path)])
+    one_line_at_most(["--config", str(path)])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(st.tuples(KEYS | ANY_TEXT, YAML), max_size=3), encoding=ENCODINGS)
+@example(lines=[("seed", BOMB)], encoding="utf-8")
+@example(lines=[("training.stages", f"[{{until: 1.0, seq_len: {HUGE}}}]")], encoding="utf-8")
+@example(lines=[("logs", '"\\ud800"')], encoding="utf-8")
+@example(lines=[("data.corpus", '"\\0"')], encoding="utf-8")
+def test_any_text_of_a_config_file_is_understood_or_refused_in_one_line(lines, encoding, tmp_path):
+    path = tmp_path / "any.yaml"
+    text = "".join(f"{key}: {value}\n" for key, value in lines)
+    path.write_bytes(text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace"))
+    one_line_at_most(["--config", str(path)])
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
-def test_any_bytes_for_a_config_file_are_understood_or_refused_in_one_line(content, tmp_path):
+def test_any_bytes_of_a_config_file_are_understood_or_refused_in_one_line(content, tmp_path):
     path = tmp_path / "any.yaml"
     path.write_bytes(content)
-    parsed(["--config", str(path)])
+    one_line_at_most(["--config", str(path)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.dictionaries(KEYS, VALUES, max_size=4))
-def test_what_was_accepted_once_is_accepted_as_it_was_written_down(values, tmp_path_factory):
+def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_saved_to(values, tmp_path):
     try:
         resolved = resolve({key: SETTINGS[key].parse(value) for key, value in values.items()}, {})
     except ConfigError:
         return
-    path: Path = tmp_path_factory.mktemp("configs") / "config.yaml"
+    path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(resolved, allow_unicode=True), encoding="utf-8")
     assert resolve(read_config(path), {}) == resolved
 
@@ -88,16 +161,19 @@ def test_what_was_accepted_once_is_accepted_as_it_was_written_down(values, tmp_p
         "seed: !!python/object/apply:os.system ['touch {marker}']",
         "a: &a [*a]",
         "&a [*a, *a]",
+        f"seed: {BOMB}",
         "training.stages: &s [{until: 1.0, seq_len: 8, x: *s}]",
-        "seed: 0x" + "f" * 5000,
+        f"training.stages: [{{until: 1.0, seq_len: {HUGE}}}]",
+        f"seed: {HUGE}",
+        'data.corpus: "\\ud800"',
+        "[" * 10_000,
         "{{{{",
+        "#" * (LARGEST_CONFIG + 1),
     ],
 )
-def test_a_strangers_config_runs_nothing(content, tmp_path):
+def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(content, tmp_path, capsys):
     marker, path = tmp_path / "executed", tmp_path / "stranger.yaml"
     path.write_text(content.replace("{marker}", str(marker)))
-    command = [sys.executable, "experiment.py", "--config", str(path)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2, result.stderr
-    assert result.stderr.count("\n") == 1
+    assert main(["--config", str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     assert not marker.exists()

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from configs.command_line import SETTINGS, one_seed, parse, presets, read_config, resolve
+from configs.command_line import SETTINGS, ignored_in_comparisons, one_seed, parse, presets, read_config, resolve
 from configs.keys import ConfigError
 
 
@@ -14,7 +14,7 @@ def test_presets_are_valid(name: str):
 
 def test_without_a_preset_the_reason_for_the_choice_is_given():
     command = parse(["seed=3"])
-    assert command.source.startswith(("preset quick: no CUDA", "preset gpu: a CUDA device"))
+    assert command.source.startswith(("preset quick: found no CUDA", "preset gpu: found a CUDA device"))
     assert command.values["seed"] == 3
     assert command.overridden == {"seed": 3}
 
@@ -44,7 +44,7 @@ def test_a_single_run_of_several_seeds_has_the_same_command_line_but_for_the_see
     single = parse(one_seed(arguments, 2))
     assert single.n_seeds == 1
     assert single.values == parse(arguments).values | {"seed": 2}
-    assert one_seed(["--seeds=3"], 0) == ["seed=0"]
+    assert parse(one_seed(["--preset", "quick", "--seeds=3"], 0)).n_seeds == 1
 
 
 def test_the_preset_follows_the_device_that_is_asked_for():
@@ -57,11 +57,11 @@ def test_help_lists_every_key(capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     for name, setting in SETTINGS.items():
-        assert f"  {name}=" in text
-        assert setting.key.text in text
+        assert f"\n{'*' if setting.key.resume else ' '} {name}=" in text
+        assert f"\n      {setting.key.text}" in text
     assert "model.n_heads=4\n" in text
-    assert "in the preset annotated: 8\n" in text
-    assert "in the preset quick: 180.0\n" not in text  # as it is without the preset
+    assert "preset annotated: 8\n" in text
+    assert "preset quick: 180.0\n" not in text  # the same as the default
 
 
 def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
@@ -73,13 +73,13 @@ def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
 ROW = "{until: 1.0, seq_len: 64}"
 WRONG = {
     "unknown key": (["model.d_modle=3"], "did you mean model.d_model?"),
-    "wrong type": (["model.d_model=big"], "is not an integer"),
-    "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5 is out of range"),
+    "wrong type": (["model.d_model=big"], "must be an integer from 2 to 16,384"),
+    "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5: it must be a number above 0"),
     "masking_prob of 0": (["masking.masking_prob=0"], "above 0 and at most 1"),
     "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
     "n_heads": (["model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
-    "odd heads": (["model.d_model=12", "model.n_heads=4"], "odd size"),
-    "huge": (["model.d_model=1000000000"], "at most 16384"),
+    "odd heads": (["model.d_model=12", "model.n_heads=4"], "rotary positions need heads of even size"),
+    "huge": (["model.d_model=1000000000"], "from 2 to 16,384"),
     "stages out of order": (
         ["training.stages=[{until: 0.7, seq_len: 32}, {until: 0.3, seq_len: 64}, {until: 1.0, seq_len: 64}]"],
         "row 2: until=0.3 must be above 0.7",
@@ -89,15 +89,15 @@ WRONG = {
     "stages that are no rows": (["training.stages=[64]"], "is not of the form"),
     "stage without length": (["training.stages=[{until: 1.0}]"], "has no seq_len"),
     "stage with another key": (["training.stages=[{until: 1.0, seqlen: 64}]"], "did you mean seq_len?"),
-    "stage without a space": (["training.stages=[{until:1.0,seq_len:64}]"], "YAML wants a space after the colon"),
+    "stage without a space": (["training.stages=[{until:1.0,seq_len:64}]"], "YAML needs a space after the colon"),
     "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
     "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),
     "preset": (["--preset", "quik"], "choose one of annotated, gpu, quick"),
     "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
-    "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "above 1 together"),
-    "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "above 1 together"),
+    "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "no_change_prob is above 1"),
+    "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "warmup + training.decay is above 1"),
     "no logs": (["logs="], "logs is empty"),
-    "a date that is none": (["training.stages=[2024-13-45]"], "is not a list in YAML"),
+    "a date that is none": (["training.stages=[2024-13-45]"], "must be a list in YAML"),
     "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn knows dynamic only"),
     "static spans": (["masking.strategy=span", "masking.masks=static"], "cuts or weighs anew each time"),
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
@@ -116,6 +116,8 @@ WRONG = {
     "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "is for masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),
+    "file that is a folder": (["--config", "configs"], "cannot read configs (not a regular file)"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed"], "unrecognized arguments: --pressed: keys are written key=value"),
     "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds 0 is out of range"),
@@ -150,6 +152,33 @@ def test_files_that_hold_no_keys_are_refused(tmp_path, content: str):
     with pytest.raises(ConfigError) as error:
         read_config(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("arguments", [["--config", "{run}/config.yaml"], ["--resume", "{run}"]])
+def test_the_former_name_of_a_key_in_a_file_is_refused_with_the_file_and_the_new_name(tmp_path, arguments):
+    (tmp_path / "config.yaml").write_text("training.max_steps: 5\ntraining.accumulation: 2\n")
+    with pytest.raises(ConfigError, match=r"/config\.yaml: unknown key .*did you mean training\.grad_accum_steps\?"):
+        parse([word.format(run=tmp_path) for word in arguments])
+
+
+@pytest.mark.parametrize("key", ["training.max_seconds", "training.compile", "device", "sample.prompts"])
+def test_a_resumed_run_may_change_how_it_continues(key: str):
+    assert SETTINGS[key].key.resume
+
+
+def test_a_resumed_run_may_change_only_some_keys(tmp_path):
+    run = tmp_path / "logs" / "mlm" / "uuid"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("training.max_steps: 5\nmodel.d_ff: 64\nname: old\n")
+    resumed = parse(["--resume", str(run), "training.max_steps=9", "model.d_ff=64"])
+    assert (resumed.values["training.max_steps"], resumed.values["logs"]) == (9, str(tmp_path / "logs"))
+    assert resumed.logs == tmp_path / "logs"
+    with pytest.raises(ConfigError, match=r"cannot change seed \(it is 0\), model\.d_ff \(it is 64\): start"):
+        parse(["--resume", str(run), "model.d_ff=128", "seed=1"])
+
+
+def test_comparisons_ignore_the_keys_in_which_repeats_differ():
+    assert ignored_in_comparisons() == {"seed", "name", "logs"}
 
 
 def test_an_empty_file_is_the_defaults(tmp_path):

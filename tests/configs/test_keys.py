@@ -1,15 +1,18 @@
 import contextlib
+from typing import Annotated, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from labml.configs import BaseConfigs
 
 from configs.command_line import SETTINGS
-from configs.keys import ConfigError, Key, Setting, unknown_key
+from configs.keys import ConfigError, Key, Setting, keys_of, unknown_key
 
 
 def setting(kind, **key) -> Setting:
-    return Setting("group.key", kind, None, Key("", **key))
+    kinds = get_args(kind) or (kind,)
+    return Setting("group.key", kinds[0], len(kinds) > 1, None, Key("", **key))
 
 
 def test_every_key_has_a_line_of_text_and_a_default_that_it_allows():
@@ -17,6 +20,22 @@ def test_every_key_has_a_line_of_text_and_a_default_that_it_allows():
         assert each.key.text, name
         assert "\n" not in each.key.text, name
         assert each.parse(each.default) == each.default, name
+
+
+def test_one_line_adds_a_key():
+    class Group(BaseConfigs):
+        shade: Annotated[float | None, Key("how dark", low=0, high=1, resume=True, former="group.colour")] = 0.5
+
+    class Root(BaseConfigs):
+        group: Group
+
+    found = keys_of(Root)
+    assert list(found) == ["group.shade"]
+    assert (found["group.shade"].default, found["group.shade"].parse("none")) == (0.5, None)
+    assert found["group.shade"].allowed == "a number from 0 to 1, or null"
+    for wrong in ("group.colour", "colour", "shade"):
+        assert "did you mean group.shade?" in str(unknown_key(wrong, found))
+    assert "--help lists every key" in str(unknown_key("", found))
 
 
 def test_the_tree_has_the_names_that_users_rely_on():
@@ -72,12 +91,17 @@ def test_ranges():
             open_below.parse(wrong)
     with pytest.raises(ConfigError, match="one of red, green"):
         setting(str, choices=("red", "green")).parse("blue")
+    at_least_0 = setting(int, low=0, high=9)
+    assert at_least_0.parse(0) == 0
+    with pytest.raises(ConfigError, match="from 0 to 9"):
+        at_least_0.parse(-1)
 
 
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [("model.d_modl", "model.d_model"), ("d_model", "model.d_model"), ("masking.prob", "masking.masking_prob"),
-     ("training.max_second", "training.max_seconds"), ("n_head", "model.n_heads")],
+     ("training.max_second", "training.max_seconds"), ("n_head", "model.n_heads"),
+     ("training.accumulation", "training.grad_accum_steps"), ("accumulation", "training.grad_accum_steps")],
 )  # fmt: skip
 def test_an_unknown_key_gets_the_nearest_one(wrong: str, right: str):
     assert f"did you mean {right}?" in str(unknown_key(wrong, SETTINGS))

@@ -111,7 +111,7 @@ def test_what_cannot_fit_is_refused_before_it_is_asked_for(keys):
 def test_a_size_beyond_all_ranges_is_refused():
     from configs.command_line import parse
 
-    with pytest.raises(ConfigError, match=r"model\.d_model=1000000000 is out of range"):
+    with pytest.raises(ConfigError, match=r"model\.d_model=1000000000: it must be"):
         parse(["model.d_model=1000000000"])
 
 

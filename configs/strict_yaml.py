@@ -1,0 +1,29 @@
+"""YAML from any source, parsed within bounds: plain scalars, lists and mappings, without aliases and tags."""
+
+from typing import Any
+
+import yaml
+
+LONGEST = 400  # characters of a number; Python refuses to print integers of more than 4,300 digits
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader without its unbounded and Python-specific parts."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        # A few aliases can stand for more values than memory holds. Tags ask for types that no key has.
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
+            raise yaml.composer.ComposerError(None, None, "aliases and tags are not accepted", event.start_mark)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST:
+            raise yaml.composer.ComposerError(None, None, "a number is too long", event.start_mark)
+        return node
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text. Raises ValueError with one line."""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, ArithmeticError, RecursionError) as error:  # ValueError: 2024-02-30
+        raise ValueError(" ".join(str(error).split())) from error
