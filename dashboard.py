@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail
+from configs.one_line import OneLineParser, fail, run_main
 from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
 from runs.find import all_runs, find_run
 from runs.knobs import KnobError, knobs_of
@@ -102,4 +102,4 @@ def turn(name: str, words: list[str], logs: Path, server: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -4,14 +4,13 @@ python evaluate.py RUN [RUN ...]        RUN: a folder, a uuid or its beginning, 
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from configs.command_line import read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail
+from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError, split_at
 from data.protocol import N_MASKED
 from runs.files import write_atomically
@@ -144,4 +143,4 @@ def _row(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -14,7 +14,7 @@ from configs.command_line import Command, one_seed, parse
 from configs.experiment import Configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
-from configs.one_line import fail
+from configs.one_line import fail, run_main
 from data.corpus import CorpusError
 from runs.delivery import DeliveryError
 from runs.run_folder import RunFolder, RunFolderError
@@ -89,4 +89,4 @@ def one_run_a_seed(arguments: list[str], command: Command) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)
