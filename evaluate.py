@@ -66,10 +66,9 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
     """Measure one run: print its tables, write evaluation.json and evaluation.png into its folder."""
     print("  measuring: a minute, more or less", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
-    training = configs.data.ids[: split_at(len(configs.data.ids))]
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
     rates = sweep(model, validation, vocabulary.mask_token)
-    counting = counting_sweep(training, validation, vocabulary.n_chars)
+    counting = counting_sweep(configs.data.training_ids, validation, vocabulary.n_chars)
     single = one_at_a_time(model, validation, vocabulary.mask_token)
     hard = hard_masks(model, validation, vocabulary)
     by_class, by_distance = breakdown(model, validation, vocabulary)

@@ -97,7 +97,7 @@ def configured(name: str) -> Configs:
 
 def prepare(configs: Configs) -> float:
     """Seconds for all that a strategy computes from the text."""
-    _ = configs.data.ids, configs.data.vocabulary
+    _ = configs.data.training_ids, configs.data.vocabulary
     began = time.perf_counter()
     _ = configs.masking.strategy
     return time.perf_counter() - began

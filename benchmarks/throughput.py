@@ -158,7 +158,7 @@ def folio(shape: Shape, **keys: Any) -> Step:
 def peer(step_of: Callable[[Shape, torch.Tensor, int], Step], shape: Shape) -> Step:
     """One of benchmarks.peers, on the same text."""
     data = configured(shape).data
-    return step_of(shape, data.ids, data.vocabulary.n_tokens)
+    return step_of(shape, data.training_ids, data.vocabulary.n_tokens)
 
 
 STEPS: Mapping[str, Callable[[Shape], Step]] = {

@@ -7,7 +7,7 @@ from labml.configs import BaseConfigs, option
 
 from configs.keys import Key
 from configs.seeds import derived_seed
-from data.corpus import Corpus, CorpusError, load_corpus, split_at
+from data.corpus import Corpus, CorpusError, load_corpus
 from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
 from data.vocabulary import MASK, PAD, Vocabulary
@@ -36,7 +36,8 @@ class DataConfigs(BaseConfigs):
 
     loaded: Corpus = "load"  # type: ignore[assignment]
     vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
-    ids: torch.Tensor = "encode"  # type: ignore[assignment]
+    training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
+    validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
     windows: WindowSource = "training_windows"  # type: ignore[assignment]
     validation: ValidationSet = "by_protocol"  # type: ignore[assignment]
     validation_pairs: WindowBatch | None = "held_out_pairs"  # type: ignore[assignment]
@@ -49,32 +50,37 @@ def load(c: DataConfigs) -> Corpus:
 
 @option(DataConfigs.vocabulary)
 def characters(c: DataConfigs) -> Vocabulary:
-    return Vocabulary(c.loaded.text, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
+    return Vocabulary(c.loaded.characters, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
 
 
-@option(DataConfigs.ids)
-def encode(c: DataConfigs) -> torch.Tensor:
-    """The whole corpus as token ids `[n_chars]` on the training device, where it stays."""
-    return c.vocabulary.encode(c.loaded.text).to(c.device)
+@option(DataConfigs.training_ids)
+def encode_training(c: DataConfigs) -> torch.Tensor:
+    """The training text as token ids `[n_training_chars]` on the training device, where they stay."""
+    return c.vocabulary.encode(c.loaded.training).to(c.device)
+
+
+@option(DataConfigs.validation_ids)
+def encode_validation(c: DataConfigs) -> torch.Tensor:
+    """The validation text as token ids `[n_validation_chars]` on the training device."""
+    return c.vocabulary.encode(c.loaded.validation).to(c.device)
 
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    return validation_set(c.ids)
+    return validation_set(c.validation_ids)
 
 
 @option(DataConfigs.windows)
 def training_windows(c: DataConfigs) -> WindowSource:
-    training = c.ids[: split_at(len(c.ids))]
-    if len(training) <= c.longest:
+    if len(c.training_ids) <= c.longest:
         raise CorpusError(
-            f"the training text has {len(training):,} characters, too few for windows of {c.longest:,}:"
+            f"the training text has {len(c.training_ids):,} characters, too few for windows of {c.longest:,}:"
             " shorten training.stages or take a longer text"
         )
     seed = derived_seed(c.seed, "windows")
     if c.pairs:
-        return _pairs(c, training, c.loaded.text[: len(training)], seed, c.longest)
-    return Windows(training, seed=seed, sampling=c.sampling)
+        return _pairs(c, c.training_ids, c.loaded.training, seed, c.longest)
+    return Windows(c.training_ids, seed=seed, sampling=c.sampling)
 
 
 @option(DataConfigs.validation_pairs)
@@ -82,8 +88,8 @@ def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
     """Pairs of the validation text, the same for every run on every device."""
     if not c.pairs:
         return None
-    begin = split_at(len(c.ids))
-    batch = _pairs(c, c.ids[begin:].cpu(), c.loaded.text[begin:], SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
+    source = _pairs(c, c.validation_ids.cpu(), c.loaded.validation, SEED, WINDOW_LEN)
+    batch = source.draw(VALIDATION_PAIRS, WINDOW_LEN)
     assert batch.pairs is not None
     pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
     return WindowBatch(batch.tokens.to(c.device), batch.offsets, pairs)

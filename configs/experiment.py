@@ -14,8 +14,7 @@ from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
-from data.corpus import split_at
-from data.protocol import unigram_loss
+from data.reference_losses import unigram_loss
 from training.background import References
 from training.loop import Trainer
 from training.schedule import Budget, Schedule
@@ -88,8 +87,8 @@ def _masking(c: Configs) -> MaskingConfigs:
     conf.set_default(MaskingConfigs.device, func=lambda: c.torch_device)
     conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
     conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
-    conf.set_default(MaskingConfigs.ids, func=lambda: c.data.ids)
-    conf.set_default(MaskingConfigs.text, func=lambda: c.data.loaded.text)
+    conf.set_default(MaskingConfigs.training_ids, func=lambda: c.data.training_ids)
+    conf.set_default(MaskingConfigs.training_text, func=lambda: c.data.loaded.training)
     return conf
 
 
@@ -189,7 +188,7 @@ def training_step(c: Configs) -> TrainingStep:
 def checked_prompts(c: Configs) -> list[str]:
     """The prompts of the samples: the config's, or lines from the beginning of the validation text."""
     if not c.sample.prompts:
-        validation = c.data.loaded.text[split_at(len(c.data.loaded.text)) :]
+        validation = c.data.loaded.validation
         lines = [line for line in validation[:2_000].splitlines()[1:-1] if len(line) > 20]
         return lines[:6] or [validation[:60]]
     for prompt in c.sample.prompts:
@@ -204,7 +203,8 @@ def checked_prompts(c: Configs) -> list[str]:
 def beside_training(c: Configs) -> References:
     """What the losses are compared with."""
     n_chars = c.data.vocabulary.n_chars
-    at_once = {"uniform": math.log(n_chars), "unigram": unigram_loss(c.data.ids, n_chars)}
+    unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
+    at_once = {"uniform": math.log(n_chars), "unigram": unigram}
     return References(c.data.loaded, at_once)
 
 

@@ -7,7 +7,6 @@ from labml.configs import BaseConfigs, option
 
 from configs.keys import ConfigError, Key
 from configs.seeds import derived_seed
-from data.corpus import split_at
 from data.masking import Corruption, IndependentMasker, Masker
 from data.masking.mixture import Mixture
 from data.masking.segmenters import Segmenter
@@ -44,8 +43,8 @@ class MaskingConfigs(BaseConfigs):
     device: torch.device
     seed: int
     vocabulary: Vocabulary
-    ids: torch.Tensor
-    text: str  # all of it
+    training_ids: torch.Tensor
+    training_text: str
 
 
 def _no_mask_ids(c: MaskingConfigs) -> list[int]:
@@ -60,8 +59,7 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     """`[n_tokens]`: special tokens, and those that are never selected, are never drawn."""
     weights = torch.zeros(c.vocabulary.n_tokens)
-    training = c.ids[: split_at(len(c.ids))].cpu()
-    counts = torch.bincount(training, minlength=c.vocabulary.n_chars).float()
+    counts = torch.bincount(c.training_ids.cpu(), minlength=c.vocabulary.n_chars).float()
     weights[: c.vocabulary.n_chars] = counts if c.random_tokens == "unigram" else 1.0
     weights[_no_mask_ids(c)] = 0.0
     if not weights.any():
@@ -83,14 +81,14 @@ def _masker(c: MaskingConfigs, cut: Segmenter) -> Masker:
         cut=on_device(cut, c.device),
         no_mask_tokens=_no_mask_ids(c),
         static=c.masks == "static",
-        corpus_len=split_at(len(c.ids)),
+        corpus_len=len(c.training_ids),
         corrupt_units=c.corrupt == "unit",
     )
 
 
 def _register(name: str) -> None:
     def masker(c: MaskingConfigs) -> Masker:
-        return _masker(c, STRATEGIES[name](c.text[: split_at(len(c.text))]))
+        return _masker(c, STRATEGIES[name](c.training_text))
 
     option(MaskingConfigs.strategy, name)(masker)
 
@@ -102,10 +100,9 @@ for _name in STRATEGIES:  # every function of data/strategies.py with @strategy 
 @option(MaskingConfigs.strategy)
 def mixture(c: MaskingConfigs) -> Masker:
     """Each window is masked by one of several strategies, as `masking.mixture` says."""
-    text = c.text[: split_at(len(c.text))]
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return _masker(c, Mixture({name: on_device(STRATEGIES[name](text), c.device) for name in names}, rows))
+    return _masker(c, Mixture({name: on_device(STRATEGIES[name](c.training_text), c.device) for name in names}, rows))
 
 
 @option(MaskingConfigs.strategy)

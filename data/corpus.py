@@ -40,21 +40,33 @@ class CorpusError(ValueError):
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text and where it came from. `name` is what a run's config and metrics call it."""
+    """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
+
+    `name` identifies the corpus in a run's config and metrics: `tiny_shakespeare`, `play`, or an absolute path.
+    """
 
     name: str
-    text: str = field(repr=False)
-    automaton: Automaton | None = field(default=None, repr=False)  # what wrote it, where that is known
+    training: str = field(repr=False)
+    validation: str = field(repr=False)
+    automaton: Automaton | None = field(default=None, repr=False)  # the source of the text, if it is known exactly
+
+    @classmethod
+    def from_text(cls, name: str, text: str, automaton: Automaton | None = None) -> "Corpus":
+        """Split a text: the first 90% of its characters are for training, the rest for validation."""
+        split = int(len(text) * 0.9)
+        return cls(name, text[:split], text[split:], automaton)
+
+    @property
+    def characters(self) -> str:
+        """The sorted characters of both parts."""
+        return "".join(sorted({*self.training, *self.validation}))
 
     @property
     def sha256(self) -> str:
-        """The hash of the text as UTF-8: what two runs on the same text share."""
-        return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
-
-
-def split_at(length: int) -> int:
-    """Where the validation text begins: the first 90% of `length` characters are trained on."""
-    return int(length * 0.9)
+        """The hash of the whole text in UTF-8, which identifies the text whatever its name."""
+        digest = hashlib.sha256(self.training.encode("utf-8"))
+        digest.update(self.validation.encode("utf-8"))
+        return digest.hexdigest()
 
 
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
@@ -65,16 +77,17 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     play takes the place of tiny Shakespeare. Raises CorpusError where the text is missing, not UTF-8, or empty.
     """
     if name == PLAY:
-        return Corpus(PLAY, play(), grammar())
+        return Corpus.from_text(PLAY, play(), grammar())
     if name in ("auto", TINY_SHAKESPEARE):
         try:
-            return Corpus(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
+            return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
         except CorpusError as error:
             if name == TINY_SHAKESPEARE:
                 raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
             announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
             return load_corpus(PLAY)
-    return Corpus(str(Path(name).expanduser().resolve()), _read_text(Path(name).expanduser(), "data.corpus"))
+    text = _read_text(Path(name).expanduser(), "data.corpus")
+    return Corpus.from_text(str(Path(name).expanduser().resolve()), text)
 
 
 def _tiny_shakespeare(announce: Callable[[str], None]) -> str:

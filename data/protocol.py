@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from data.corpus import CorpusError, split_at
+from data.corpus import CorpusError
 
 WINDOW_LEN = 256
 N_MASKED = round(0.15 * WINDOW_LEN)
@@ -29,20 +29,19 @@ class ValidationSet:
         return len(self.windows)
 
 
-def validation_windows(ids: torch.Tensor) -> torch.Tensor:
-    """The validation windows `[n_windows, 256]` of a whole corpus `ids` `[n_chars]`.
+def validation_windows(validation_ids: torch.Tensor) -> torch.Tensor:
+    """The validation windows `[n_windows, 256]` of the validation text `[n_validation_chars]`.
 
-    At most 1,024, evenly spaced over the validation text. Raises CorpusError where there is not even one.
+    At most 1,024, evenly spaced. Raises CorpusError if the text is shorter than one window.
     """
-    valid = ids[split_at(len(ids)) :]
-    n = len(valid) // WINDOW_LEN
+    n = len(validation_ids) // WINDOW_LEN
     if n == 0:
         needed = 10 * (WINDOW_LEN - 1) + 1
         raise CorpusError(
-            f"the corpus has {len(ids):,} characters, too few: its last 10% must hold a validation window of"
-            f" {WINDOW_LEN}, so it needs at least {needed:,}"
+            f"the validation text, the last 10% of the corpus, has {len(validation_ids)} characters, too few for a"
+            f" window of {WINDOW_LEN}: take a text of at least {needed:,} characters"
         )
-    windows = valid[: n * WINDOW_LEN].view(n, WINDOW_LEN)
+    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
     return windows[torch.from_numpy(kept)]
 
@@ -56,17 +55,7 @@ def protocol_masks(n_windows: int) -> torch.Tensor:
     return torch.from_numpy(masked)
 
 
-def validation_set(ids: torch.Tensor) -> ValidationSet:
-    """The protocol's windows and masks for a whole corpus `ids` `[n_chars]`, on the device of `ids`."""
-    windows = validation_windows(ids)
-    return ValidationSet(windows, protocol_masks(len(windows)).to(ids.device))
-
-
-def unigram_loss(ids: torch.Tensor, n_chars: int) -> float:
-    """Cross-entropy, in nats, of predicting every validation character by its frequency in training.
-
-    Half a count is added to every character, so that one unseen in training does not cost infinity.
-    """
-    split = split_at(len(ids))
-    counts = torch.bincount(ids[:split].cpu(), minlength=n_chars).to(torch.float64) + 0.5
-    return float(-(counts / counts.sum()).log()[ids[split:].cpu()].mean())
+def validation_set(validation_ids: torch.Tensor) -> ValidationSet:
+    """The protocol's windows and masks for the validation text `[n_validation_chars]`, on its device."""
+    windows = validation_windows(validation_ids)
+    return ValidationSet(windows, protocol_masks(len(windows)).to(validation_ids.device))

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from data import corpus, protocol
-from data.corpus import Corpus, split_at
+from data.corpus import Corpus
 from data.counting import count
 from data.play.automaton import Automaton
 from data.play.floor import Floor, masked_channel
@@ -20,6 +21,15 @@ from data.protocol import N_MASKED, validation_set
 from data.vocabulary import Vocabulary
 
 VERSION = 1  # of what is computed: a change makes the cache anew
+
+
+def unigram_loss(training_ids: torch.Tensor, validation_ids: torch.Tensor, n_chars: int) -> float:
+    """Cross-entropy, in nats, of predicting every validation character by its frequency in training.
+
+    Half a count is added to every character, so that one unseen in training does not cost infinity.
+    """
+    counts = torch.bincount(training_ids.cpu(), minlength=n_chars).to(torch.float64) + 0.5
+    return float(-(counts / counts.sum()).log()[validation_ids.cpu()].mean())
 
 
 def counting_losses(text: Corpus) -> np.ndarray:
@@ -60,10 +70,9 @@ def _floor_path(text: Corpus, automaton: Automaton) -> Path:
 
 
 def _count(text: Corpus) -> np.ndarray:
-    vocabulary = Vocabulary(text.text)
-    ids = vocabulary.encode(text.text)
-    validation = validation_set(ids)
-    training = ids[: split_at(len(ids))].numpy()
+    vocabulary = Vocabulary(text.characters)
+    validation = validation_set(vocabulary.encode(text.validation))
+    training = vocabulary.encode(text.training).numpy()
     counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_chars)
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
@@ -71,7 +80,7 @@ def _count(text: Corpus) -> np.ndarray:
 def _floor(text: Corpus) -> np.ndarray:
     assert text.automaton is not None
     floor = Floor(text.automaton)
-    validation = validation_set(Vocabulary(text.automaton.alphabet).encode(text.text))
+    validation = validation_set(Vocabulary(text.automaton.alphabet).encode(text.validation))
     shown = validation.windows.masked_fill(validation.masked, floor.n_chars)
     losses = floor.losses(validation.windows, shown, validation.masked, masked_channel(floor.n_chars))
     return losses.sum(dim=1).numpy()

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if not 0 < options.masking_prob <= 1:
         parser.error("--masking-prob must be above 0 and at most 1")
     try:
-        text = load_corpus(options.corpus).text
+        text = load_corpus(options.corpus).training
     except CorpusError as error:
         print(f"show_masks: {error}", file=sys.stderr)
         return 2

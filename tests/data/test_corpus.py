@@ -1,3 +1,4 @@
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -5,9 +6,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data import corpus
-from data.corpus import CorpusError, download, load_corpus
+from data.corpus import Corpus, CorpusError, download, load_corpus
+
+
+def whole(loaded: Corpus) -> str:
+    return loaded.training + loaded.validation
 
 
 @pytest.fixture
@@ -108,12 +115,12 @@ def test_the_environment_variable_comes_before_the_cache(without_text, monkeypat
     (without_text / "tiny_shakespeare.txt").write_text("another text")
     (tmp_path / "text.txt").write_text(shakespeare)
     monkeypatch.setenv(corpus.ENVIRONMENT_VARIABLE, str(tmp_path / "text.txt"))
-    assert load_corpus("tiny_shakespeare").text == shakespeare
+    assert whole(load_corpus("tiny_shakespeare")) == shakespeare
 
 
 def test_the_cache_comes_before_the_download(without_text, shakespeare: str):
     (without_text / "tiny_shakespeare.txt").write_text(shakespeare)
-    assert load_corpus("tiny_shakespeare").text == shakespeare
+    assert whole(load_corpus("tiny_shakespeare")) == shakespeare
 
 
 def test_a_missing_text_is_downloaded_announced_and_kept(without_text, monkeypatch, serve, shakespeare: str):
@@ -129,7 +136,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_else(without_text, monkeyp
     without_text.write_text("a file in the way")
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
     said: list[str] = []
-    assert load_corpus("auto", said.append).text == shakespeare
+    assert whole(load_corpus("auto", said.append)) == shakespeare
     assert "cannot keep it" in said[-1]
 
 
@@ -142,7 +149,7 @@ def test_a_damaged_cache_is_refused(without_text):
 def test_line_ends_of_a_file_are_kept(tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes("one\r\ntwo\ré".encode())
-    assert load_corpus(str(path)).text == "one\r\ntwo\ré"
+    assert whole(load_corpus(str(path))) == "one\r\ntwo\ré"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,7 @@ def test_a_folder_is_not_a_corpus(tmp_path: Path):
 
 def test_the_play_needs_nothing():
     loaded = load_corpus("play")
-    assert (loaded.name, len(loaded.text)) == ("play", 1_000_000)
+    assert (loaded.name, len(whole(loaded))) == ("play", 1_000_000)
     assert loaded.automaton is not None
 
 
@@ -178,3 +185,13 @@ def test_auto_takes_the_play_where_the_text_cannot_be_had_and_says_so(monkeypatc
     assert "data.corpus=PATH" in banner  # and how to get the real text
     with pytest.raises(CorpusError):
         load_corpus("tiny_shakespeare")
+
+
+@given(text=st.text(max_size=200))
+def test_a_corpus_is_split_at_nine_tenths_and_keeps_its_hash_and_characters(text: str):
+    text = text.encode("utf-8", "replace").decode()
+    split = Corpus.from_text("a text", text)
+    assert whole(split) == text
+    assert len(split.training) == int(len(text) * 0.9)
+    assert split.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert split.characters == "".join(sorted(set(text)))

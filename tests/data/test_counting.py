@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from data.corpus import split_at
+from data.corpus import Corpus
 from data.counting import MAX_CHARACTERS_IN_CONTEXT, count
 from data.vocabulary import Vocabulary
 
@@ -63,9 +63,9 @@ def sketch_masks(length: int, rate: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("rate", "loss"), [(0.15, 1.197), (0.20, 1.327), (0.30, 1.639), (0.40, 1.942), (0.50, 2.219)])
 def test_it_reproduces_the_designs_figures_on_tiny_shakespeare(shakespeare: str, rate: float, loss: float):
-    ids, n_chars = ids_of(shakespeare)
-    training, valid = ids[: split_at(len(ids))], ids[split_at(len(ids)) :]
-    result = count(training, valid[None], sketch_masks(len(valid), rate)[None], n_chars)
+    corpus, vocabulary = Corpus.from_text("tiny_shakespeare", shakespeare), Vocabulary(shakespeare)
+    training, valid = vocabulary.encode(corpus.training).numpy(), vocabulary.encode(corpus.validation).numpy()
+    result = count(training, valid[None], sketch_masks(len(valid), rate)[None], vocabulary.n_chars)
     assert result.losses.mean() == pytest.approx(loss, abs=0.04)
     if rate == 0.15:
         assert result.correct.mean() == pytest.approx(0.679, abs=0.01)

@@ -3,8 +3,9 @@ import hashlib
 import pytest
 import torch
 
-from data.corpus import CorpusError, split_at
-from data.protocol import protocol_masks, unigram_loss, validation_set, validation_windows
+from data.corpus import Corpus, CorpusError
+from data.protocol import protocol_masks, validation_set, validation_windows
+from data.reference_losses import unigram_loss
 from data.vocabulary import Vocabulary
 
 
@@ -22,30 +23,32 @@ def test_every_window_has_38_masks():
     assert set(protocol_masks(1_024).sum(1).tolist()) == {38}
 
 
-def test_windows_are_the_last_tenth_without_overlap():
-    ids = torch.arange(10 * 256 * 4)
+def test_windows_follow_each_other_without_overlap_and_the_remainder_is_dropped():
+    ids = torch.arange(256 * 4 + 255)
     windows = validation_windows(ids)
     assert windows.shape == (4, 256)
-    assert torch.equal(windows.flatten(), ids[split_at(len(ids)) :][: 4 * 256])
+    assert torch.equal(windows.flatten(), ids[: 4 * 256])
 
 
 def test_a_large_text_has_1024_windows_evenly_spaced():
-    ids = torch.arange(10 * 256 * 3_000)
-    windows = validation_windows(ids)
+    windows = validation_windows(torch.arange(256 * 3_000))
     assert windows.shape == (1_024, 256)
-    assert windows[0, 0] == split_at(len(ids))
-    assert windows[-1, -1] == len(ids) - 1
+    assert windows[0, 0] == 0
+    assert windows[-1, -1] == 256 * 3_000 - 1
     assert set(windows[:, 0].diff().tolist()) == {256 * 2, 256 * 3}
 
 
-def test_the_shortest_text_that_will_do():
-    assert len(validation_windows(torch.zeros(2_551))) == 1
+def test_the_shortest_text_with_a_validation_window_has_2551_characters():
+    for length, validation_length in ((2_551, 256), (2_550, 255)):
+        assert len(Corpus.from_text("short", "a" * length).validation) == validation_length
+    assert len(validation_windows(torch.zeros(256))) == 1
     with pytest.raises(CorpusError, match="at least 2,551"):
-        validation_windows(torch.zeros(2_550))
+        validation_windows(torch.zeros(255))
 
 
 def test_tiny_shakespeare_has_435_windows_and_the_designs_unigram_loss(shakespeare: str):
-    vocabulary = Vocabulary(shakespeare)
-    ids = vocabulary.encode(shakespeare)
-    assert validation_set(ids).n_windows == 435
-    assert round(unigram_loss(ids, vocabulary.n_chars), 3) == 3.347
+    corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
+    vocabulary = Vocabulary(corpus.characters)
+    training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
+    assert validation_set(validation_ids).n_windows == 435
+    assert round(unigram_loss(training_ids, validation_ids, vocabulary.n_chars), 3) == 3.347

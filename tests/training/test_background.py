@@ -16,7 +16,7 @@ def text(sentences: str, monkeypatch: pytest.MonkeyPatch, tmp_path) -> Corpus:
     monkeypatch.setattr(references, "SMALL", 0)
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
-    return Corpus("sentences", sentences)
+    return Corpus.from_text("sentences", sentences)
 
 
 def test_counting_comes_from_a_process_beside_the_training_and_is_kept(text: Corpus):

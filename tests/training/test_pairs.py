@@ -8,7 +8,6 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from data.corpus import split_at
 from data.pairs import PairWindows, speech_borders
 from data.play.grammar import play
 from tests.conftest import TINY
@@ -37,12 +36,10 @@ def beats_the_base_rate(objective: str, seed: int) -> bool:
         "training.stages": [{"until": 1.0, "seq_len": 64}],
     }
     configs = configs_of(resolve(TINY, keys))
-    ids, text = configs.data.ids, configs.data.loaded.text
-    begin = split_at(len(ids))
     source: PairWindows = configs.data.windows
     held_out = PairWindows(
-        ids[begin:],
-        speech_borders(text[begin:]),
+        configs.data.validation_ids,
+        speech_borders(configs.data.loaded.validation),
         objective=objective,
         cls_token=source.cls_token,
         sep_token=source.sep_token,

@@ -101,7 +101,7 @@ def test_the_play_is_worth_learning(play):
     floor, counting = mean_loss(floor_losses(play)), mean_loss(counting_losses(play))
     assert floor >= 0.5
     assert counting >= floor + 0.25
-    validation = validation_set(Vocabulary(play.automaton.alphabet).encode(play.text))
+    validation = validation_set(Vocabulary(play.automaton.alphabet).encode(play.validation))
     measure = Floor(play.automaton)
     windows, masked = (tensor[:128].reshape(-1, 32) for tensor in (validation.windows, validation.masked))
     shown = windows.masked_fill(masked, measure.n_chars)
