@@ -11,7 +11,7 @@ from configs.command_line import read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
-from data.corpus import CorpusError, split_at
+from data.corpus import CorpusError
 from data.protocol import N_MASKED
 from runs.files import write_atomically
 from runs.find import find_run

@@ -3,11 +3,15 @@
 python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]
 """
 
+import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-import torch
 from labml import experiment
 
 from configs.command_line import Command, one_seed, parse
@@ -21,8 +25,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
 from training.checkpoint import CheckpointError
 from training.health_checks import HealthCheckError
-from training.interruption import Interruption
-from training.resume import begin, go_on
+from training.resume import begin, resume
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +34,7 @@ def main(arguments: list[str]) -> int:
     try:
         command = parse(arguments)
         if command.n_seeds > 1:
-            return one_run_a_seed(arguments, command)
+            return run_seeds(arguments, command)
         print(command.source, flush=True)
         resumed = command.resumed.path if command.resumed else None
         path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], resumed)
@@ -42,7 +45,7 @@ def main(arguments: list[str]) -> int:
         with run.locked():
             values = command.values | {"data.corpus": corpus.name}
             if command.resumed:
-                go_on(run, trainer, values, corpus)
+                resume(run, trainer, values, corpus)
             else:
                 begin(run, values, corpus, vocabulary, command.comment, command.overridden)
             return train(run, configs, began)
@@ -51,34 +54,40 @@ def main(arguments: list[str]) -> int:
 
 
 def train(run: RunFolder, configs: Configs, began: float) -> int:
-    """Train until the budget is spent or someone interrupts; returns the exit code."""
+    """Train until the budget is spent or a signal arrives; returns the exit code."""
     trainer, callbacks, interruption = configs.trainer, tracking.Tracking(run), Interruption()
     print(f"run {run.path}", flush=True)
-    earlier = trainer.wall_seconds  # of a run that goes on
+    earlier = trainer.wall_seconds  # of a resumed run
     try:
-        with interruption.watched(), callbacks.training(interruption):
+        with interruption.watched(), callbacks.training(lambda: interruption.signal is not None):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
             if trainer.progress() >= 1:
-                interruption.signal = None  # it came when all was done
+                interruption.signal = None  # it arrived after the last step
     except HealthCheckError as error:
-        print(f"stopped: {error}", file=sys.stderr, flush=True)
-        return 1
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        return stop(str(error))
+    except OSError as error:
+        return stop(f"cannot save the run ({error.strerror or error}): make room for {run.path}")
+    except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"stopped: {what_to_lower(run.config())}", file=sys.stderr, flush=True)
-        return 1
+        return stop(what_to_lower(run.config()))
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
     if interruption.signal is None:
         print(f"done ({seconds}): {run.path}", flush=True)
     else:
-        print(f"interrupted, and saved ({seconds}); go on with", flush=True)
+        print(f"interrupted and saved ({seconds}); resume with", flush=True)
         print(f"python experiment.py --resume {run.path.name}", flush=True)
     return interruption.exit_code
 
 
-def one_run_a_seed(arguments: list[str], command: Command) -> int:
-    """Train the runs of --seeds one after the other, each in a process of its own; stops at the first failure."""
+def stop(reason: str) -> int:
+    """Print why the training stopped, in one line; returns the exit code."""
+    print(f"stopped: {reason}", file=sys.stderr, flush=True)
+    return 1
+
+
+def run_seeds(arguments: list[str], command: Command) -> int:
+    """Train the runs of --seeds one after the other, each in its own process; stops at the first failure."""
     first = command.values["seed"]
     for seed in range(first, first + command.n_seeds):
         print(f"seed {seed}", flush=True)
@@ -86,6 +95,31 @@ def one_run_a_seed(arguments: list[str], command: Command) -> int:
         if code:
             return code
     return 0
+
+
+class Interruption:
+    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 0 if self.signal is None else 128 + self.signal
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Remembers signals inside the context."""
+        before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        signal.signal(number, signal.SIG_DFL)
+        os.write(2, b"\nstopping after this step; press Ctrl-C again to end at once without saving\n")
 
 
 if __name__ == "__main__":

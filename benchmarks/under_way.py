@@ -1,20 +1,27 @@
-"""A training step as it is once a run is under way: what measurements of it begin with."""
+"""A warmed-up training step, for benchmarks."""
 
 from configs.experiment import Configs
-from training.compilation import compile_step
-from training.graph import PLAIN_STEPS
+from training.compilation import Compilation
+from training.recording import EAGER_STEPS
 from training.schedule import Stage
 from training.step import TrainingStep
 
 
 def step_under_way(configs: Configs, stage: Stage) -> TrainingStep:
-    """The step, compiled where the configs have it so, and recorded on CUDA. Raises what PyTorch raises where it cannot
-    be."""
+    """The step after some updates: compiled if the configs ask for it, and recorded on CUDA.
+
+    Raises RuntimeError if compiling or recording fails.
+    """
     step = configs.step
-    if configs.training.compile:
-        compile_step(step, [stage])
-    for _ in range(PLAIN_STEPS):
+    compilation = Compilation(step, is_wanted=configs.training.compile, cuda_graph=configs.training.cuda_graph)
+    compilation.compile([stage], _raise_failure)
+    for _ in range(EAGER_STEPS):
         step(stage)
-    if not step.is_ready_for(stage):
-        step.record(stage)
+    if not compilation.is_ready(stage):
+        compilation.prepare(stage, _raise_failure)
     return step
+
+
+def _raise_failure(line: str) -> None:
+    if line.startswith("training without"):
+        raise RuntimeError(line)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -16,13 +17,16 @@ from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from data.reference_losses import unigram_loss
 from training.background import References
+from training.callbacks import sample
+from training.compilation import Compilation
+from training.evaluation import Evaluator
 from training.loop import Trainer
 from training.schedule import Budget, Schedule
 from training.step import TrainingStep
 
 
 class ObjectiveConfigs(BaseConfigs):
-    """Keys `objective.*`: what is learnt beside the masked characters."""
+    """Keys `objective.*`: a second objective beside the masked characters."""
 
     nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
     sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
@@ -59,13 +63,15 @@ class Configs(BaseConfigs):
     torch_device: torch.device = "by_name"  # type: ignore[assignment]
     network: nn.Module = "on_device"  # type: ignore[assignment]
     step: TrainingStep = "training_step"  # type: ignore[assignment]
+    schedule: Schedule = "by_keys"  # type: ignore[assignment]
+    evaluator: Evaluator = "by_protocol"  # type: ignore[assignment]
+    references: References = "in_background"  # type: ignore[assignment]
     prompts: list[str] = "checked_prompts"  # type: ignore[assignment]
-    references: References = "beside_training"  # type: ignore[assignment]
     trainer: Trainer = "wire"  # type: ignore[assignment]
 
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
-    """The tree for keys that are already resolved, outside of an experiment: for notebooks, tools and tests."""
+    """The config tree for resolved keys, without a labml experiment: for notebooks, tools and tests."""
     configs = Configs()
     configs._set_values(dict(values))
     return configs
@@ -116,7 +122,7 @@ def _objective() -> ObjectiveConfigs:
 
 
 def pairs_objective(c: Configs) -> str:
-    """The objective on pairs of text, nsp or sop; empty where there is none."""
+    """The objective on pairs of text, nsp or sop; empty if there is none."""
     return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
 
 
@@ -132,14 +138,12 @@ def _sample() -> SampleConfigs:
 
 @option(Configs.torch_device)
 def by_name(c: Configs) -> torch.device:
-    """The device that `device` names; `auto` is the best there is."""
-    if c.device == "auto":
-        return torch.device(best_device())
-    return torch.device(c.device)
+    """The device that `device` names."""
+    return torch.device(best_device() if c.device == "auto" else c.device)
 
 
 def best_device() -> str:
-    """CUDA where it is there, else Apple's MPS, else the CPU."""
+    """CUDA if available, otherwise Apple's MPS, otherwise the CPU."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
@@ -147,18 +151,18 @@ def best_device() -> str:
 
 @option(Configs.network)
 def on_device(c: Configs) -> nn.Module:
-    """The model with its first weights, which depend on the seed alone: not on what was drawn before them."""
+    """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
     torch.manual_seed(derived_seed(c.seed, "weights"))
     model = c.model.architecture.to(c.torch_device)
     _check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
     objective = pairs_objective(c)
     if objective and not hasattr(model, "forward_pairs"):
-        raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, as modern has")
+        raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, use modern")
     return model
 
 
 def _check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
-    """Raise ConfigError where a model cannot be called as the training step does; spends no random numbers."""
+    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
     inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
     contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
     try:
@@ -184,6 +188,41 @@ def training_step(c: Configs) -> TrainingStep:
     )
 
 
+@option(Configs.schedule)
+def by_keys(c: Configs) -> Schedule:
+    return Schedule(
+        budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
+        stages=c.training.stage_rows,
+        warmup=c.training.warmup,
+        decay=c.training.decay,
+        final_learning_rate=c.training.final_learning_rate,
+        evaluations=c.training.evaluations,
+        evaluations_per_sample=c.sample.every_evaluations,
+        seconds_per_checkpoint=c.checkpoint.every_seconds,
+    )
+
+
+@option(Configs.evaluator)
+def by_protocol(c: Configs) -> Evaluator:
+    return Evaluator(
+        model=c.network,
+        validation=c.data.validation,
+        mask_token=c.data.vocabulary.mask_token,
+        corpus=c.data.loaded.name,
+        references=c.references,
+        pairs_objective=pairs_objective(c),
+        validation_pairs=c.data.validation_pairs,
+    )
+
+
+@option(Configs.references)
+def in_background(c: Configs) -> References:
+    """The losses that the run is compared with."""
+    n_chars = c.data.vocabulary.n_chars
+    unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
+    return References(c.data.loaded, {"uniform": math.log(n_chars), "unigram": unigram})
+
+
 @option(Configs.prompts)
 def checked_prompts(c: Configs) -> list[str]:
     """The prompts of the samples: the config's, or lines from the beginning of the validation text."""
@@ -199,37 +238,9 @@ def checked_prompts(c: Configs) -> list[str]:
     return c.sample.prompts
 
 
-@option(Configs.references)
-def beside_training(c: Configs) -> References:
-    """What the losses are compared with."""
-    n_chars = c.data.vocabulary.n_chars
-    unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
-    at_once = {"uniform": math.log(n_chars), "unigram": unigram}
-    return References(c.data.loaded, at_once)
-
-
 @option(Configs.trainer)
 def wire(c: Configs) -> Trainer:
-    """Everything that trains, put together."""
-    schedule = Schedule(
-        budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
-        stages=c.training.stage_rows,
-        warmup=c.training.warmup,
-        decay=c.training.decay,
-        final_learning_rate=c.training.final_learning_rate,
-        evaluations=c.training.evaluations,
-        evaluations_per_sample=c.sample.every_evaluations,
-        seconds_per_checkpoint=c.checkpoint.every_seconds,
-    )
-    return Trainer(
-        c.step,
-        schedule,
-        c.data.validation,
-        c.data.vocabulary,
-        pairs_objective=pairs_objective(c),
-        validation_pairs=c.data.validation_pairs,
-        corpus=c.data.loaded.name,
-        prompts=c.prompts,
-        references=c.references,
-        compile=c.training.compile,
-    )
+    """The trainer, with everything that it needs."""
+    draw_samples = partial(sample, c.network, c.prompts, c.data.vocabulary, device=c.torch_device)
+    compilation = Compilation(c.step, is_wanted=c.training.compile, cuda_graph=c.training.cuda_graph)
+    return Trainer(c.step, c.schedule, c.evaluator, draw_samples, compilation)

@@ -1,4 +1,4 @@
-"""How the model is trained: the budget, the stages, the optimizer."""
+"""The training: budget, stages, optimizer. A new optimizer is one function with `@option`: see `adamw`."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from training.schedule import Stage
 
 
 class TrainingConfigs(BaseConfigs):
-    """Keys `training.*`. Of the three budgets every one that is set holds."""
+    """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
     max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)] = None
     max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)] = None
@@ -47,7 +47,8 @@ class TrainingConfigs(BaseConfigs):
     precision: Annotated[str, Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16"))] = (
         "auto"
     )
-    compile: Annotated[bool, Key("compile the step if a compiler is found; record CUDA graphs", resume=True)] = True
+    compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
+    cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
     # From the experiment: see configs/experiment.py.
@@ -62,13 +63,13 @@ class TrainingConfigs(BaseConfigs):
 
 @option(TrainingConfigs.stage_rows)
 def with_masking_prob(c: TrainingConfigs) -> list[Stage]:
-    """Rows that give no masking rate of their own have `masking.masking_prob`."""
+    """Rows without a masking rate of their own use `masking.masking_prob`."""
     return [Stage(row["until"], row["seq_len"], row.get("masking_prob", c.masking_prob)) for row in c.stages]
 
 
 @option(TrainingConfigs.autocast)
 def by_precision(c: TrainingConfigs) -> bool:
-    """On GPUs that have no instructions for bfloat16 it would be slower, and not compiled."""
+    """Whether to compute in bfloat16. `auto` does on GPUs with instructions for it; others would be slower."""
     is_fast = c.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return c.precision == "bfloat16" or (c.precision == "auto" and is_fast)
 

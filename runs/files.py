@@ -2,8 +2,10 @@
 
 import errno
 import fcntl
+import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

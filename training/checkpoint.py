@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from runs.schema import checked
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
 from runs.files import flush, write_atomically
+from runs.schema import checked
 
 HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size
