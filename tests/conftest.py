@@ -16,7 +16,7 @@ from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.run_folder import RunFolder
-from training.compilation import VARIABLE
+from training.compilation import CACHE_VARIABLE
 from training.resume import begin
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +64,7 @@ def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is computed once is computed anew in every session: an old cache could hide a mistake."""
     monkeypatch.setattr("data.corpus.CACHE", session_cache)
     monkeypatch.setenv("FOLIO_CACHE", str(session_cache))  # for the programs that tests start
-    monkeypatch.setenv(VARIABLE, default_cache_dir())  # which says that nobody has chosen a folder for compiled code
+    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())  # which says that nobody has chosen a folder for compiled code
     return session_cache
 
 

@@ -1,6 +1,8 @@
+import hashlib
 import os
 import pickle
 import shutil
+import subprocess
 
 import pytest
 import torch
@@ -13,12 +15,31 @@ from training.checkpoint import (
     load_state,
     load_weights,
     put_weights,
+    save_best,
     save_last,
     save_state,
     save_weights,
 )
 
 NAMES = ("last.safetensors", "last.pt", "previous.safetensors", "previous.pt")
+
+
+def state(step: int) -> dict:
+    """A training state as a trainer saves it."""
+    return {
+        "step": step,
+        "chars": 512 * step,
+        "seconds": 1.0,
+        "wall_seconds": 2.0,
+        "n_evaluations": 0,
+        "best_loss": float("inf"),
+        "warnings": [],
+        "interval": {"start": {"step": 0, "chars": 0, "seconds": 0.0}, "sums": [torch.zeros(())]},
+        "training_step": {"optimizers": [{"state": {0: {"step": torch.tensor(1.0)}}}]},
+        "knobs": {"knobs": {}, "is_changed_by_hand": False},
+        "environment": {},
+        "sizes": {},
+    }
 
 
 def model(value: float) -> torch.nn.Module:
@@ -31,27 +52,27 @@ def model(value: float) -> torch.nn.Module:
 def folder(tmp_path):
     """Two checkpoints: of step 1 with weights of 1, and of step 2 with weights of 2."""
     for step in (1, 2):
-        save_last(tmp_path / "checkpoints", model(float(step)), {"step": step, "a": [torch.arange(3), {"b": "c"}]})
+        save_last(tmp_path / "checkpoints", model(float(step)), state(step))
     return tmp_path / "checkpoints"
 
 
 def is_whole(folder, steps: set[int]) -> bool:
-    """Whether what is found is of one of these steps, weights and state alike."""
+    """Whether a checkpoint of one of these steps is found, with matching weights and state."""
     found = load_last(folder)
     assert found.state["step"] in steps
     assert (found.weights["weight"] == float(found.state["step"])).all()
     return True
 
 
-def test_the_last_is_found_and_the_one_before_is_kept(folder):
+def test_the_last_checkpoint_is_found_and_the_one_before_is_kept(folder):
     assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
     assert is_whole(folder, {2})
     assert load_state(folder / "previous.pt")["step"] == 1
     assert (load_weights(folder / "previous.safetensors")["weight"] == 1).all()
 
 
-def test_weights_that_two_modules_share_are_kept(tmp_path):
-    """A head that is tied to the embedding, as most masked language models have it."""
+def test_weights_that_two_modules_share_are_saved(tmp_path):
+    """As in a decoder that is tied to the embedding."""
 
     def tied(seed: int) -> torch.nn.Sequential:
         torch.manual_seed(seed)
@@ -69,8 +90,8 @@ def test_weights_that_two_modules_share_are_kept(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tenth", range(11))
 @pytest.mark.parametrize("damage", ["truncate", "flip"])
-def test_a_damaged_file_is_never_believed(folder, name, tenth, damage):
-    """At every tenth of its length: the damaged one is refused by itself, and the other checkpoint is found."""
+def test_a_damaged_file_is_refused_and_the_other_checkpoint_is_found(folder, name, tenth, damage):
+    """With the damage at every tenth of the file's length."""
     path = folder / name
     content = bytearray(path.read_bytes())
     at = min(len(content) - 1, tenth * len(content) // 10)
@@ -84,18 +105,62 @@ def test_a_damaged_file_is_never_believed(folder, name, tenth, damage):
     assert is_whole(folder, {1} if name.startswith("last") else {2})
 
 
-def test_where_nothing_is_whole_it_is_said_in_one_line(folder):
+def test_if_no_checkpoint_is_whole_the_message_names_a_file_that_exists(folder):
     for name in NAMES:
         (folder / name).write_bytes(b"")
-    with pytest.raises(CheckpointError, match="is whole") as caught:
+    with pytest.raises(CheckpointError, match=r"last\.pt is damaged") as caught:
         load_last(folder)
     assert "\n" not in str(caught.value)
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    assert "new" not in str(caught.value)
+    with pytest.raises(CheckpointError, match="holds no checkpoint to resume from"):
         load_last(folder / "nowhere")
 
 
+MISSING = object()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("step", "abc"),
+        ("step", float("nan")),
+        ("step", True),
+        ("seconds", float("nan")),
+        ("best_loss", float("nan")),
+        ("warnings", [1]),
+        ("interval", {"start": {}, "sums": []}),
+        ("sizes", []),
+        ("weights", None),
+        *((key, MISSING) for key in state(0)),
+    ],
+)
+def test_wrong_content_with_a_correct_hash_is_refused_with_its_key(tmp_path, key, value):
+    content = state(1) | {"weights": "0" * 64, key: value}
+    save_state(tmp_path / "last.pt", {name: each for name, each in content.items() if each is not MISSING})
+    with pytest.raises(CheckpointError, match=rf"last\.pt.* {key} is (missing|wrong)") as caught:
+        load_last(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [[], {}, [1, 2], "text", None, {"step": 1}])
+def test_other_content_with_a_correct_hash_is_refused_in_one_line(tmp_path, content):
+    torch.save(content, tmp_path / "raw")
+    raw = (tmp_path / "raw").read_bytes()
+    (tmp_path / "last.pt").write_bytes(raw + hashlib.sha256(raw).digest())
+    with pytest.raises(CheckpointError, match=r"last\.pt (is damaged|was written by another version)") as caught:
+        load_last(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_best_checkpoint_has_its_step_and_loss(tmp_path):
+    save_best(tmp_path, model(3.0), {"step": 7, "loss.valid": 1.5})
+    assert (load_weights(tmp_path / "best.safetensors")["weight"] == 3).all()
+    found = load_state(tmp_path / "best.pt", {"step": int, "loss.valid": float})
+    assert (found["step"], found["loss.valid"]) == (7, 1.5)
+
+
 def test_at_every_moment_of_a_save_one_checkpoint_is_whole(folder, monkeypatch):
-    """The process is stopped before each rename in turn, and before each file is written."""
+    """The process is stopped before each rename in turn."""
 
     class Killed(BaseException):
         pass
@@ -116,7 +181,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(folder, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", replace)
             try:
-                save_last(copy, model(3.0), {"step": 3})
+                save_last(copy, model(3.0), state(3))
             except Killed:
                 moments += 1
             else:
@@ -126,17 +191,14 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(folder, monkeypatch):
     assert moments == 6  # two files written, two that become previous, two that become last
 
 
-def test_a_file_that_would_run_code_when_it_is_loaded_runs_none(tmp_path):
+def test_code_in_a_file_is_not_executed(tmp_path):
     marker = tmp_path / "executed"
 
     class Evil:
         def __reduce__(self):
             return (os.mkdir, (str(marker),))
 
-    save_state(tmp_path / "state.pt", {"step": 1})
     torch.save({"step": Evil()}, tmp_path / "raw.pt")
-    import hashlib
-
     for content in ((tmp_path / "raw.pt").read_bytes(), pickle.dumps(Evil())):
         (tmp_path / "state.pt").write_bytes(content + hashlib.sha256(content).digest())
         with pytest.raises(CheckpointError, match="does not hold a training state"):
@@ -144,21 +206,19 @@ def test_a_file_that_would_run_code_when_it_is_loaded_runs_none(tmp_path):
     assert not marker.exists()
 
 
-def test_weights_that_were_changed_with_their_header_whole_are_refused(tmp_path):
+def test_changed_weights_in_a_valid_file_are_refused(tmp_path):
     path = tmp_path / "weights.safetensors"
     save_weights(path, model(1.0))
     content = bytearray(path.read_bytes())
-    content[-1] ^= 1  # a valid file, with other weights
+    content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="not those that were written"):
+    with pytest.raises(CheckpointError, match="do not match their hash"):
         load_weights(path)
 
 
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of one MiB."""
-    import subprocess
-
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
@@ -174,28 +234,28 @@ def fill(disk, filler) -> None:
     filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * 4096))
 
 
-def test_a_full_disk_leaves_the_checkpoint_that_is_there(small_disk):
+def test_a_full_disk_leaves_the_existing_checkpoint(small_disk):
     folder = small_disk / "checkpoints"
-    big = torch.nn.Linear(200, 200)  # 160 kB: two checkpoints fit, a third one beside a full disk does not
-    save_last(folder, big, {"step": 1})
+    big = torch.nn.Linear(200, 200)  # 160 kB: two checkpoints fit, a third does not
+    save_last(folder, big, state(1))
     (small_disk / "filler").write_bytes(b"x" * (os.statvfs(small_disk).f_bavail * 4096 - 100_000))
     with pytest.raises(OSError, match="No space left"):
-        save_last(folder, big, {"step": 2})
+        save_last(folder, big, state(2))
     assert load_last(folder).state["step"] == 1
     assert not list(folder.glob("*.tmp"))
     (small_disk / "filler").unlink()
-    save_last(folder, big, {"step": 3})
+    save_last(folder, big, state(3))
     assert load_last(folder).state["step"] == 3
 
 
-def test_training_goes_on_on_a_full_disk_and_loses_nothing_once_there_is_room(small_disk, train, corpus_file):
-    """Rows of metrics are kept until they can be written; a checkpoint is tried again."""
+def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_disk, train, corpus_file):
+    """Rows are queued until they can be written, and checkpoints are tried again."""
     filler = small_disk / "filler"
 
     def fill_up_or_clear(heard) -> None:
         if len(heard.rows) == 2:
             fill(small_disk, filler)
-        if len(heard.rows) == 14:  # by then the last block of the file is full too
+        if len(heard.rows) == 14:  # the last block of the file is full by then
             filler.unlink()
 
     trained = train(
@@ -214,7 +274,7 @@ def test_training_goes_on_on_a_full_disk_and_loses_nothing_once_there_is_room(sm
     assert load_last(trained.run.checkpoints).state["step"] == 16
 
 
-def test_a_line_is_added_whole_or_not_at_all(small_disk):
+def test_a_line_is_appended_whole_or_not_at_all(small_disk):
     run = RunFolder(small_disk)
     run.append_event({"event": "noted", "step": 1})
     fill(small_disk, small_disk / "filler")

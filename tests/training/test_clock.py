@@ -14,7 +14,7 @@ def test_between_two_waits_for_a_device_it_goes_on(monkeypatch):
     seen = {clock.seconds for _ in range(1_000)}
     assert len(waits) == 1  # at its start
     assert len(seen) > 100
-    monkeypatch.setattr("training.clock.SECONDS_BETWEEN_SYNCHRONISATIONS", 0.0)
+    monkeypatch.setattr("training.clock.SECONDS_BETWEEN_SYNCHRONIZATIONS", 0.0)
     assert clock.seconds > max(seen)
     assert len(waits) == 2
 

@@ -1,42 +1,42 @@
+"""The folder of compiled code, and what happens without a compiler."""
+
 import os
-import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from tests.conftest import ROOT
-from training.compilation import VARIABLE, compile_step
+from training.compilation import CACHE_VARIABLE, _kept_code
 
 
-class Step:
-    """Compiles by writing a file, as PyTorch does; what it finds there it takes for whole."""
-
-    def compile(self, stages) -> None:
-        program = Path(os.environ[VARIABLE]) / "program.so"
+def compile_program() -> str:
+    """Compile by writing a file, as PyTorch does; an existing file is taken for whole."""
+    with _kept_code():
+        program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
             program.write_text("whole")
         if program.read_text() != "whole":
             raise ImportError("file too short")
+        return program.read_text()
 
 
-KILLED = """
-import os, sys, time
+STUCK_IN_THE_MIDDLE = """
+import os, time
 from pathlib import Path
-from training.compilation import VARIABLE, compile_step
+from training.compilation import CACHE_VARIABLE, _kept_code
 
-class Step:
-    def compile(self, stages):
-        program = Path(os.environ[VARIABLE]) / "program.so"
-        program.parent.mkdir(parents=True)
-        program.write_text("ha")
-        print("compiling", flush=True)
-        time.sleep(60)
-
-compile_step(Step(), [])
+with _kept_code():
+    program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
+    program.parent.mkdir(parents=True)
+    program.write_text("ha")
+    print("compiling", flush=True)
+    time.sleep(60)
 """
 
 
@@ -44,71 +44,66 @@ compile_step(Step(), [])
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
-    monkeypatch.setenv(VARIABLE, default_cache_dir())
+    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
     return tmp_path
 
 
-def test_what_was_compiled_is_kept(folder):
-    compile_step(Step(), [])
+def test_compiled_code_is_kept_between_runs(folder):
+    compile_program()
     (folder / "compiled" / "other.so").write_text("of another model")
-    compile_step(Step(), [])
+    compile_program()
     assert (folder / "compiled" / "other.so").exists()
-    assert not list((folder / "compiling").glob("*.note"))
 
 
-def test_what_a_killed_run_leaves_half_done_is_not_taken_for_whole(folder):
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder):
+    process = subprocess.Popen([sys.executable, "-c", STUCK_IN_THE_MIDDLE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "compiling\n"
-    with pytest.raises(ImportError):
-        compile_step(Step(), [])  # while it lives, it is left alone
-    process.send_signal(signal.SIGKILL)
+    results: list[str] = []
+    waiting = threading.Thread(target=lambda: results.append(compile_program()))
+    waiting.start()
+    assert (folder / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
+    process.kill()
     process.wait()
-    compile_step(Step(), [])
-    assert (folder / "compiled" / "program.so").read_text() == "whole"
-    assert not list((folder / "compiling").glob("*.note"))
+    waiting.join(timeout=60)
+    assert results == ["whole"]
 
 
-def test_a_folder_of_ones_own_is_used_and_never_cleared(folder, tmp_path_factory, monkeypatch):
+def test_a_failed_compilation_leaves_nothing_behind(folder):
+    (folder / "compiled").mkdir()
+    (folder / "compiled" / "program.so").write_text("ha")
+    with pytest.raises(ImportError):
+        compile_program()
+    assert compile_program() == "whole"
+
+
+def test_a_folder_that_the_user_chose_is_used_and_never_cleared(folder, tmp_path_factory, monkeypatch):
     own = tmp_path_factory.mktemp("own")
     (own / "program.so").write_text("ha")
-    monkeypatch.setenv(VARIABLE, str(own))
+    monkeypatch.setenv(CACHE_VARIABLE, str(own))
     for _ in range(2):
         with pytest.raises(ImportError):
-            compile_step(Step(), [])
+            compile_program()
     assert (own / "program.so").read_text() == "ha"
 
 
-def test_what_another_run_is_compiling_is_not_cleared(folder):
-    """Even though a third one was killed while it did."""
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "compiling\n"
-    (folder / "compiling" / "dead.note").touch()
-    with pytest.raises(ImportError):
-        compile_step(Step(), [])
-    assert (folder / "compiled" / "program.so").read_text() == "ha"
-    process.kill()
-    process.wait()
-
-
-def test_a_run_that_has_just_ended_does_not_save_what_a_killed_one_left(folder, monkeypatch):
-    """Its note is seen, and gone before it is looked at."""
-    compile_step(Step(), [])
-    (folder / "compiled" / "program.so").write_text("ha")
-    (folder / "compiling" / "dead.note").touch()
-    found = [folder / "compiling" / name for name in ("dead.note", "ended.note")]
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "glob", lambda self, pattern: found)
-        compile_step(Step(), [])
-    assert (folder / "compiled" / "program.so").read_text() == "whole"
-
-
-def test_where_nothing_can_be_written_pytorchs_own_place_is_taken(folder, monkeypatch, tmp_path_factory):
+def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(folder, monkeypatch, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     monkeypatch.setattr("torch._inductor.runtime.cache_dir_utils.default_cache_dir", lambda: str(theirs))
-    monkeypatch.delenv(VARIABLE)
-    (folder / "compiling").write_text("in the way")
-    compile_step(Step(), [])
+    monkeypatch.delenv(CACHE_VARIABLE)
+    (folder / "compiled.filling").mkdir()
+    assert compile_program() == "whole"
     assert not (folder / "compiled").exists()
-    assert os.environ[VARIABLE] == str(theirs)
+    assert os.environ[CACHE_VARIABLE] == str(theirs)
+
+
+def test_training_goes_on_without_a_compiler(corpus_file, monkeypatch: pytest.MonkeyPatch, train):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
+    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
+    torch._dynamo.reset()
+    trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
+    reports = [line for line in trained.heard.lines if "training without torch.compile" in line]
+    assert len(reports) == 1
+    assert "\n" not in reports[0]
+    assert trained.heard.rows[-1]["step"] == 2

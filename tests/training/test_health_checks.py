@@ -8,9 +8,16 @@ from data.play.automaton import Automaton
 from data.play.floor import Floor, masked_channel
 from data.play.grammar import play
 from data.vocabulary import Vocabulary
-from tests.data.test_floor import random_automaton
+from tests.data.play.test_floor import random_automaton
 from training import evaluation
-from training.health_checks import LeakFoundError, check_for_leak, is_on_plateau
+from training.health_checks import (
+    LeakError,
+    NothingToLearnError,
+    check_for_leak,
+    check_row,
+    is_on_plateau,
+    new_warnings,
+)
 
 
 def test_a_model_that_sees_the_labels_is_found_out(train, monkeypatch):
@@ -31,7 +38,7 @@ def test_a_model_that_sees_the_labels_is_found_out(train, monkeypatch):
     monkeypatch.setattr(evaluation, "masked_outcomes", without_hiding)
     monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
-    with pytest.raises(LeakFoundError, match="labels leak into the inputs"):
+    with pytest.raises(LeakError, match="labels leak into the inputs"):
         train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
 
 
@@ -63,7 +70,7 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
         Floor(each).losses(ids, shown, scored, masked_channel(3)).sum(1).numpy() for each in (automaton, nearly)
     )
     check_for_leak(losses, floor)
-    with pytest.raises(LeakFoundError):
+    with pytest.raises(LeakError):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
 
 
@@ -76,7 +83,30 @@ def test_a_plateau_is_near_unigram_for_several_evaluations_late_enough():
     assert not is_on_plateau([near, near, learnt], unigram=3.35)
 
 
-def test_a_run_on_the_plateau_says_so_once(corpus_file, train, monkeypatch):
+@pytest.mark.parametrize(("share", "warned"), [(0.005, False), (0.02, True)])
+def test_ignored_labels_are_warned_about_once(share: float, warned: bool):
+    given: list[str] = []
+    row = {"loss.valid": 1.0, "ignored_labels": share}
+    found = new_warnings(given, row, list, unigram=3.35)
+    assert ["2% of the selected positions have no label" in line for line in found] == [True] * warned
+    assert not new_warnings(given, row, list, unigram=3.35)
+
+
+def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("ab" * 20_000)
+    keys = {
+        "masking__no_mask_tokens": "a",
+        "training__max_steps": 4,
+        "training__stages": [{"until": 1.0, "seq_len": 2}],
+    }
+    row = train(data__corpus=str(path), masking__masking_prob=1.0, **keys).heard.rows[-1]
+    assert row["ignored_labels"] == 0.5
+    with pytest.raises(NothingToLearnError, match="no character was masked since the last evaluation"):
+        check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
+
+
+def test_a_plateau_is_reported_once(corpus_file, train, monkeypatch):
     monkeypatch.setattr("training.health_checks.PLATEAU_CHARS", 1_000)
     heard = train(
         data__corpus=str(corpus_file),

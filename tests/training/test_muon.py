@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.muon import STEPS, A, B, C, Muon, orthogonal
+from training.optimizers import STEPS, A, B, C, Muon, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])

@@ -1,7 +1,7 @@
 import torch
 
 from model import MaskedLanguageModel, ModernEncoder
-from training import optimizer
+from training import optimizers
 
 
 def model() -> MaskedLanguageModel:
@@ -10,7 +10,7 @@ def model() -> MaskedLanguageModel:
 
 def test_muon_gets_the_layers_matrices_and_adamw_every_other_parameter_once():
     net = model()
-    adamw, muon = optimizer.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.9, weight_decay=0.1)
+    adamw, muon = optimizers.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.9, weight_decay=0.1)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     by_muon = [names[id(p)] for group in muon.param_groups for p in group["params"]]
     by_adamw = [names[id(p)] for group in adamw.param_groups for p in group["params"]]
@@ -21,25 +21,25 @@ def test_muon_gets_the_layers_matrices_and_adamw_every_other_parameter_once():
 
 
 def test_norms_and_biases_do_not_decay():
-    for group in optimizer.adamw(model(), learning_rate=1e-3, weight_decay=0.1)[0].param_groups:
+    for group in optimizers.adamw(model(), learning_rate=1e-3, weight_decay=0.1)[0].param_groups:
         for parameter in group["params"]:
             assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
 
 
 def test_the_learning_rate_is_a_share_of_each_optimizers_peak():
-    optimizers = optimizer.muon(
+    both = optimizers.muon(
         model(), learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.95, weight_decay=0.0
     )
     for share in (0.5, 0.1, 1.0):
-        optimizer.set_learning_rate(optimizers, share)
-        assert [o.param_groups[0]["lr"] for o in optimizers] == [1e-3 * share, 0.02 * share]
-    assert optimizer.learning_rate_of(optimizers) == 1e-3
+        optimizers.set_learning_rate(both, share)
+        assert [o.param_groups[0]["lr"] for o in both] == [1e-3 * share, 0.02 * share]
+    assert optimizers.learning_rate_of(both) == 1e-3
 
 
 def test_noam_is_labml_nns_with_2000_steps_of_warmup():
     net = model()
-    (noam,) = optimizer.noam(net, learning_rate=1.0, d_model=16)
+    (noam,) = optimizers.noam(net, learning_rate=1.0, d_model=16)
     for step in range(1, 4):
         net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
         noam.step()
-        assert optimizer.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5
+        assert optimizers.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5

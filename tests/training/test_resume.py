@@ -92,7 +92,7 @@ def test_after_ctrl_c_a_run_goes_on_to_the_digit(tmp_path, corpus_file, monkeypa
     assert code == 130
     assert f"python experiment.py --resume {run.path.name}" in output
     output = runs.resume(run)
-    assert "going on from step" in output
+    assert "resuming at step" in output
     check_same(whole, run)
     assert run.events()[0]["event"] == "resumed"
 
@@ -120,7 +120,7 @@ def test_killed_again_and_again_at_random_moments(tmp_path, corpus_file):
         process = runs.start("--resume", str(run.path))
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("going on from step"):
+            if line.startswith("resuming at step"):
                 break
         threading.Event().wait(generator.uniform(0.0, 1.5))
         process.kill()
@@ -197,7 +197,7 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(finished, tmp_pat
     result = resumed(finished)
     assert result.returncode == 0, result.stderr
     assert "warning: the last checkpoint is damaged" in result.stdout
-    assert "going on from step 2" in result.stdout
+    assert "resuming at step 2" in result.stdout
 
 
 @pytest.mark.parametrize("what", ["text changed", "no checkpoint", "another model's", "config is no mapping"])

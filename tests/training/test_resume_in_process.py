@@ -8,7 +8,7 @@ from data.play.grammar import play
 from tests.conftest import TINY, Heard
 from tests.training.test_resume import TIMES
 from training.checkpoint import load_weights
-from training.resume import go_on
+from training.resume import resume
 
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
 KNOBS = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
@@ -68,7 +68,7 @@ def check(tmp_path, train, keys, stop_after, wanted) -> None:
     assert begun.configs.trainer.step == stop_after
 
     resumed = configs_of(resolve(TINY, values))
-    go_on(begun.run, resumed.trainer, begun.run.config(), resumed.data.loaded)
+    resume(begun.run, resumed.trainer, begun.run.config(), resumed.data.loaded)
     resumed.trainer.train(begun.run, Heard(wanted=wanted))
 
     ends = [load_weights(run.checkpoints / "last.safetensors") for run in (whole.run, begun.run)]

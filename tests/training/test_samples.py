@@ -3,7 +3,7 @@ import torch
 
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel, ModernEncoder
-from training.samples import sample
+from training.callbacks import sample
 
 PROMPTS = ["the cat sat on the mat", "a dog"]
 VOCABULARY = Vocabulary("".join(PROMPTS))
@@ -30,7 +30,7 @@ def test_what_was_visible_is_shown_and_what_was_hidden_is_guessed():
         hidden = [guess for guess in guesses if guess.guess is not None]
         assert len(hidden) == round(0.3 * len(prompt))
         assert all(guess.guess in VOCABULARY.characters for guess in hidden)  # a character, never [MASK]
-        assert all(guess.is_right == (guess.guess == guess.truth) for guess in hidden)
+        assert all(guess.is_correct == (guess.guess == guess.truth) for guess in hidden)
 
 
 def test_a_prompt_with_an_unknown_character_is_refused():

@@ -1,9 +1,9 @@
-import pytest
 import torch
 from torch.nn import functional as F
 
 from data.masking import IGNORED_LABEL
 from tests.conftest import configs_for, weights
+from training.compilation import Compilation
 from training.objective import masked_loss, n_labels
 from training.schedule import Stage
 
@@ -12,7 +12,7 @@ STAGE = Stage(1.0, 32, 0.15)
 
 def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     configs = configs_for(corpus_file)
-    batch = configs.step._draw(STAGE)
+    (batch,) = configs.step.draw(STAGE)
     labels = batch.labels.clone()
     labels[::3] = IGNORED_LABEL
     batch = batch._replace(labels=labels)
@@ -27,7 +27,7 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
 def test_accumulation_changes_nothing_but_memory(corpus_file):
     """The gradient of a step in four batches is the gradient of the same windows in one."""
     together, apart = (configs_for(corpus_file, training__grad_accum_steps=n) for n in (1, 4))
-    batches = [apart.step._draw(STAGE) for _ in range(4)]
+    batches = apart.step.draw(STAGE)
     offsets = [512 // 4 * i for i in range(4)]
     joined = type(batches[0])(
         torch.cat([batch.inputs for batch in batches]),
@@ -40,8 +40,8 @@ def test_accumulation_changes_nothing_but_memory(corpus_file):
         batch.labels[5:] = IGNORED_LABEL
         joined.labels[offset + 5 : offset + len(batch.labels)] = IGNORED_LABEL
     for batch in batches:
-        apart.step._backward(batch, n_labels(joined))
-    together.step._backward(joined, n_labels(joined))
+        apart.step.backward(batch, n_labels(joined))
+    together.step.backward(joined, n_labels(joined))
     for one, many in zip(together.network.parameters(), apart.network.parameters(), strict=True):
         assert torch.allclose(one.grad, many.grad, atol=1e-6)
 
@@ -59,26 +59,15 @@ def test_a_compiled_step_does_what_the_plain_one_does(corpus_file):
     torch._dynamo.reset()
     counts = torch._dynamo.utils.counters["aot_autograd"]
     counts.clear()
-    compiled.step.compile(stages)
+    lines: list[str] = []
+    Compilation(compiled.step).compile(stages, lines.append)
     kept = counts["autograd_cache_saved"] + counts["autograd_cache_hit"]
     assert kept == len(stages)  # all of it is there for the next run
     assert torch.equal(weights(compiled), before)  # compiling trains nothing and draws nothing
     for stage in [*stages, *stages]:
-        batch = plain.step._draw(stage)
-        losses = [configs.step._backward(batch, n_labels(batch)) for configs in (plain, compiled)]
+        (batch,) = plain.step.draw(stage)
+        losses = [configs.step.backward(batch, n_labels(batch)) for configs in (plain, compiled)]
         assert torch.allclose(losses[0].loss_sum, losses[1].loss_sum, rtol=1e-5)
         assert losses[0].n_correct == losses[1].n_correct
     for one, other in zip(plain.network.parameters(), compiled.network.parameters(), strict=True):
         assert torch.allclose(one.grad, other.grad, atol=1e-5)
-
-
-def test_without_a_compiler_training_goes_on(corpus_file, monkeypatch: pytest.MonkeyPatch, train):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
-    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
-    torch._dynamo.reset()
-    trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
-    said = [line for line in trained.heard.lines if "torch.compile does not work here" in line]
-    assert len(said) == 1
-    assert "\n" not in said[0]
-    assert trained.heard.rows[-1]["step"] == 2
