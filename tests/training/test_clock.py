@@ -8,7 +8,7 @@ from training.clock import TrainingClock
 def test_between_two_waits_for_a_device_it_goes_on(monkeypatch):
     """A schedule by the clock would otherwise fall in stairs, and a short run have few of them."""
     waits = []
-    monkeypatch.setattr(TrainingClock, "_synchronise", lambda self: waits.append(self))
+    monkeypatch.setattr(TrainingClock, "_synchronize", lambda self: waits.append(self))
     clock = TrainingClock(torch.device("cuda"))
     clock.start()
     seen = {clock.seconds for _ in range(1_000)}
