@@ -1,0 +1,170 @@
+"""The imports of Folio's modules follow its layers, and its files stay small.
+
+Every import counts: at the top of a module, in a function, and under `TYPE_CHECKING`.
+"""
+
+import ast
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runs.files import ROOT
+
+LINES_PER_FILE = 220
+LINES_IN_ALL = 9_000
+TRAINING_MODULES = 16
+
+PACKAGES = {"runs", "data", "model", "training", "configs", "board", "benchmarks"}
+# Package -> the packages and modules of ours that it may import, in addition to itself.
+LAYERS = {
+    "runs": set(),
+    "model": set(),
+    "data": {"runs.files", "runs.figures"},
+    "training": {"data", "runs"},
+    "configs": {"data", "model", "runs", "training"},
+    "board": {"runs"},
+}
+# Third-party package -> the modules and packages that may import it.
+IMPORTERS = {
+    "labml": {"training.tracking", "configs"},
+    "labml_nn": {"model.labml_transformer", "configs", "training.optimizers", "benchmarks"},
+    "labml_app": {"board"},
+    "labml_db": {"board"},
+}
+RUNS_USES = {"numpy", "matplotlib", "yaml"}
+
+
+def sources(root: Path) -> dict[str, Path]:
+    """Every module that is not a test, by its dotted name."""
+    paths = [*root.glob("*.py"), *(path for package in PACKAGES for path in (root / package).rglob("*.py"))]
+    relative = [path.relative_to(root) for path in paths if "node_modules" not in path.parts]
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): root / path for path in relative}
+
+
+def imports(name: str, path: Path, modules: set[str]) -> set[str]:
+    """The modules, ours and others, that a file imports anywhere in it, by their dotted names."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parents = name.split(".")[: -node.level + (path.stem == "__init__") or None] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from data import corpus` imports the module data.corpus, `from data.corpus import Corpus` does not.
+            found |= {full if (full := f"{base}.{alias.name}") in modules else base for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__"):
+            found |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+    return found
+
+
+def is_within(name: str, allowed: set[str]) -> bool:
+    """Whether a module is one of `allowed`, or inside one of them."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in allowed)
+
+
+def all_imports(root: Path) -> dict[str, set[str]]:
+    modules = sources(root)
+    return {name: imports(name, path, set(modules)) for name, path in modules.items()}
+
+
+def wrong_layers(graph: dict[str, set[str]]) -> Iterator[str]:
+    entry_points = {name for name in graph if "." not in name} - PACKAGES
+    for name, imported in graph.items():
+        package = name.partition(".")[0]
+        ours = {other for other in imported if is_within(other, PACKAGES | entry_points)}
+        on_top = (PACKAGES | entry_points) - ({"benchmarks"} if package in entry_points else set())
+        allowed = LAYERS[package] | {package} if package in LAYERS else on_top
+        yield from (f"{name} imports {other}" for other in sorted(ours) if not is_within(other, allowed))
+
+
+def wrong_importers(graph: dict[str, set[str]]) -> Iterator[str]:
+    for name, imported in graph.items():
+        for other in sorted(imported):
+            importers = IMPORTERS.get(other.partition(".")[0])
+            if importers is not None and not is_within(name, importers):
+                yield f"{name} imports {other}"
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of an import cycle, or an empty list."""
+    try:
+        graphlib.TopologicalSorter({name: imported & set(graph) for name, imported in graph.items()}).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    return all_imports(ROOT)
+
+
+def test_modules_import_only_the_layers_below_them(graph):
+    found = list(wrong_layers(graph))
+    assert not found, found
+
+
+def test_only_a_few_modules_import_labml(graph):
+    found = list(wrong_importers(graph))
+    assert not found, found
+
+
+def test_no_modules_import_each_other_in_a_cycle(graph):
+    found = cycle(graph)
+    assert not found, found
+
+
+def test_runs_needs_only_numpy_matplotlib_and_yaml(graph):
+    allowed = RUNS_USES | {"runs"} | sys.stdlib_module_names
+    imported = {(name, other) for name in graph if is_within(name, {"runs"}) for other in graph[name]}
+    assert [pair for pair in sorted(imported) if not is_within(pair[1], allowed)] == []
+
+
+def test_files_are_short():
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in sources(ROOT).items()}
+    assert {name: count for name, count in lines.items() if count > LINES_PER_FILE} == {}
+    assert sum(lines.values()) <= LINES_IN_ALL
+
+
+def test_training_has_few_modules():
+    names = sorted(path.stem for path in (ROOT / "training").glob("*.py") if path.stem != "__init__")
+    assert len(names) <= TRAINING_MODULES, names
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "check"),
+    [
+        ("data/windows.py", "from training.loop import Trainer", wrong_layers),
+        ("data/windows.py", "from runs.run_folder import RunFolder", wrong_layers),
+        ("data/windows.py", "if TYPE_CHECKING:\n    import configs.keys", wrong_layers),
+        ("data/windows.py", "def main():\n    from configs import keys", wrong_layers),
+        ("data/windows.py", "from . import loop\nfrom ..training import loop", wrong_layers),
+        ("data/windows.py", "import predict", wrong_layers),
+        ("predict.py", "from benchmarks.machine import machine", wrong_layers),
+        ("model/modern.py", "from data.vocabulary import Vocabulary", wrong_layers),
+        ("board/store.py", "import importlib\nimportlib.import_module('training.loop')", wrong_layers),
+        ("training/loop.py", "def main():\n    import labml.experiment", wrong_importers),
+        ("training/loop.py", "from labml_nn.optimizers.noam import Noam", wrong_importers),
+        ("training/loop.py", "from training import state", cycle),
+        ("training/loop.py", "def main():\n    from training.state import Trainer", cycle),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path, module, line, check):
+    files = [
+        "data/windows.py",
+        "model/modern.py",
+        "board/store.py",
+        "training/loop.py",
+        "predict.py",
+        "configs/keys.py",
+    ]
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("import os\n")
+    (tmp_path / "training" / "state.py").write_text("if TYPE_CHECKING:\n    from training.loop import Trainer\n")
+    assert list(check(all_imports(tmp_path))) == []
+    (tmp_path / module).write_text(line)
+    assert list(check(all_imports(tmp_path))) != []
