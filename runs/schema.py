@@ -21,8 +21,11 @@ ABOUT = {"name": str, "comment": str, "overridden": [str]}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
-NUMBERS = ("chars", "seconds", "learning_rate", "loss.train", "loss.valid", "loss.valid_stderr", "accuracy.valid")
-ROW = {"step": int, "seq_len": int, **dict.fromkeys(NUMBERS, (float, None))}  # of metrics.jsonl
+ROW = {  # of metrics.jsonl
+    **dict.fromkeys(("step", "chars", "seq_len"), int),
+    **dict.fromkeys(("seconds", "learning_rate", "loss.valid"), float),
+    **dict.fromkeys(("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"), (float, None)),
+}
 SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, MISSING)}], "masking.masking_prob": float}
 GROWING = ("metrics.jsonl", "events.jsonl", "log.txt")
 SIZES = dict.fromkeys(GROWING, (lambda value: type(value) is int and value >= 0, MISSING))
@@ -40,9 +43,16 @@ def checked(
     for key, kind in schema.items():
         value = content.get(key, MISSING)
         if not _matches(value, kind):
-            found = "missing" if value is MISSING else f"wrong ({' '.join(reprlib.repr(value).split())})"
+            found = "missing" if value is MISSING else f"wrong ({_shown(value)})"
             raise error(f"{source} is damaged: {key} is {found}")
     return content
+
+
+def _shown(value: Any) -> str:
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a huge number"
 
 
 def _matches(value: Any, kind: Any) -> bool:

@@ -35,6 +35,14 @@ def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     assert not any(len(path.vertices) for band in axes.collections for path in band.get_paths())
 
 
+def test_a_corpus_with_one_validation_window_trains_to_its_picture(train, tmp_path, sentences):
+    corpus = tmp_path / "one_window.txt"
+    corpus.write_text(sentences[:3_000])
+    trained = train(data__corpus=str(corpus), training__max_steps=2, training__evaluations=1)
+    assert trained.run.metrics()[0]["loss.valid_stderr"] is None
+    assert trained.run.curves_path.read_bytes().startswith(PNG)
+
+
 def test_a_run_without_evaluations_is_drawn(tmp_path):
     save_curves(tmp_path / "curves.png", [], {}, "play")
     assert (tmp_path / "curves.png").read_bytes().startswith(PNG)

@@ -1,3 +1,4 @@
+import json
 import math
 import os
 
@@ -16,7 +17,11 @@ READERS = {
     "metrics.jsonl": RunFolder.metrics,
     "events.jsonl": RunFolder.events,
 }
-ROW = b'{"step": 1, "chars": 1, "seconds": 1, "seq_len": 1, "learning_rate": 1, "loss.train": 1, "loss.valid": %s'
+
+
+def row_with(**values) -> bytes:
+    """A line of metrics.jsonl in which some values are wrong."""
+    return json.dumps(metrics_row(1) | values).encode() + b"\n"
 
 
 def test_a_run_reads_back_what_it_wrote(run):
@@ -40,14 +45,14 @@ def test_a_run_without_rows_has_none(tmp_path):
 
 
 def test_a_number_that_is_not_finite_is_null(run, row):
-    run.append_metrics(row | {"loss.valid_stderr": math.nan, "loss.valid": math.inf})
+    run.append_metrics(row | {"loss.valid_stderr": math.nan, "loss.train": math.inf})
     run.append_event({"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}})
     run.save_reference_lines({"unigram": 3.3, "counting": math.nan})
     for path in (run.metrics_path, run.events_path, run.reference_lines_path):
         assert "null" in path.read_text()
         assert "NaN" not in path.read_text()
         assert "Infinity" not in path.read_text()
-    assert run.metrics()[-1]["loss.valid"] is None
+    assert run.metrics()[-1]["loss.train"] is None
 
 
 @pytest.mark.parametrize(
@@ -70,9 +75,10 @@ def test_a_number_that_is_not_finite_is_null(run, row):
         ("reference_lines.json", b'{"counting": "1.2"}'),
         ("config.yaml", b'{"training.stages": 3, "masking.masking_prob": 0.1}'),
         ("config.yaml", b'{"training.stages": [{"masking_prob": "x"}], "masking.masking_prob": 0.1}'),
-        ("metrics.jsonl", ROW % b'"3"}\n'),
-        ("metrics.jsonl", ROW % b"NaN}\n"),
-        ("metrics.jsonl", ROW % b"1}\n"),
+        ("metrics.jsonl", row_with(seconds="3")),
+        ("metrics.jsonl", row_with(seconds=None)),
+        ("metrics.jsonl", row_with(seq_len=32.5)),
+        ("metrics.jsonl", b'{"step": 1}\n'),
         ("events.jsonl", b'{"event": "noted", "step": true}\n'),
     ],
 )

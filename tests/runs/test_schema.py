@@ -10,7 +10,7 @@ from runs.schema import CORPUS, EVENT, MISSING, ROW, STATUS, checked
     ("kind", "accepted", "refused"),
     [
         (float, [0, -1.5, 2**60, 1e300], [math.nan, math.inf, -math.inf, 10**400, True, "1", None, MISSING, [1.0]]),
-        (int, [0, -3, 2**62], [1.0, False, 2**63, 10**4000, "1", None, MISSING]),
+        (int, [0, -3, 2**62], [1.0, False, 2**63, 10**5_000, "1", None, MISSING]),
         (str, ["", "a"], [1, None, MISSING, ["a"]]),
         ((str, None), ["a", None], [1, MISSING]),
         ((dict, MISSING), [{}, MISSING], [None, []]),
