@@ -30,7 +30,7 @@ def draw_losses(axes: Axes, rows: Rows, label: str = "", color: str | None = Non
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
     """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value."""
-    style = {"horizontalalignment": "right", "verticalalignment": "bottom", "fontsize": "small", "color": "dimgrey"}
+    style: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": "dimgrey"}
     for name, loss in lines.items():
         axes.axhline(loss, color="grey", linestyle=":", linewidth=1)
         text = f"{plain_text(name)} {loss:.2f} "

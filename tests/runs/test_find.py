@@ -23,7 +23,7 @@ def test_runs_are_listed_oldest_first(logs: Path):
 
 
 @pytest.mark.parametrize(("name", "found"), [("abc1", "abc1"), ("d", "def3"), ("last", "def3")])
-def test_a_run_is_found_by_its_beginning_or_as_the_last(logs: Path, name: str, found: str):
+def test_a_run_is_found_by_its_prefix_or_as_the_last(logs: Path, name: str, found: str):
     assert find_run(name, logs).path.name == found
 
 
@@ -32,15 +32,33 @@ def test_a_run_is_found_by_its_folder(logs: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("abc", "2 runs begin with 'abc'"), ("x", "there is no run 'x'"), ("", "there is no run")]
+    ("name", "message"),
+    [
+        ("abc", "2 runs begin with 'abc'"),
+        ("x", "there is no run 'x'"),
+        ("", "there is no run"),
+        ("y" * 5_000, "there is no run"),
+        ("\0", "there is no run"),
+        ("\ud800", "there is no run"),
+    ],
 )
-def test_what_is_not_one_run_gets_the_list(logs: Path, name: str, message: str):
+def test_a_name_that_matches_none_or_several_lists_the_runs(logs: Path, name: str, message: str):
     with pytest.raises(RunFolderError, match=message) as error:
         find_run(name, logs)
     assert "abc1 (mlm), abc2 (mlm)" in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
 
 
-def test_without_any_run_the_way_to_make_one_is_told(tmp_path: Path):
+def test_without_runs_the_message_says_how_to_create_one(tmp_path: Path):
     with pytest.raises(RunFolderError, match="no runs yet"):
         find_run("last", tmp_path)
+
+
+@pytest.mark.parametrize("logs", ["loop", "x" * 5_000, "file"])
+def test_logs_that_are_not_a_folder_are_one_line(tmp_path: Path, logs: str):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match=r"no runs yet|cannot read") as error:
+        find_run("last", tmp_path / logs)
+    assert "\n" not in str(error.value)

@@ -165,13 +165,13 @@ def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, dama
 
 
 @pytest.mark.parametrize("sizes", [None, [], {"metrics.jsonl": "9"}, {"metrics.jsonl": -1}, {"log.txt": math.nan}])
-def test_sizes_that_are_none_are_refused(run, sizes):
+def test_invalid_sizes_are_refused(run, sizes):
     with pytest.raises(RunFolderError, match="sizes"):
         run.truncate(sizes)
     assert len(run.metrics()) == 3
 
 
-def test_a_log_that_was_shortened_does_not_keep_a_run_from_going_on(resumable):
+def test_a_shortened_log_does_not_prevent_a_resume(resumable):
     run, sizes = resumable
     run.log_path.write_text("")
     run.truncate(sizes)
@@ -194,7 +194,7 @@ def test_a_run_is_locked_by_one_process_at_a_time(run):
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_created_is_one_line(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     with pytest.raises(RunFolderError, match=r"cannot write to .*set logs to a folder"):
         RunFolder.create(tmp_path / "logs" / "mlm" / "1")
@@ -225,7 +225,7 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000])
-def test_what_is_not_a_regular_file_is_an_os_error_with_words(tmp_path, path):
+def test_a_path_that_is_not_a_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
     with pytest.raises(OSError, match=r".+") as error:
         files.read_bytes(tmp_path / path)
     assert error.value.strerror
