@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from configs.keys import ConfigError, quoted
+from configs.keys import ConfigError, shortened
 from configs.memory import least_bytes, memory_of
 from data.masking.strategies import STRATEGIES
 from data.pairs import SHORTEST
@@ -21,7 +21,7 @@ def check(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if values do not fit together or do not fit this machine."""
     _check_device(values["device"])
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
-        name = quoted(values["name"])
+        name = shortened(values["name"])
         raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
     if not values["logs"]:
         raise ConfigError("logs is empty: give the folder for the runs")
@@ -53,7 +53,7 @@ def _check_device(device: str) -> None:
         return
     match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
     if not match:
-        raise ConfigError(f"device={quoted(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     if not torch.cuda.is_available():
         raise ConfigError(f"device={device}: PyTorch found no CUDA device; use device=cpu")
     if int(match[1] or 0) >= torch.cuda.device_count():
@@ -162,17 +162,17 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
             near = get_close_matches(str(key), ROW_KEYS, 1)
             hint = ": YAML needs a space after the colon" if ":" in str(key) else ""
             hint = hint or (f": did you mean {near[0]}?" if near else "")
-            raise ConfigError(f"{where}: unknown key {quoted(key)!r}{hint}")
+            raise ConfigError(f"{where}: unknown key {shortened(key)!r}{hint}")
     for key in ("until", "seq_len"):
         if key not in row:
             raise ConfigError(f"{where} has no {key}")
     seq_len, masking_prob = row["seq_len"], row.get("masking_prob", values["masking.masking_prob"])
     for key, share in (("until", row["until"]), ("masking_prob", masking_prob)):
         if not _is_number(share) or not 0 < share <= 1:
-            raise ConfigError(f"{where}: {key}={quoted(share)} must be a number above 0 and at most 1")
+            raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
     longest = LABML_NN_MAX_LEN if values["model.architecture"] == "labml_nn" else 2**20
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
-        raise ConfigError(f"{where}: seq_len={quoted(seq_len)} must be an integer from 2 to {longest:,}")
+        raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
     if values["masking.strategy"] == "labml_nn" and masking_prob != values["masking.masking_prob"]:
         raise ConfigError(f"{where}: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]

@@ -4,6 +4,7 @@ import argparse
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from configs.checks import BUDGETS, check
 from configs.experiment import Configs, best_device
-from configs.keys import ConfigError, Setting, is_text, keys_of, quoted, unknown_key
+from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
 from runs.files import ROOT, read_bytes
@@ -59,10 +60,10 @@ def parse(arguments: Sequence[str]) -> Command:
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     for word in arguments:
         if not is_text(word):
-            raise ConfigError(f"{quoted(word)!r} is not UTF-8 text: rename the file or retype the word")
+            raise ConfigError(f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word")
     options = parser.parse_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
-        raise ConfigError(f"--seeds {options.seeds} is out of range: it must be at least 1 and at most 1000")
+        raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
 
     overridden = _assignments(options.keys)
     if options.resume is not None:
@@ -81,13 +82,13 @@ def parse(arguments: Sequence[str]) -> Command:
 def _resume(name: str, overridden: dict[str, Any]) -> Command:
     """Continue a run with its own config, in which only some keys may change."""
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
-    before = resolve(read_config(run.config_path), {})
-    values = resolve(before, overridden)
     logs = run.path.parent.parent  # the folder may have moved
-    values["logs"] = before["logs"] = str(logs)
-    frozen = [key for key in values if values[key] != before[key] and not SETTINGS[key].key.resume]
-    if frozen:
-        keys = ", ".join(f"{key} (it is {before[key]})" for key in frozen)
+    config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
+    config["logs"] = str(logs)
+    values = resolve(config, overridden)
+    changed = [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]
+    if changed:
+        keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
         raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
     return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)
 
@@ -102,7 +103,7 @@ def logs_folder(logs: str) -> Path:
         pass  # the run will create it
     except (OSError, RuntimeError) as error:  # a symlink loop, a long name; RuntimeError: ~unknown_user
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"logs={quoted(logs)} cannot be used ({reason}): set logs to a folder") from error
+        raise ConfigError(f"logs={shortened(logs)} cannot be used ({reason}): set logs to a folder") from error
     return folder
 
 
@@ -166,7 +167,7 @@ def _assignments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise ConfigError(f"{quoted(word)!r} is not of the form key=value")
+            raise ConfigError(f"{shortened(word)!r} is not of the form key=value")
         values[key] = _setting(key).parse(text)
     return values
 
@@ -181,15 +182,15 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     """The preset's name and the reason for it."""
     if name is not None:
         if name not in presets():
-            raise ConfigError(f"there is no preset {quoted(name)!r}: choose one of {', '.join(presets())}")
+            raise ConfigError(f"there is no preset {shortened(name)!r}: choose one of {', '.join(presets())}")
         return name, "as requested"
     if device != "auto":
         return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
-    if best_device() == "cuda":
-        return "gpu", "found a CUDA device (--preset chooses another)"
-    return "quick", "found no CUDA device (--preset chooses another)"
+    found = ("gpu", "found a CUDA device") if best_device() == "cuda" else ("quick", "found no CUDA device")
+    return found[0], f"{found[1]} (--preset chooses another)"
 
 
+@cache
 def _keys_help() -> str:
     lines = ["keys and their defaults (*: may change on --resume), and what the presets set instead:", ""]
     by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}

@@ -21,7 +21,7 @@ from labml.configs import BaseConfigs
 from configs.strict_yaml import parse_yaml
 
 NONE_WORDS = ("none", "null", "")
-LONGEST_QUOTE = 60  # characters of a value that an error message repeats
+LONGEST_VALUE = 60  # characters of a value that an error message repeats
 
 
 class ConfigError(ValueError):
@@ -61,9 +61,9 @@ class Setting:
             return parsed
         if self.kind is list and isinstance(value, str):
             hint = ' (quote it for the shell: "key=[{a: 1}]")'
-        if near := get_close_matches(quoted(value), self.key.choices, 1):
+        if near := get_close_matches(shortened(value), self.key.choices, 1):
             hint = f" (did you mean {near[0]}?)"
-        raise ConfigError(f"{self.name}={quoted(value)}{hint}: it must be {self.allowed}")
+        raise ConfigError(f"{self.name}={shortened(value)}{hint}: it must be {self.allowed}")
 
     def _is_allowed(self, value: Any) -> bool:
         key = self.key
@@ -109,13 +109,13 @@ def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:
     by_last_part = {key.rpartition(".")[2]: key for key in present}
     near = get_close_matches(name, present, 1) or get_close_matches(name.rpartition(".")[2], by_last_part, 1)
     hint = f"did you mean {present[by_last_part.get(near[0], near[0])]}?" if near else "--help lists every key"
-    return ConfigError(f"unknown key {quoted(name)!r}: {hint}")
+    return ConfigError(f"unknown key {shortened(name)!r}: {hint}")
 
 
-def quoted(value: Any) -> str:
+def shortened(value: Any) -> str:
     """A value for an error message, shortened."""
     text = str(value)
-    return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 3] + "..."
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
 # Parsers return None for a value that is not of their type.

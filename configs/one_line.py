@@ -1,6 +1,7 @@
 """The frame of every entry point: wrong input ends in one line on stderr. Works without PyTorch, for the dashboard."""
 
 import argparse
+import errno
 import io
 import sys
 from collections.abc import Callable
@@ -27,11 +28,12 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     try:
         code = main(sys.argv[1:])
     except OSError as error:  # such as a full disk while a run is created
-        code = fail(error, code=1)
+        hint = ": free some space, or set logs to another folder" if error.errno == errno.ENOSPC else ""
+        code = fail(f"{error}{hint}", code=1)
     sys.exit(code)
 
 
-def fail(error: Exception, code: int = 2) -> int:
+def fail(error: Exception | str, code: int = 2) -> int:
     """Print an error as one line on stderr, without control characters; returns the exit code."""
     line = " ".join(str(error).split())
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

@@ -1,18 +1,28 @@
 """The program as a user runs it."""
 
-import json
+import os
 import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from labml.configs import option
 
-from configs.command_line import resolve
+from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from configs.model import ModelConfigs
-from data.corpus import CorpusError
-from tests.conftest import TINY
+from configs.one_line import run_main
+from data.corpus import ENVIRONMENT_VARIABLE, CorpusError
+from experiment import main
+from model.labml_transformer import LabmlTransformer
+from runs.run_folder import RunFolder
+from tests.conftest import ROOT, TINY
 
 TIMES = {"seconds", "wall_seconds", "chars_per_second"}
 
@@ -21,62 +31,94 @@ def without_times(rows):
     return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
 
 
-def test_a_run_from_end_to_end_in_a_pipe(command, only_run, corpus_file):
-    done = command(f"data.corpus={corpus_file}", "training.max_steps=8", "sample.every_evaluations=1")
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, session_cache, sentences) -> tuple[RunFolder, subprocess.CompletedProcess]:
+    """A run of `python experiment.py` in a pipe that takes ASCII only, with its output."""
+    folder = tmp_path_factory.mktemp("first")
+    corpus, config = folder / "théâtre $x_{.txt", folder / "tiny.yaml"
+    corpus.write_text(sentences.replace("a", "á"), encoding="utf-8")
+    config.write_text(yaml.safe_dump(TINY))
+    keys = [f"data.corpus={corpus}", f"logs={folder / 'logs'}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
+    environment = {"HOME": str(folder), "FOLIO_CACHE": str(session_cache), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "experiment.py", "--config", str(config), *keys, "sample.every_evaluations=1"],
+        cwd=ROOT, env={**os.environ, "labml_app_url": "", "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    (path,) = (folder / "logs" / "mlm").iterdir()
+    return RunFolder(path), done
+
+
+def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
+    run, done = first
     assert "\r" not in done.stdout
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
-    assert sum(line.startswith("step ") for line in lines) == 2  # one line an evaluation
+    assert sum(line.startswith("step ") for line in lines) == 2  # one line per evaluation
     assert any(re.search(r"\[.(!.)?\]", line) for line in lines)  # a sample
-    run = only_run()
+    assert "\\xe1" in done.stdout  # á, which ASCII lacks
     assert str(run.path) in done.stdout
-    assert run.config()["data.corpus"] == str(corpus_file)
-    assert [row["corpus"] for row in run.metrics()] == [str(corpus_file)] * 2
+    corpus = run.config()["data.corpus"]
+    assert corpus.endswith("/théâtre $x_{.txt")
+    assert [row["corpus"] for row in run.metrics()] == [corpus] * 2
     assert (run.path / "run.yaml").exists()  # labml's own
+    assert (run.path / "curves.png").exists()
 
 
-def test_the_same_seed_gives_the_same_metrics_and_config_yaml_repeats_the_run(command, corpus_file, tmp_path, train):
-    keys = [f"data.corpus={corpus_file}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
-    assert command(*keys, "name=first").returncode == 0
-    (first,) = (tmp_path / "logs" / "first").iterdir()
-    again = command("--config", str(first / "config.yaml"), "name=again", tiny=False)
-    assert again.returncode == 0, again.stderr
+def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
+    run, _ = first
     rows = {}
-    for name in ("first", "again"):
-        (path,) = (tmp_path / "logs" / name).iterdir()
-        rows[name] = without_times(map(json.loads, (path / "metrics.jsonl").read_text().splitlines()))
-    assert rows["first"] == rows["again"]
     for seed in (7, 8):
-        here = train(data__corpus=str(corpus_file), training__max_steps=8, seed=seed, model__dropout=0.1).run.metrics()
-        assert (without_times(here) == rows["first"]) == (seed == 7)
+        values = resolve(read_config(run.config_path), {"seed": seed})
+        rows[seed] = train(configs_of(values)).run.metrics()
+    assert without_times(rows[7]) == without_times(run.metrics())
+    assert without_times(rows[8]) != without_times(run.metrics())
 
 
-def test_the_annotated_recipe_trains_on_todays_labml(command, only_run, corpus_file):
-    done = command(
-        "--preset", "annotated", f"data.corpus={corpus_file}", "training.max_steps=3", "training.evaluations=1",
-        tiny=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (row,) = only_run().metrics()
+def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
+    recipe = read_config(PRESETS / "annotated.yaml")
+    keys = {"data.corpus": str(corpus_file), "training.max_steps": 3, "training.evaluations": 1}
+    configs = configs_of(resolve(recipe, keys))
+    assert isinstance(configs.network, LabmlTransformer)
+    (row,) = train(configs).run.metrics()
     assert (row["seq_len"], row["chars"]) == (32, 3 * 64 * 32)
     assert row["learning_rate"] == 128**-0.5 * 3 * 2_000**-1.5  # Noam's third step
-    config = only_run().config()
-    assert (config["model.architecture"], config["masking.strategy"]) == ("labml_nn", "labml_nn")
 
 
-def test_a_corpus_that_cannot_be_used_ends_with_2_and_one_line(command, tmp_path):
-    """Here one of the reasons; the others are in tests/data/test_corpus.py."""
+@pytest.fixture
+def refused(tmp_path, capsys) -> Callable[..., str]:
+    """The line with which `main` refuses a command line; nothing must be written."""
+
+    def refuse(*arguments: str) -> str:
+        assert main([*arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert not (tmp_path / "logs").is_dir()
+        return error
+
+    return refuse
+
+
+def test_a_corpus_that_cannot_be_used_is_refused_in_one_line(refused, tmp_path):
+    """One of the reasons; the others are in tests/data/test_corpus.py."""
     path = tmp_path / "latin.txt"
     path.write_bytes(b"caf\xe9" * 1_000)
-    done = command(f"data.corpus={path}")
+    assert "is not UTF-8" in refused(f"data.corpus={path}")
+
+
+def test_a_path_that_is_not_utf_8_is_refused_in_one_line(tmp_path):
+    """A real process, which gets the name of the file as bytes."""
+    path = os.fsencode(tmp_path) + b"/\xff.txt"
+    Path(os.fsdecode(path)).write_text("a text " * 1_000)
+    command = [os.fsencode(sys.executable), b"experiment.py", b"data.corpus=" + path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "is not UTF-8" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "logs").exists()
+    assert done.stderr.count("\n") == 1
+    assert "is not UTF-8 text" in done.stderr
 
 
-def test_a_corpus_that_is_too_short_is_told_so(tmp_path):
+def test_a_corpus_that_is_too_short_is_refused(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("too short " * 50)
     with pytest.raises(CorpusError, match="must hold a validation window"):
@@ -86,17 +128,12 @@ def test_a_corpus_that_is_too_short_is_told_so(tmp_path):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("masking.masking_probb=0.2", "did you mean masking.masking_prob?"),  # seen at once
-        ("masking.no_mask_tokens=Ω", "'Ω' is not in the corpus"),  # seen when the corpus is there
+        ("masking.masking_probb=0.2", "did you mean masking.masking_prob?"),  # before the corpus is loaded
+        ("masking.no_mask_tokens=Ω", "'Ω' is not in the corpus"),  # after it
     ],
 )
-def test_wrong_keys_end_with_2_and_one_line(command, corpus_file, tmp_path, argument, message):
-    done = command(f"data.corpus={corpus_file}", argument)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stdout
-    assert not (tmp_path / "logs").exists()
+def test_wrong_keys_are_refused_in_one_line(refused, corpus_file, argument, message):
+    assert message in refused(f"data.corpus={corpus_file}", argument)
 
 
 @pytest.mark.parametrize(
@@ -109,32 +146,50 @@ def test_wrong_keys_end_with_2_and_one_line(command, corpus_file, tmp_path, argu
         ),
     ],
 )
-def test_keys_that_do_not_fit_the_corpus_are_wrong_before_anything_trains(corpus_file, keys, message):
+def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file, keys, message):
     configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), **keys}))
     with pytest.raises((ConfigError, CorpusError), match=message):
         _ = configs.trainer
 
 
-def test_no_text_and_no_network_is_a_clear_error(command, monkeypatch, tmp_path):
-    done = command("data.corpus=tiny_shakespeare", FOLIO_TINY_SHAKESPEARE=str(tmp_path / "nowhere.txt"))
-    assert done.returncode == 2
-    assert "FOLIO_TINY_SHAKESPEARE: cannot read" in done.stderr
+def test_a_missing_text_is_refused_in_one_line(refused, monkeypatch, tmp_path):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(tmp_path / "nowhere.txt"))
+    assert "FOLIO_TINY_SHAKESPEARE: cannot read" in refused("data.corpus=tiny_shakespeare")
 
 
-def test_a_logs_folder_that_is_a_file_ends_with_2(command, corpus_file, tmp_path):
+def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_file, tmp_path):
     (tmp_path / "logs").write_text("in the way")
-    done = command(f"data.corpus={corpus_file}", "training.max_steps=1")
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "set logs to a folder" in done.stderr
+    assert "set logs to a folder" in refused(f"data.corpus={corpus_file}")
     assert (tmp_path / "logs").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"])
+def test_a_wrong_address_of_the_dashboard_is_refused_in_one_line(refused, monkeypatch, corpus_file, address):
+    monkeypatch.setenv("labml_app_url", address)
+    assert "is not of the form http://127.0.0.1:5005" in refused(f"data.corpus={corpus_file}")
+
+
+def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file, tmp_path, monkeypatch, capsys):
+    """A limit on the size of files stands for the disk: the folder can be made, config.yaml cannot be written."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    words = ["--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
+    monkeypatch.setattr(sys, "argv", ["experiment.py", *words])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(SystemExit) as end:
+            run_main(main)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert end.value.code == 1
+    assert re.fullmatch(r"experiment\.py: .*File too large.*\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
     ("returned", "message"),
     [("inputs", r"must return logits \[3, \d+\], not \[2, 8\]"), ("inputs[positions, 99]", "but raises IndexError")],
 )
-def test_a_model_that_breaks_the_contract_is_told_so(corpus_file, returned: str, message: str):
+def test_a_model_that_breaks_the_contract_is_refused(corpus_file, returned: str, message: str):
     name = f"broken_{len(returned)}"
 
     @option(ModelConfigs.architecture, name)
@@ -148,9 +203,3 @@ def test_a_model_that_breaks_the_contract_is_told_so(corpus_file, returned: str,
     configs = configs_of({"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"})
     with pytest.raises(ConfigError, match=message):
         _ = configs.network
-
-
-def test_help(command):
-    done = command("--help", tiny=False)
-    assert done.returncode == 0
-    assert "masking.masking_prob=0.15" in done.stdout

@@ -117,7 +117,7 @@ WRONG = {
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),
-    "file that is a folder": (["--config", "configs"], "cannot read configs (not a regular file)"),
+    "file that is a folder": (["--config", "configs"], "cannot read configs (Is a directory)"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed"], "unrecognized arguments: --pressed: keys are written key=value"),
     "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds 0 is out of range"),
@@ -169,12 +169,12 @@ def test_a_resumed_run_may_change_how_it_continues(key: str):
 def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     run = tmp_path / "logs" / "mlm" / "uuid"
     run.mkdir(parents=True)
-    (run / "config.yaml").write_text("training.max_steps: 5\nmodel.d_ff: 64\nname: old\n")
-    resumed = parse(["--resume", str(run), "training.max_steps=9", "model.d_ff=64"])
-    assert (resumed.values["training.max_steps"], resumed.values["logs"]) == (9, str(tmp_path / "logs"))
-    assert resumed.logs == tmp_path / "logs"
+    (run / "config.yaml").write_text("training.max_steps: 5\nmodel.d_ff: 64\nname: old\ndevice: cuda:99\nlogs: gone\n")
+    resumed = parse(["--resume", str(run), "training.max_steps=9", "model.d_ff=64", "device=cpu"])
+    assert (resumed.values["training.max_steps"], resumed.values["device"]) == (9, "cpu")
+    assert resumed.values["logs"] == str(resumed.logs) == str(tmp_path / "logs")
     with pytest.raises(ConfigError, match=r"cannot change seed \(it is 0\), model\.d_ff \(it is 64\): start"):
-        parse(["--resume", str(run), "model.d_ff=128", "seed=1"])
+        parse(["--resume", str(run), "model.d_ff=128", "seed=1", "device=cpu"])
 
 
 def test_comparisons_ignore_the_keys_in_which_repeats_differ():

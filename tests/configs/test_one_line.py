@@ -1,0 +1,47 @@
+import errno
+import io
+import sys
+
+import pytest
+
+from configs.one_line import fail, run_main
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("two\nlines\tand a bell \a", "two lines and a bell \\x07"),
+        ("\x1b[31mred\ud800", "\\x1b[31mred\\ud800"),
+        ("a" * 5_000 + ": try b", "a" * 500 + " ... " + "a" * 493 + ": try b"),
+    ],
+    ids=["space", "control characters", "long"],
+)
+def test_an_error_is_one_printable_line(monkeypatch, capsys, message, line):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/experiment.py"])
+    assert fail(ValueError(message)) == 2
+    assert capsys.readouterr().err == f"experiment.py: {line}\n"
+
+
+def test_an_entry_point_gets_the_words_and_its_code_is_the_exit_code(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["experiment.py", "seed=1"])
+    with pytest.raises(SystemExit) as end:
+        run_main(lambda words: 130 if words == ["seed=1"] else 1)
+    assert end.value.code == 130
+
+
+def test_a_full_disk_ends_in_one_line(capsys):
+    def main(_: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "config.yaml")
+
+    with pytest.raises(SystemExit) as end:
+        run_main(main)
+    assert end.value.code == 1
+    assert capsys.readouterr().err.endswith("'config.yaml': free some space, or set logs to another folder\n")
+
+
+def test_output_escapes_the_characters_that_its_encoding_lacks(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with pytest.raises(SystemExit):
+        run_main(lambda _: print("é", flush=True) or 0)
+    assert written.getvalue() == b"\\xe9\n"
