@@ -35,15 +35,9 @@ class TrainingConfigs(BaseConfigs):
     muon_momentum: Annotated[float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
     weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01
     warmup: Annotated[float, Key("share of the budget with a rising learning rate", low=0, high=1, resume=True)] = 0.05
-    decay: Annotated[float, Key("share of the budget, at its end, with a falling rate", low=0, high=1, resume=True)] = (
-        0.4
-    )
-    final_learning_rate: Annotated[
-        float, Key("final learning rate, as a share of the peak", low=0, high=1, resume=True)
-    ] = 0.01
-    grad_norm_clip: Annotated[float, Key("largest gradient norm after clipping", above=0, high=10**6, resume=True)] = (
-        1.0
-    )
+    decay: Annotated[float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)] = 0.4
+    final_learning_rate: Annotated[float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)] = 0.01
+    grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
     precision: Annotated[str, Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16"))] = (
         "auto"
     )
