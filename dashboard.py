@@ -1,10 +1,10 @@
-"""labml's dashboard on an embedded database: watch runs, bring in old ones, turn the knobs of those that train.
+"""labml's dashboard on an embedded database: watch runs, import earlier ones, turn the knobs of a run that trains.
 
 python dashboard.py [--port 5005] [--db logs/dashboard.sqlite3]
-python dashboard.py --import RUN        a run that the dashboard has missed, or all
+python dashboard.py --import RUN        deliver a run that the dashboard has missed, or all
 python dashboard.py --set RUN learning_rate_factor=0.5 masking_prob=0.15
 
-RUN: a folder, a uuid or its beginning, or `last`.
+RUN: a folder, a uuid or the beginning of one, or `last`.
 """
 
 import sys
@@ -13,39 +13,38 @@ from urllib.parse import urlsplit
 
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
-from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard
+from runs.delivery import NOT_OURS, Delivery, DeliveryError, RefusedError, ask, dashboard_address
+from runs.files import ROOT
 from runs.find import all_runs, find_run
 from runs.knobs import KnobError, knobs_of
 from runs.run_folder import RunFolderError
 
-ROOT = Path(__file__).parent
-SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows at once
+SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows per message
 
 
 def main(arguments: list[str]) -> int:
-    """Serve, import or set; returns the exit code."""
+    """Serve the dashboard, import runs or set knobs. Returns the exit code."""
     parser = OneLineParser(description="labml's dashboard on an embedded database.")
-    parser.add_argument("--port", type=int, help="on the loopback address (default: that of labml_app_url, or 5005)")
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="where the runs are")
-    parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the logs)")
-    parser.add_argument("--import", dest="imported", metavar="RUN", help="bring a run, or all, to the dashboard")
-    parser.add_argument("--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains")
+    parser.add_argument("--port", type=int, help="of the dashboard on this machine (default: labml_app_url's, or 5005)")
+    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="the folder of the runs")
+    parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard")
+    action.add_argument("--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains")
     parser.add_argument("knobs", nargs="*", metavar="knob=value", help="with --set: learning_rate_factor, masking_prob")
     try:
         options = parser.parse_args(arguments)
         if options.port is None:
-            options.port = urlsplit(dashboard() or "").port or 5005
+            options.port = urlsplit(dashboard_address() or "").port or 5005
         if not 0 <= options.port <= 65_535:
-            raise ConfigError(f"--port {options.port} is no port: choose 1 to 65535")
+            raise ConfigError(f"--port {options.port} is not a port: choose 1 to 65535")
         if bool(options.knobs) != (options.changed is not None):
-            raise ConfigError("knobs are turned with --set RUN knob=value, such as learning_rate_factor=0.5")
+            raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
         server = f"http://127.0.0.1:{options.port}"
-        if options.imported is not None and options.changed is not None:
-            raise ConfigError("--import and --set are two things: give one of them")
         if options.imported is not None:
-            return bring(options.imported, options.logs, server)
+            return import_runs(options.imported, options.logs, server)
         if options.changed is not None:
-            return turn(options.changed, options.knobs, options.logs, server)
+            return set_knobs(options.changed, options.knobs, options.logs, server)
         return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
     except (ConfigError, RunFolderError, KnobError, DeliveryError) as error:
         return fail(error)
@@ -58,20 +57,19 @@ def serve(database: Path, port: int) -> int:
     try:
         from board.server import ServerError
         from board.server import serve as run_server
-    except ImportError as error:
-        raise ConfigError(f"{error}: make dashboard installs what is missing (requirements-dashboard.txt)") from error
-    try:
+
         run_server(database, port)
+    except ImportError as error:
+        raise ConfigError(f"{error}: install what is missing with make dashboard") from error
     except ServerError as error:
         raise ConfigError(str(error)) from error
     return 0
 
 
-def bring(name: str, logs: Path, server: str) -> int:
-    """Bring a run, or all, to the dashboard; what it has already is not sent again."""
-    runs = all_runs(logs) if name == "all" else [find_run(name, logs)]
-    failed = 0
-    for run in runs:
+def import_runs(name: str, logs: Path, server: str) -> int:
+    """Deliver a run, or all, to the dashboard. What the dashboard has already is not stored twice."""
+    n_failed = 0
+    for run in all_runs(logs) if name == "all" else [find_run(name, logs)]:
         delivery = Delivery(run, server)
         try:
             while delivery.send(SECONDS_TO_ANSWER):
@@ -79,25 +77,28 @@ def bring(name: str, logs: Path, server: str) -> int:
             print(f"{delivery.page}  ({delivery.rows:,} evaluations)", flush=True)
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
-            failed += 1
+            n_failed += 1
         except DeliveryError as error:
-            raise ConfigError(
-                f"no dashboard at {server} ({error}): make dashboard starts it; --port for another"
-            ) from error
-    return 1 if failed else 0
+            start = "start one with make dashboard, or choose another with --port"
+            raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
+    return 1 if n_failed else 0
 
 
-def turn(name: str, words: list[str], logs: Path, server: str) -> int:
-    """Turn the knobs of a run that trains."""
+def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
+    """Ask a run that trains for other values of its knobs."""
     run = find_run(name, logs)
     values = dict(word.partition("=")[::2] for word in words)
-    knobs_of(values, run.about()["rates"])  # a wrong one is refused before it is sent
+    knobs_of(values, run.about()["rates"])  # reject wrong values before they are sent
     try:
         reply = ask(f"{server}/api/folio/runs/{run.path.name}/knobs", "PUT", values, SECONDS_TO_ANSWER)
+        if not isinstance(reply.get("knobs"), dict):
+            raise DeliveryError(NOT_OURS)
+    except RefusedError as error:
+        raise ConfigError(f"not changed: {error}") from error
     except DeliveryError as error:
-        raise ConfigError(f"not changed, says {server}: {error}") from error
+        raise ConfigError(f"no dashboard at {server} ({error}): start one with make dashboard") from error
     wanted = ", ".join(f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items())
-    print(f"asked run {run.path.name} for {wanted}; its log says when it has changed")
+    print(f"asked run {run.path.name} for {wanted}; its log reports the change")
     return 0
 
 

@@ -28,9 +28,10 @@ from benchmarks.machine import ROOT, machine, results_folder, results_name
 from benchmarks.under_way import step_under_way
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import best_device, configs_of
-from runs.delivery import SECONDS_TO_ANSWER, Delivery, Uploader
+from runs.delivery import SECONDS_TO_ANSWER, Delivery
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
+from runs.uploader import Uploader
 from training import tracking
 from training.resume import begin
 from training.schedule import Stage
@@ -108,7 +109,7 @@ def chars_per_second(
     """The speed of a turn of training steps, with a uploader at work where there is an address."""
     uploader = Uploader(Delivery(run, address), lambda line: None) if address else None
     if uploader:
-        uploader.begin()
+        uploader.start_and_report()
     began = last_row = time.perf_counter()
     steps = 0
     while time.perf_counter() - began < SECONDS_A_TURN:

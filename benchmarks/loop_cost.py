@@ -21,9 +21,10 @@ from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
-from runs.delivery import Delivery, Uploader
+from runs.delivery import Delivery
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
+from runs.uploader import Uploader
 from training import tracking
 from training.resume import begin
 from training.step import TrainingStep
@@ -46,7 +47,7 @@ class TimedStep:
         return getattr(self.step, name)
 
 
-class TimedCourier(Uploader):
+class TimedUploader(Uploader):
     """One that counts its thread's time on the processor."""
 
     seconds = 0.0
@@ -77,8 +78,8 @@ def main(arguments: list[str]) -> int:
         run.save_status("in progress")
         callbacks = tracking.Tracking(run)
         callbacks.is_terminal = False  # labml's progress line, twice a second, is not part of it
-        callbacks.uploader = uploader = TimedCourier(Delivery(run, address), print)
-        uploader.begin()
+        callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
+        uploader.start_and_report()
         if uploader.trouble:
             sys.exit(f"the dashboard does not take the run ({uploader.trouble}): this measures nothing")
         trainer.train(run, callbacks)

@@ -1,1 +1,1 @@
-"""The dashboard: labml's own server and page on an embedded database, for the one user of this machine."""
+"""The dashboard's server: labml-app on SQLite, for the user of this machine only."""

@@ -1,4 +1,4 @@
-"""What stands before labml-app: only this machine's own browser gets in, only listed files get out."""
+"""Protects labml-app: only this machine's browser gets in, and only listed files get out."""
 
 import asyncio
 import json
@@ -9,19 +9,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from board.page import Page
 
-MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of it at once
-HERE = {"127.0.0.1", "localhost", "[::1]"}
-PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # offsets of the page's own making; files have a dot
+MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of this per message
+THIS_MACHINE = {"127.0.0.1", "localhost", "[::1]"}
+PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # addresses within the page; files have a dot
 
 
 class Guard:
     """An ASGI application around labml-app's.
 
-    - A request with another Host than this machine (a name that an attacker's server resolves to 127.0.0.1) or with
-      another site's Origin gets 403.
+    - A request gets 403 if its Host is not this machine (an attacker's name may resolve to 127.0.0.1), or if it comes
+      from another site's page.
     - A body of more than 8 MiB gets 413, however it is sent.
-    - Files come from the page's list alone.
-    - What goes wrong inside is answered with a plain 500: labml-app's own answer holds a traceback.
+    - Files come from the page's list only.
+    - An exception is answered with a plain 500, because labml-app's own answer contains a traceback.
     """
 
     def __init__(self, app: ASGIApp, page: Page):
@@ -32,18 +32,17 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            answer = self._refused(scope) or self._file(scope)
-            await (answer(scope, receive, send) if answer else self._pass_on(scope, receive, send))
-        # Anything else, such as a WebSocket, is not answered: there is none.
+            answer = self._refusal(scope) or self._file(scope)
+            await (answer(scope, receive, send) if answer else Exchange(receive, send).run(self.app, scope))
+        # Nothing else is answered: labml-app has no WebSockets.
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0].lower()) not in HERE:
-            return PlainTextResponse("this dashboard answers to localhost only\n", 403)
-        if any(value.lower() != f"http://{hosts[0].lower()}" for name, value in headers if name == b"origin"):
-            return PlainTextResponse("another site's page may not use this dashboard\n", 403)
-        if scope["path"].startswith("/api/") and (b"sec-fetch-site", "cross-site") in headers:
+        hosts = [value.lower() for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
+            return PlainTextResponse("this dashboard is for localhost only\n", 403)
+        is_foreign = any(value.lower() != f"http://{hosts[0]}" for name, value in headers if name == b"origin")
+        if is_foreign or (scope["path"].startswith("/api/") and (b"sec-fetch-site", "cross-site") in headers):
             return PlainTextResponse("another site's page may not use this dashboard\n", 403)
         lengths = [value for name, value in headers if name == b"content-length"]
         if any(not length.isdecimal() or int(length[:20]) > MAX_BODY for length in lengths):
@@ -64,62 +63,46 @@ class Guard:
             return Response(self.page.index, media_type="text/html", headers=policy)
         return PlainTextResponse("not found\n", 404)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Body(receive)
-        answer = Answer(send, body)
-        try:
-            await self.app(scope, body, answer)
-        except asyncio.CancelledError:  # the server ends: no traceback for the requests that it leaves
-            pass
-        except Exception:  # whatever a hostile request makes labml-app raise
-            await answer.instead(500)
 
+class Exchange:
+    """One request and its answer: limits the body's size, and replaces error answers of the server."""
 
-class TooLargeError(Exception):
-    """A body that announced no length, or a wrong one, goes on for too long."""
-
-
-class Body:
-    """Receives a request's body up to MAX_BODY bytes, then raises TooLargeError."""
-
-    def __init__(self, receive: Receive):
-        self.receive = receive
-        self.size = 0
-
-    async def __call__(self) -> Message:
-        message = await self.receive()
-        self.size += len(message.get("body", b""))
-        if self.size > MAX_BODY:
-            raise TooLargeError
-        return message
-
-
-class Answer:
-    """Passes an answer on, unless it is an error of the server's own: that is replaced by one that says nothing."""
-
-    def __init__(self, send: Send, body: Body):
-        self.send = send
-        self.body = body
+    def __init__(self, receive: Receive, send: Send):
+        self._receive = receive
+        self._send = send
+        self.body_size = 0
         self.has_started = False
         self.is_replaced = False
 
-    async def __call__(self, message: Message) -> None:
-        if self.is_replaced:
-            return
-        if message["type"] == "http.response.start":
-            if message["status"] >= 500:
-                await self.instead(message["status"])
-                return
-            self.has_started = True
-        await self.send(message)
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        try:
+            await app(scope, self.receive, self.send)
+        except asyncio.CancelledError:  # the server ends; the traceback of an unfinished request would only confuse
+            pass
+        except Exception:  # anything that a hostile request makes labml-app raise
+            await self.replace(500)
 
-    async def instead(self, status: int) -> None:
-        """Answer in place of the application; nothing can be done where its answer is already on its way."""
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.body_size += len(message.get("body", b""))
+        if self.body_size > MAX_BODY:
+            raise ValueError("the body is larger than announced, and too large")
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= 500:
+            await self.replace(message["status"])
+        elif not self.is_replaced:
+            self.has_started = True
+            await self._send(message)
+
+    async def replace(self, status: int) -> None:
+        """Answer in place of labml-app, unless its own answer is already under way."""
         if self.has_started or self.is_replaced:
             return
         self.is_replaced = True
-        status, words = (413, "too large") if self.body.size > MAX_BODY else (status, "that went wrong")
+        status, words = (413, "too large") if self.body_size > MAX_BODY else (status, "internal error")
         body = json.dumps({"error": words}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})

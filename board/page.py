@@ -1,7 +1,7 @@
-"""The files of labml's page, and those that it loads from elsewhere: from npm's packages where they are installed.
+"""The files of labml's page, and those that it loads from CDNs: from npm's packages if they are installed.
 
-Every file that can be asked for is listed before the first request. A path is looked up in that list and never put
-together, so there is no path that leads anywhere else.
+Every file is listed before the first request. A request's path is only looked up in this list, never joined to a
+folder, so no path leads out of it.
 """
 
 import mimetypes
@@ -10,58 +10,50 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = Path(__file__).parent / "node_modules"
-FONT_AWESOME = MODULES / "@fortawesome" / "fontawesome-free"
-# What the page asks for, where it is served from here, and the file that it is.
-VENDORED = (
-    (
-        "https://cdn.jsdelivr.net/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css",
-        "/vendor/bootstrap.min.css",
-        MODULES / "bootstrap" / "dist" / "css" / "bootstrap.min.css",
-    ),
-    ("https://d3js.org/d3.v6.min.js", "/vendor/d3.min.js", MODULES / "d3" / "dist" / "d3.min.js"),
-    (
-        "https://cdnjs.cloudflare.com/ajax/libs/font-awesome/5.9.0/css/all.css",
-        "/vendor/font-awesome/css/all.css",
-        FONT_AWESOME / "css" / "all.css",
-    ),
-)
+BOOTSTRAP = MODULES / "bootstrap/dist/css/bootstrap.min.css"
+FONTS = MODULES / "@fortawesome/fontawesome-free"
 ORIGINS = ("https://cdn.jsdelivr.net", "https://d3js.org", "https://cdnjs.cloudflare.com")
+# The address in labml's page, the path here, and the file.
+VENDORED = (
+    (f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css", "/vendor/bootstrap.min.css", BOOTSTRAP),
+    (f"{ORIGINS[1]}/d3.v6.min.js", "/vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
+    (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "/vendor/fonts/css/all.css", FONTS / "css/all.css"),
+)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is served beside the interface: the page itself, and files by path."""
+    """The page and its files."""
 
     index: bytes
-    files: dict[str, tuple[bytes, str]]  # path -> content and its type
-    is_offline: bool  # whether nothing is loaded from elsewhere
+    files: dict[str, tuple[bytes, str]]  # path -> content and media type
+    is_offline: bool  # whether nothing comes from a CDN
 
     @property
     def policy(self) -> str:
-        """What a browser lets the page do: a log that holds HTML runs no script."""
-        elsewhere = "" if self.is_offline else " " + " ".join(ORIGINS)
+        """The content security policy: HTML in a run's log cannot run scripts."""
+        origins = "" if self.is_offline else " " + " ".join(ORIGINS)
         return (
-            f"default-src 'self'; script-src 'self'{elsewhere}; style-src 'self' 'unsafe-inline'{elsewhere};"
-            f" font-src 'self' data:{elsewhere}; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'"
+            f"default-src 'self'; script-src 'self'{origins}; style-src 'self' 'unsafe-inline'{origins};"
+            f" font-src 'self' data:{origins}; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'"
         )
 
 
 def load_page(static: Path) -> Page:
-    """Read labml's page and its files from the folder `static` of labml-app."""
+    """Read labml's page and its files from labml-app's folder `static`."""
     index = (static / "index.html").read_text(encoding="utf-8")
-    files = {f"/{path.relative_to(static).as_posix()}": path for path in static.rglob("*") if path.is_file()}
+    paths = {f"/{path.relative_to(static).as_posix()}": path for path in static.rglob("*") if path.is_file()}
+    del paths["/index.html"]
     is_offline = all(path.is_file() for _, _, path in VENDORED)
     if is_offline:
         index = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", index)
-        for asked, here, path in VENDORED:
-            index = index.replace(asked, here)
-            files[here] = path
-        fonts = FONT_AWESOME / "webfonts"
-        files |= {f"/vendor/font-awesome/webfonts/{path.name}": path for path in fonts.iterdir()}
-    content = {url: (path.read_bytes(), _type(path)) for url, path in files.items() if path.suffix != ".map"}
-    content.pop("/index.html", None)
-    return Page(index.encode(), content, is_offline)
+        for address, url, path in VENDORED:
+            index = index.replace(address, url)
+            paths[url] = path
+        paths |= {f"/vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
+    files = {url: (path.read_bytes(), _media_type(path)) for url, path in paths.items() if path.suffix != ".map"}
+    return Page(index.encode(), files, is_offline)
 
 
-def _type(path: Path) -> str:
+def _media_type(path: Path) -> str:
     return mimetypes.guess_type(path.name)[0] or "application/octet-stream"

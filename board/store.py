@@ -1,6 +1,6 @@
-"""labml-app's data in SQLite: where it expects MongoDB, with pickled values, here is one file with JSON in it.
+"""labml-app's data in one SQLite file, as JSON. labml-app itself uses MongoDB with pickled values.
 
-labml_db asks for two kinds of drivers, for models and for indexes. Both are a dictionary in a namespace of its own.
+labml_db needs drivers for models and for indexes. Each is a dictionary in its own namespace of the file.
 """
 
 import json
@@ -18,13 +18,13 @@ from labml_db.index_driver import IndexDbDriver
 
 
 class Store:
-    """Texts by namespace and key, in one file. What `put` has returned from survives the end of the process."""
+    """Strings by namespace and key, in one file. They survive a kill of the process once `put` has returned."""
 
     def __init__(self, path: Path):
-        """Raises sqlite3.Error where the file cannot be opened or is no database."""
+        """Raises sqlite3.Error if the file cannot be opened or is not a database."""
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        # A write-ahead log: readers do not wait for writers, and a killed process leaves nothing half-written.
+        # A write-ahead log: readers do not wait for writers, and a killed process leaves no half-written data.
         self._run("PRAGMA journal_mode = WAL")
         self._run("PRAGMA synchronous = NORMAL")
         self._run(
@@ -37,8 +37,8 @@ class Store:
         return rows[0][0] if rows else None
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """All that is written inside is kept, or none of it."""
+    def transaction(self) -> Iterator[None]:
+        """A transaction: everything written inside is kept, or nothing if an exception is raised."""
         with self._lock:
             if self._connection.in_transaction:
                 yield
@@ -52,16 +52,13 @@ class Store:
             self._connection.execute("COMMIT")
 
     def put(self, namespace: str, entries: Sequence[tuple[str, str]]) -> None:
-        """Write several keys, all or none of them."""
+        """Write several keys, all of them or none."""
         rows = [(namespace, key, value) for key, value in entries]
-        with self.together():
+        with self.transaction():
             self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
 
     def delete(self, namespace: str, key: str) -> None:
         self._run("DELETE FROM entries WHERE namespace = ? AND key = ?", namespace, key)
-
-    def all(self, namespace: str) -> list[tuple[str, str]]:
-        return self._run("SELECT key, value FROM entries WHERE namespace = ?", namespace)
 
     def close(self) -> None:
         with self._lock:
@@ -73,7 +70,7 @@ class Store:
 
 
 class ModelDriver(DbDriver):
-    """A model's objects, as JSON."""
+    """Stores the objects of one of labml-app's models."""
 
     def __init__(self, model: type[Model], store: Store):
         super().__init__(None, model)
@@ -95,12 +92,9 @@ class ModelDriver(DbDriver):
     def delete(self, key: str) -> None:
         self.store.delete(self.model_name, str(key))
 
-    def get_all(self) -> list[str]:
-        return [key for key, _ in self.store.all(self.model_name)]
-
 
 class IndexDriver(IndexDbDriver):
-    """An index: from names to keys of objects."""
+    """Stores one of labml-app's indexes, which map names to keys of objects."""
 
     def __init__(self, index: type[Index], store: Store):
         super().__init__(index)
@@ -119,21 +113,19 @@ class IndexDriver(IndexDbDriver):
     def delete(self, index_key: str) -> None:
         self.store.delete(self.namespace, index_key)
 
-    def get_all(self) -> list[str]:
-        return [value for _, value in self.store.all(self.namespace)]
-
 
 def encode(data: Any) -> str:
-    """JSON of what labml-app keeps: beside JSON's own types there are keys, sets and NumPy arrays and numbers.
+    """Convert labml-app's data to JSON. Beside JSON's types it has keys, sets, NumPy arrays and NumPy numbers.
 
-    These are written as dictionaries with one key, such as {"$set": [...]}; one that came in like this gets a second $.
+    A key, set or array becomes a dictionary with one key, such as {"$set": [...]}. A dictionary that looks like this
+    already gets a second $. Raises TypeError for any other type.
     """
     text = json.dumps(_escaped(data), default=_tagged, ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair can be kept, but never be sent
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be stored, but not sent
 
 
 def decode(text: str) -> Any:
-    """What `encode` was given."""
+    """Convert the JSON of `encode` back to the data."""
     return json.loads(text, object_hook=_untagged)
 
 
@@ -159,7 +151,7 @@ def _tagged(value: Any) -> Any:
         return {"$array": value.tolist()}
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"cannot keep a {type(value).__name__} in the database")
+    raise TypeError(f"cannot store a {type(value).__name__} in the database")
 
 
 def _untagged(value: dict[str, Any]) -> Any:

@@ -20,9 +20,10 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from runs.delivery import Delivery, Uploader, dashboard
+from runs.delivery import Delivery, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
+from runs.uploader import Uploader
 from training.callbacks import Guess
 
 SECONDS_TO_DELIVER = 10.0
@@ -46,7 +47,7 @@ def prepare(name: str, comment: str, logs: str, resumed: Path | None = None) -> 
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
-    dashboard()
+    dashboard_address()  # raises before anything is written
     experiments, folder, uuid = Path(os.path.expanduser(logs)), name, None
     if resumed:  # it may have been moved, and labml builds the path of a run from these three
         experiments, folder, uuid = resumed.parent.parent, resumed.parent.name, resumed.name
@@ -83,10 +84,10 @@ class Tracking:
         self.run.save_status("in progress")
         # labml creates this file when a run starts, never removes it, and refuses to start if it exists.
         (self.run.path / "run.pid").unlink(missing_ok=True)
-        server = dashboard()
+        server = dashboard_address()
         if server is not None:
             self.uploader = Uploader(Delivery(self.run, server), logger.log)
-            self.uploader.begin()
+            self.uploader.start_and_report()
         try:
             monitor_singleton().silent(not self.is_terminal)
             with experiment.start(), monit.section("Train", total_steps=1.0, is_new_line=True) as self.section:
