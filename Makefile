@@ -1,5 +1,5 @@
-# make train · make dashboard · make test · make notebooks · make bench (and others: see benchmarks/README.md) · make soak
-# The virtual environment is made, and filled, when it is needed.
+# make train, make dashboard, make test, make notebooks, make bench, make soak. docs/results.md lists the benchmarks.
+# Each target creates the virtual environment and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -54,13 +54,13 @@ soak: .venv/installed-dashboard
 clean:
 	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache data/cache/compiled data/cache/compiling
 
-# An empty file says that a requirements file was installed; it is made anew when the file changes.
+# An empty file marks a requirements file as installed. A newer requirements file is installed again.
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Folio needs Python 3.11 or later: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python requirements.txt
-	@echo "installing requirements.txt into .venv: minutes, on Linux some GB (PyTorch comes with CUDA)"
+	@echo "installing requirements.txt into .venv (minutes; on Linux several GB, because PyTorch comes with CUDA)"
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
@@ -74,10 +74,10 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
 	touch $@
 
-# What the dashboard's page loads from elsewhere; without npm the page takes it from there.
+# The dashboard's page uses these npm packages; without npm it loads the same files from CDNs.
 .venv/vendored: .venv/bin/python board/package-lock.json
 	@if (cd board && npm ci --ignore-scripts --silent); then touch $@; \
-	else echo "npm is not here, or failed: the dashboard's page needs the internet"; fi
+	else echo "npm was not found or failed: the dashboard's page will load its scripts from the internet"; fi
 
 .venv/installed-dev: .venv/installed requirements-bench.txt requirements-dashboard.txt requirements-dev.txt
 	@echo "installing requirements-dev.txt"
