@@ -12,7 +12,7 @@ from torch import nn
 from configs.data import DataConfigs
 from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
-from configs.model import ModelConfigs
+from configs.model import ModelConfigs, check_contract
 from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from data.reference_losses import unigram_loss
@@ -116,24 +116,9 @@ def _training(c: Configs) -> TrainingConfigs:
     return conf
 
 
-@option(Configs.objective, "configs")
-def _objective() -> ObjectiveConfigs:
-    return ObjectiveConfigs()
-
-
 def pairs_objective(c: Configs) -> str:
     """The objective on pairs of text, nsp or sop; empty if there is none."""
     return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
-
-
-@option(Configs.checkpoint, "configs")
-def _checkpoint() -> CheckpointConfigs:
-    return CheckpointConfigs()
-
-
-@option(Configs.sample, "configs")
-def _sample() -> SampleConfigs:
-    return SampleConfigs()
 
 
 @option(Configs.torch_device)
@@ -154,24 +139,11 @@ def on_device(c: Configs) -> nn.Module:
     """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
     torch.manual_seed(derived_seed(c.seed, "weights"))
     model = c.model.architecture.to(c.torch_device)
-    _check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
+    check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
     objective = pairs_objective(c)
     if objective and not hasattr(model, "forward_pairs"):
         raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, use modern")
     return model
-
-
-def _check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
-    inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
-    contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
-            shape = list(model(inputs, positions).shape)
-    except Exception as error:  # whatever a user's model raises
-        raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
-    if shape != [3, n_tokens]:
-        raise ConfigError(f"model.architecture: {contract}, not {shape}")
 
 
 @option(Configs.step)

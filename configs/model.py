@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
+import torch
 from labml.configs import BaseConfigs, option
 from torch import nn
 
-from configs.keys import Key
+from configs.keys import ConfigError, Key
 from model import MaskedLanguageModel, ModernEncoder
 
 
@@ -56,3 +57,16 @@ def labml_nn(c: ModelConfigs) -> nn.Module:
     return LabmlTransformer(
         encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
     )
+
+
+def check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
+    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
+    inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
+    contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+            shape = list(model(inputs, positions).shape)
+    except Exception as error:  # whatever a user's model raises
+        raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
+    if shape != [3, n_tokens]:
+        raise ConfigError(f"model.architecture: {contract}, not {shape}")
