@@ -14,7 +14,7 @@ from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs, check_contract
 from configs.seeds import derived_seed
-from configs.training import TrainingConfigs
+from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
 from data.reference_losses import unigram_loss
 from training.background import References
 from training.callbacks import sample
@@ -23,26 +23,6 @@ from training.evaluation import Evaluator
 from training.loop import Trainer
 from training.schedule import Budget, Schedule
 from training.step import TrainingStep
-
-
-class ObjectiveConfigs(BaseConfigs):
-    """Keys `objective.*`: a second objective beside the masked characters."""
-
-    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
-    sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
-
-
-class CheckpointConfigs(BaseConfigs):
-    """Keys `checkpoint.*`."""
-
-    every_seconds: Annotated[float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)] = 60.0
-
-
-class SampleConfigs(BaseConfigs):
-    """Keys `sample.*`."""
-
-    every_evaluations: Annotated[int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)] = 5
-    prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
 
 
 class Configs(BaseConfigs):
@@ -114,6 +94,21 @@ def _training(c: Configs) -> TrainingConfigs:
     conf.set_default(TrainingConfigs.device, func=lambda: c.torch_device)
     conf.set_default(TrainingConfigs.masking_prob, func=lambda: c.masking.masking_prob)
     return conf
+
+
+@option(Configs.objective, "configs")
+def _objective() -> ObjectiveConfigs:
+    return ObjectiveConfigs()
+
+
+@option(Configs.checkpoint, "configs")
+def _checkpoint() -> CheckpointConfigs:
+    return CheckpointConfigs()
+
+
+@option(Configs.sample, "configs")
+def _sample() -> SampleConfigs:
+    return SampleConfigs()
 
 
 def pairs_objective(c: Configs) -> str:

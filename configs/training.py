@@ -1,4 +1,7 @@
-"""The training: budget, stages, optimizer. A new optimizer is one function with `@option`: see `adamw`."""
+"""The training: budget, stages, optimizer, second objective, checkpoints, samples.
+
+A new optimizer is one function with `@option`: see `adamw`.
+"""
 
 from typing import Annotated, Any
 
@@ -53,6 +56,26 @@ class TrainingConfigs(BaseConfigs):
 
     stage_rows: list[Stage] = "with_masking_prob"  # type: ignore[assignment]
     autocast: bool = "by_precision"  # type: ignore[assignment]
+
+
+class ObjectiveConfigs(BaseConfigs):
+    """Keys `objective.*`: a second objective beside the masked characters."""
+
+    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
+    sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
+
+
+class CheckpointConfigs(BaseConfigs):
+    """Keys `checkpoint.*`."""
+
+    every_seconds: Annotated[float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)] = 60.0
+
+
+class SampleConfigs(BaseConfigs):
+    """Keys `sample.*`."""
+
+    every_evaluations: Annotated[int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)] = 5
+    prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
 
 
 @option(TrainingConfigs.stage_rows)
