@@ -1,15 +1,15 @@
-"""Random generators that go on where they were."""
+"""Saved states of random generators."""
 
 import zlib
 
 import torch
 
 
-def go_on_from(generator: torch.Generator, state: torch.Tensor) -> None:
-    """Put a generator into a saved `state`.
+def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
+    """Set a generator to a saved `state`, the bytes that `get_state` returned.
 
-    Where that is the state of another kind of device it cannot be had here: the draws to come are then others, which
-    follow from the state, so that they are the same each time.
+    A state from another kind of device (16 bytes on a GPU, 5,056 on a CPU) does not fit. The generator is then seeded
+    from a checksum of it: its draws are new, but the same after every restore.
     """
     if state.numel() == generator.get_state().numel():
         generator.set_state(state.cpu())

@@ -1,42 +1,40 @@
-"""Pairs of text for a second objective: does the one follow the other, or in which order do they stand?
+"""Pairs of text for a second objective: does B follow A, or in which order do they stand?
 
     [CLS] A [SEP] B [SEP]
 
-at a fixed length, without padding: A and B share it as evenly as can be.
+Every pair has the same length, without padding. A and B share it equally; A gets the odd character.
 """
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from data.corpus import CorpusError
-from data.generators import go_on_from
+from data.generators import restore_generator
 from data.windows import Pairs, WindowBatch
 
 CLS, SEP = "[CLS]", "[SEP]"
-N_SPECIAL = 3  # of every pair: [CLS] and two [SEP]s
+N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
 SHORTEST = N_SPECIAL + 2
-Objective = Literal["nsp", "sop"]
 
 
 def speech_borders(text: str) -> torch.Tensor:
-    """Where speeches begin: after each empty line, `[n_borders]` offsets in the text, rising."""
+    """The offsets `[n_borders]` at which speeches begin: after each empty line, ascending."""
     offsets = [match.end() for match in re.finditer(r"\n\s*\n", text)]
-    return torch.tensor([place for place in offsets if place < len(text)], dtype=torch.int64)
+    return torch.tensor([offset for offset in offsets if offset < len(text)], dtype=torch.int64)
 
 
 class PairWindows:
-    """Draws pairs of text; half of them have the label 1, drawn anew for each pair.
+    """Draws pairs of text. An independent coin per pair decides its label, so half of the labels are 1.
 
-    `nsp` is next-sentence prediction (Devlin et al. 2018). A ends and B begins at a speech's border: the same border
-    (label 1), or B at that of another speech anywhere in the text (label 0). Where that one happens to read the same
-    as the true one, the label is 1 too: in pairs of less than 24 characters, of which several speeches begin alike,
-    that is some in a hundred.
+    `nsp` is next-sentence prediction (Devlin et al. 2018). A ends at a border between speeches. B begins at the same
+    border (label 1) or at that of another speech anywhere in the text (label 0). If the other speech reads the same as
+    the true one, the label is 1 as well; this happens to a few percent of the pairs shorter than 24 characters.
 
-    `sop` is sentence order (Lan et al. 2020, ALBERT). A and B are neighbours in the text, as they stand (label 1) or
-    exchanged (label 0). They meet anywhere: at a speech's border the order would show in which of the two begins with a
-    speaker's name.
+    `sop` is sentence-order prediction (Lan et al. 2020, ALBERT). A and B are neighbors in the text, in their order
+    (label 1) or exchanged (label 0). They meet at any offset: at borders between speeches, a speaker's name at the
+    beginning of A or B would reveal the order.
     """
 
     def __init__(
@@ -44,35 +42,36 @@ class PairWindows:
         ids: torch.Tensor,
         borders: torch.Tensor,
         *,
-        objective: Objective,
+        objective: str,
         cls_token: int,
         sep_token: int,
         seed: int,
         longest: int,
     ):
-        """`ids` `[n_chars]`, with speeches that begin at `borders` (only `nsp` needs them); `longest` is the length
-        of the longest pairs that will be drawn. Raises CorpusError where the text has too few of them."""
+        """`ids` `[n_chars]` are the text and `borders` the offsets of its speeches, which only `nsp` needs.
+
+        `objective` is nsp or sop, `longest` the greatest `seq_len` that will be drawn. Raises CorpusError if the text
+        has too few speeches for it.
+        """
         self.ids = ids
         self.objective = objective
         self.cls_token = cls_token
         self.sep_token = sep_token
-        self.borders = borders.cpu()  # the host's copy decides shapes: no waiting for the device
+        self.borders = borders.cpu()  # counted on the host, which avoids synchronizing with the device
         self.borders_on_device = borders.to(ids.device)
         self.generator = torch.Generator(device=ids.device).manual_seed(seed)
         first, last = self._usable_borders(longest)
         if objective == "nsp" and last - first < 2:
             raise CorpusError(
-                f"objective.nsp: a text of {len(ids):,} characters with too few speeches for pairs of {longest}:"
-                " it needs parts with an empty line between them"
+                f"next-sentence prediction: a text of {len(ids):,} characters has too few speeches for pairs of"
+                f" {longest}: separate its parts by empty lines, or take a longer text"
             )
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of pairs, `[batch_size, seq_len]`; special tokens have the place of a character beside them."""
+        """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character next to it."""
         n_first, n_second = _lengths(seq_len)
-        if self.objective == "nsp":
-            first, second, labels = self._next_sentence(batch_size, n_first, n_second)
-        else:
-            first, second, labels = self._sentence_order(batch_size, n_first, n_second)
+        draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
+        first, second, labels = draw(batch_size, n_first, n_second)
         offsets = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
         tokens = self.ids[offsets]
         tokens[:, 0] = self.cls_token
@@ -86,13 +85,13 @@ class PairWindows:
         lowest, highest = self._usable_borders(n_first + n_second + N_SPECIAL)
         n = highest - lowest
         border = self._integers(n, batch_size)
-        elsewhere = (border + 1 + self._integers(n - 1, batch_size)) % n  # any other one, all alike
+        elsewhere = (border + 1 + self._integers(n - 1, batch_size)) % n  # any other border, with equal probability
         follows = self._coins(batch_size)
         meeting = self.borders_on_device[lowest + border]
         begin = self.borders_on_device[lowest + torch.where(follows, border, elsewhere)]
-        first = meeting[:, None] + self._offsets(-n_first, 0)
-        truth = meeting[:, None] + self._offsets(0, n_second)
-        second = begin[:, None] + self._offsets(0, n_second)
+        first = meeting[:, None] + self._range(-n_first, 0)
+        truth = meeting[:, None] + self._range(0, n_second)
+        second = begin[:, None] + self._range(0, n_second)
         return first, second, (self.ids[second] == self.ids[truth]).all(1)
 
     def _sentence_order(self, batch_size: int, n_first: int, n_second: int) -> tuple[torch.Tensor, ...]:
@@ -100,18 +99,18 @@ class PairWindows:
         longer = max(n_first, n_second)
         meeting = (longer + self._integers(len(self.ids) - 2 * longer + 1, batch_size))[:, None]
         kept = in_order[:, None]
-        first = meeting + torch.where(kept, self._offsets(-n_first, 0), self._offsets(0, n_first))
-        second = meeting + torch.where(kept, self._offsets(0, n_second), self._offsets(-n_second, 0))
+        first = meeting + torch.where(kept, self._range(-n_first, 0), self._range(0, n_first))
+        second = meeting + torch.where(kept, self._range(0, n_second), self._range(-n_second, 0))
         return first, second, in_order
 
     def _usable_borders(self, seq_len: int) -> tuple[int, int]:
-        """Which borders, from and to, have text enough on both sides for pairs of `seq_len`."""
+        """The first and one past the last border that have enough text on both sides for pairs of `seq_len`."""
         n_first, n_second = _lengths(seq_len)
         limits = torch.tensor([n_first, len(self.ids) - n_second + 1])
         first, last = torch.searchsorted(self.borders, limits).tolist()
         return first, last
 
-    def _offsets(self, begin: int, end: int) -> torch.Tensor:
+    def _range(self, begin: int, end: int) -> torch.Tensor:
         return torch.arange(begin, end, device=self.ids.device)
 
     def _integers(self, high: int, n: int) -> torch.Tensor:
@@ -121,14 +120,14 @@ class PairWindows:
         return torch.rand(n, generator=self.generator, device=self.ids.device) < 0.5
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides the pairs still to come."""
+        """The state that decides all pairs still to be drawn."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        go_on_from(self.generator, state["generator"])
+        restore_generator(self.generator, state["generator"])
 
 
 def _lengths(seq_len: int) -> tuple[int, int]:
-    """How many characters of a pair are A's and B's."""
+    """The numbers of characters in A and B."""
     n_second = (seq_len - N_SPECIAL) // 2
     return seq_len - N_SPECIAL - n_second, n_second

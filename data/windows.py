@@ -4,38 +4,38 @@ from typing import Any, NamedTuple
 
 import torch
 
-from data.generators import go_on_from
+from data.generators import restore_generator
 
 
 class Pairs(NamedTuple):
-    """What windows that are pairs of text have beside their tokens: see `data.pairs`."""
+    """The further facts of windows that are pairs of text: see `data.pairs`."""
 
     segments: torch.Tensor  # [batch, seq_len] 0 for [CLS] A [SEP], 1 for B [SEP]
-    labels: torch.Tensor  # [batch] bool: does B follow A, do they stand in their order?
+    labels: torch.Tensor  # [batch] bool: nsp: does B follow A? sop: are A and B in their order?
 
 
 class WindowBatch(NamedTuple):
     """Windows of the text."""
 
     tokens: torch.Tensor  # [batch, seq_len] ids
-    offsets: torch.Tensor  # [batch, seq_len] where in the text they stand
+    offsets: torch.Tensor  # [batch, seq_len] the offset of each token in the text
     pairs: Pairs | None = None
 
 
 class Windows:
     """Draws windows of the training text.
 
-    `sampling="random"` draws every start independently. `sampling="shuffled"` is an epoch in the
-    annotated labml experiment's sense: the text is cut into cells of `seq_len`, every cell is visited
-    once in random order, and its window starts at a random place inside the cell.
+    `sampling="random"` draws every start independently. `sampling="shuffled"` makes epochs as the annotated labml
+    experiment does: the text is divided into cells of `seq_len`, each epoch visits every cell once in random order,
+    and each window starts at a random offset inside its cell.
     """
 
     def __init__(self, ids: torch.Tensor, *, seed: int, sampling: str = "random"):
-        """`ids` `[n_chars]` stay where they are: windows come out on the same device."""
+        """`ids` `[n_chars]` are the text; the windows are on the same device."""
         self.ids = ids
         self.sampling = sampling
         self.generator = torch.Generator(device=ids.device).manual_seed(seed)
-        self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)
+        self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)  # not yet visited in this epoch
         self._cell_len = 0
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
@@ -62,9 +62,9 @@ class Windows:
         return torch.randint(high, (n,), generator=self.generator, device=self.ids.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides the windows still to come."""
+        """The state that decides all windows still to be drawn."""
         return {"generator": self.generator.get_state(), "cells": self._cells, "cell_len": self._cell_len}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        go_on_from(self.generator, state["generator"])
+        restore_generator(self.generator, state["generator"])
         self._cells, self._cell_len = state["cells"].to(self.ids.device), state["cell_len"]

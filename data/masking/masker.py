@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from data.generators import go_on_from
+from data.generators import restore_generator
 from data.masking.adaptive import AdaptiveUnits
 from data.masking.mixture import Mixture
 from data.masking.segmenters import Characters, Segmenter, first_columns, sampling_order
@@ -192,7 +192,7 @@ class Masker:
         return {"generator": self.generator.get_state(), "learnt": learnt}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        go_on_from(self.generator, state["generator"])
+        restore_generator(self.generator, state["generator"])
         for learner, learnt in zip(self.learners, state["learnt"], strict=True):
             learner.load_state_dict(learnt)
 

@@ -34,9 +34,9 @@ def segments_of(batch, row: int) -> tuple[str, str]:
     return first, second
 
 
-def test_borders_are_where_speeches_begin():
+def test_borders_are_the_offsets_where_speeches_begin():
     text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
-    assert [text[place] for place in speech_borders(text).tolist()] == ["B", "C"]
+    assert [text[offset] for offset in speech_borders(text).tolist()] == ["B", "C"]
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
@@ -49,34 +49,34 @@ def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
         assert len(first) + len(second) + 3 == seq_len
         assert 0 <= len(first) - len(second) <= 1
         assert batch.pairs.segments[row].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-        text = "".join(TEXT[place] for place in batch.offsets[row].tolist())
+        text = "".join(TEXT[offset] for offset in batch.offsets[row].tolist())
         assert text[1 : 1 + len(first)] == first
         assert text[2 + len(first) : -1] == second
 
 
-def test_next_speeches_meet_at_borders_and_the_label_says_whether_at_the_same():
+def test_next_sentence_pairs_meet_at_borders_and_are_labeled_by_whether_the_text_continues():
     batch = pairs(TEXT, "nsp").draw(512, 64)
     borders = set(speech_borders(TEXT).tolist())
     for row in range(512):
         first, second = segments_of(batch, row)
         end, begin = int(batch.offsets[row, len(first)]) + 1, int(batch.offsets[row, len(first) + 2])
         assert {end, begin} <= borders
-        # Never both the true continuation and labelled otherwise, even where another speech reads the same.
+        # A true continuation is never labeled as a false one, even if it comes from another speech.
         assert bool(batch.pairs.labels[row]) == (TEXT[end : end + len(second)] == second)
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
-def test_half_of_the_pairs_are_true(objective):
+def test_half_of_the_labels_are_one(objective):
     labels = pairs(TEXT, objective, seed=3).draw(20_000, 32).pairs.labels
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
 
 
-def test_a_speech_that_reads_the_same_counts_as_the_true_one():
+def test_another_speech_with_the_same_text_counts_as_the_true_one():
     text = "A:\nyes, my lord\n\n" * 100
     assert pairs(text, "nsp", longest=24).draw(256, 24).pairs.labels.all()
 
 
-def test_ordered_pairs_are_neighbours_in_the_text():
+def test_sentence_order_pairs_are_neighbors_in_the_text():
     batch = pairs(TEXT, "sop").draw(256, 65)
     for row in range(256):
         first, second = segments_of(batch, row)
@@ -101,7 +101,7 @@ def test_a_text_without_speeches_is_refused():
 
 
 @given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST, 30))
-def test_any_text_gives_whole_pairs_or_is_refused(text, seq_len):
+def test_any_text_gives_pairs_inside_the_text_or_is_refused(text, seq_len):
     try:
         source = pairs(text, "nsp", longest=seq_len)
     except CorpusError:

@@ -5,7 +5,7 @@ from data.windows import Windows
 
 
 @pytest.mark.parametrize("sampling", ["random", "shuffled"])
-def test_a_window_is_the_text_at_its_places(sampling: str):
+def test_a_window_is_the_text_at_its_offsets(sampling: str):
     ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
     tokens, offsets, _ = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
     assert tokens.shape == offsets.shape == (64, 32)
@@ -27,7 +27,7 @@ def test_an_epoch_of_shuffled_windows_visits_every_cell_once():
     windows = Windows(torch.arange(32 * 50 + 7), seed=0, sampling="shuffled")
     starts = torch.cat([windows.draw(10, 32)[1][:, 0] for _ in range(5)])
     assert (starts // 32).sort().values.tolist() == list(range(50))
-    assert (starts % 32).unique().numel() > 10  # each at a random place in its cell
+    assert (starts % 32).unique().numel() > 10  # each at a random offset in its cell
 
 
 def test_shuffled_windows_stay_inside_the_text():
