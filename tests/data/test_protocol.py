@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from data.corpus import Corpus, CorpusError
-from data.protocol import protocol_masks, validation_set, validation_windows
-from data.reference_losses import unigram_loss
+from data.protocol import protocol_masks, validation_set
 from data.vocabulary import Vocabulary
 
 
 def test_the_masks_never_change():
-    """Every figure in the README, and every run ever compared, rests on these draws."""
+    """All published losses, and all comparisons between runs, rest on these draws."""
     masked = protocol_masks(435)
     assert (
         hashlib.sha256(masked.numpy().tobytes()).hexdigest()
@@ -23,32 +22,29 @@ def test_every_window_has_38_masks():
     assert set(protocol_masks(1_024).sum(1).tolist()) == {38}
 
 
-def test_windows_follow_each_other_without_overlap_and_the_remainder_is_dropped():
+def test_windows_do_not_overlap_and_the_remainder_is_dropped():
     ids = torch.arange(256 * 4 + 255)
-    windows = validation_windows(ids)
+    windows = validation_set(ids).windows
     assert windows.shape == (4, 256)
     assert torch.equal(windows.flatten(), ids[: 4 * 256])
 
 
 def test_a_large_text_has_1024_windows_evenly_spaced():
-    windows = validation_windows(torch.arange(256 * 3_000))
+    windows = validation_set(torch.arange(256 * 3_000)).windows
     assert windows.shape == (1_024, 256)
     assert windows[0, 0] == 0
     assert windows[-1, -1] == 256 * 3_000 - 1
     assert set(windows[:, 0].diff().tolist()) == {256 * 2, 256 * 3}
 
 
-def test_the_shortest_text_with_a_validation_window_has_2551_characters():
+def test_the_shortest_corpus_with_a_validation_window_has_2551_characters():
     for length, validation_length in ((2_551, 256), (2_550, 255)):
         assert len(Corpus.from_text("short", "a" * length).validation) == validation_length
-    assert len(validation_windows(torch.zeros(256))) == 1
+    assert validation_set(torch.zeros(256)).n_windows == 1
     with pytest.raises(CorpusError, match="at least 2,551"):
-        validation_windows(torch.zeros(255))
+        validation_set(torch.zeros(255))
 
 
-def test_tiny_shakespeare_has_435_windows_and_the_designs_unigram_loss(shakespeare: str):
+def test_tiny_shakespeare_has_435_windows(shakespeare: str):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
-    vocabulary = Vocabulary(corpus.characters)
-    training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
-    assert validation_set(validation_ids).n_windows == 435
-    assert round(unigram_loss(training_ids, validation_ids, vocabulary.n_chars), 3) == 3.347
+    assert validation_set(Vocabulary(corpus.characters).encode(corpus.validation)).n_windows == 435

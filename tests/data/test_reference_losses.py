@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data import reference_losses
+from data.corpus import Corpus
+from data.play.automaton import Automaton
+from data.protocol import N_MASKED, validation_set
+from data.reference_losses import counting_losses, floor_losses, is_cached, mean_loss, unigram_loss
+from data.vocabulary import Vocabulary
+
+COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent characters
+
+
+@pytest.fixture
+def coins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Corpus:
+    """A text with a known floor, and an empty cache in tmp_path."""
+    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
+    return Corpus.from_text("coins", COINS.write(100_000, seed=0), COINS)
+
+
+def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(shakespeare: str):
+    corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
+    vocabulary = Vocabulary(corpus.characters)
+    training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
+    assert round(unigram_loss(training_ids, validation_ids, vocabulary.n_chars), 3) == 3.347
+    assert round(mean_loss(counting_losses(corpus)), 3) == 1.179
+
+
+def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
+    entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    vocabulary = Vocabulary(coins.characters)
+    unigram = unigram_loss(vocabulary.encode(coins.training), vocabulary.encode(coins.validation), vocabulary.n_chars)
+    for loss in (unigram, mean_loss(counting_losses(coins)), mean_loss(floor_losses(coins))):
+        assert loss == pytest.approx(entropy, abs=0.03)
+
+
+def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damaged(coins, monkeypatch, tmp_path):
+    computed = []
+    for name in ("_count", "_floor"):
+        compute = getattr(reference_losses, name)
+        monkeypatch.setattr(reference_losses, name, lambda *args, n=name, f=compute: computed.append(n) or f(*args))
+    first = counting_losses(coins)
+    assert not is_cached(coins)  # the floor is missing
+    floor_losses(coins)
+    assert is_cached(coins)
+    assert np.array_equal(counting_losses(coins), first)
+    floor_losses(coins)
+    assert computed == ["_count", "_floor"]
+    for path in (tmp_path / "references").iterdir():
+        path.write_bytes(path.read_bytes()[:-8])
+    assert not is_cached(coins)
+    assert np.array_equal(counting_losses(coins), first)
+    other = Corpus.from_text("other coins", COINS.write(100_000, seed=1), COINS)
+    assert not np.array_equal(floor_losses(other), floor_losses(coins))
+    assert computed == ["_count", "_floor", "_count", "_floor", "_floor"]
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(coins, monkeypatch, tmp_path):
+    (tmp_path / "references").write_text("a file in place of the folder")
+    assert np.isfinite(counting_losses(coins)).all()
+    assert not is_cached(coins)
+
+
+@pytest.mark.parametrize("length", [2_551, 5_110])
+def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, monkeypatch, tmp_path):
+    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
+    short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
+    vocabulary = Vocabulary(short.characters)
+    training_ids, validation_ids = vocabulary.encode(short.training), vocabulary.encode(short.validation)
+    assert validation_set(validation_ids).n_windows == 1
+    for losses in (counting_losses(short), floor_losses(short)):
+        assert losses.shape == (1,)
+        assert 0 < losses[0] < 2 * N_MASKED
+    assert unigram_loss(training_ids, validation_ids, 2) == pytest.approx(0.56, abs=0.1)
+    assert torch.equal(torch.cat([training_ids, validation_ids]).bincount() > 0, torch.tensor([True, True]))
