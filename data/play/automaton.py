@@ -1,6 +1,6 @@
 """A stochastic finite-state automaton over characters: a hidden Markov model that writes text.
 
-Every state writes one character, so the law of the text is that of the chain of states.
+Every state writes one character, so the distribution of the text follows from that of the chain of states.
 """
 
 import warnings
@@ -15,18 +15,14 @@ import torch
 
 @dataclass(frozen=True)
 class Automaton:
-    """State s writes `characters[s]` and goes on to each state t of `successors[s]` with its probability."""
+    """State s writes `characters[s]`, then moves to state t with probability `successors[s][t]`."""
 
     characters: str
     successors: tuple[Mapping[int, float], ...]
 
     @property
-    def n_states(self) -> int:
-        return len(self.characters)
-
-    @property
     def alphabet(self) -> str:
-        """The characters that can be written, sorted: as a Vocabulary of the text has them."""
+        """The characters that can be written, sorted as in a Vocabulary."""
         return "".join(sorted(set(self.characters)))
 
     def transitions(self, transposed: bool = False) -> torch.Tensor:
@@ -34,29 +30,30 @@ class Automaton:
         edges = [(s, t, p) for s, following in enumerate(self.successors) for t, p in following.items()]
         sources, targets, probs = zip(*edges, strict=True)
         indices = torch.tensor([targets, sources] if transposed else [sources, targets])
-        size = (self.n_states, self.n_states)
+        size = (len(self.characters), len(self.characters))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch calls CSR a beta feature; a user can do nothing about it
+            warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta
             return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
 
     def stationary(self, tolerance: float = 1e-12, max_steps: int = 200_000) -> torch.Tensor:
-        """How often each state is visited in the long run, `[n_states]`, by repeated multiplication.
+        """The stationary distribution of the states, `[n_states]`, by power iteration.
 
-        Raises ArithmeticError where the chain does not settle: it is periodic, or falls apart.
+        Raises ArithmeticError if the chain does not converge, for example because it is periodic.
         """
         push = self.transitions(transposed=True)
-        visits = torch.full((self.n_states, 1), 1 / self.n_states, dtype=torch.float64)
+        n_states = len(self.characters)
+        visits = torch.full((n_states, 1), 1 / n_states, dtype=torch.float64)
         for step in range(max_steps):
             after = push @ visits
             if step % 100 == 0 and (after - visits).abs().sum() < tolerance:
                 return (after / after.sum()).flatten()
             visits = after
-        raise ArithmeticError("the automaton's chain does not settle")
+        raise ArithmeticError("the automaton's chain does not converge to a stationary distribution")
 
     def write(self, length: int, seed: int) -> str:
         """A text of `length` characters that begins in state 0.
 
-        Python decides once a choice, not once a character: the run of characters up to the next choice is known.
+        The characters between two choices are known in advance, so the Python loop runs once per choice.
         """
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
@@ -74,8 +71,10 @@ class Automaton:
         return "".join(pieces)[:length]
 
     def _run(self, state: int) -> tuple[str, list[float], list[int]]:
-        """What is written from `state` on without a choice, and the choice at its end: the cumulative
-        probabilities of all successors but the last, and the successors."""
+        """The text from `state` to the next choice, and that choice.
+
+        The choice is given by the cumulative probabilities of all successors but the last, and by the successors.
+        """
         text = self.characters[state]
         while len(self.successors[state]) == 1:
             (state,) = self.successors[state]
@@ -85,46 +84,46 @@ class Automaton:
 
 
 class Builder:
-    """Builds an automaton from words between joints.
+    """Builds an automaton from texts between joints.
 
-    A joint is a place in the grammar that writes nothing; words lead from joint to joint. `automaton` removes the
-    joints, so that only states that write a character are left.
+    A joint is a point in the grammar that writes nothing; texts lead from joint to joint. `automaton` removes the
+    joints, so that every remaining state writes a character.
     """
 
     def __init__(self) -> None:
-        self._characters: list[str | None] = []  # None: a joint
+        self._characters: list[str | None] = []  # of each node; None for a joint
         self._edges: list[dict[int, float]] = []
 
     def joint(self) -> int:
-        """A new place that writes nothing."""
+        """Add a joint and return its number."""
         return self._node(None)
 
-    def words(self, start: int, weights: Mapping[str, float], end: int) -> None:
-        """One of several words, each with its weight, between two joints; common beginnings are shared.
+    def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
+        """Add a choice between texts with weights, from one joint to another. Common beginnings share their states.
 
-        Calls add up: weights of later calls from the same joint count in the same choice. An empty word is a
-        way past.
+        Several calls from the same joint add options to the same choice. An empty text goes straight to `end`.
         """
         by_first: dict[str, dict[str, float]] = defaultdict(dict)
-        for word, weight in weights.items():
-            if word:
-                by_first[word[0]][word[1:]] = weight
+        for text, weight in weights.items():
+            if text:
+                by_first[text[0]][text[1:]] = weight
             else:
                 self._edges[start][end] = self._edges[start].get(end, 0.0) + weight
         for character, rests in by_first.items():
             node = self._node(character)
             self._edges[start][node] = sum(rests.values())
-            self.words(node, rests, end)
+            self.choice(node, rests, end)
 
-    def word(self, start: int, text: str, end: int, weight: float = 1.0) -> None:
-        """One word between two joints."""
-        self.words(start, {text: weight}, end)
+    def text(self, start: int, text: str, end: int, weight: float = 1.0) -> None:
+        """Add one text from one joint to another."""
+        self.choice(start, {text: weight}, end)
 
     def automaton(self, start: int) -> Automaton:
-        """The automaton that begins behind the joint `start`. Joints must not follow each other in a circle."""
+        """The automaton that begins after the joint `start`. Joints must not form a cycle without text."""
         closed: dict[int, dict[int, float]] = {}
 
         def following(node: int) -> dict[int, float]:
+            """The states after a node, with joints replaced by the states after them."""
             if node not in closed:
                 total = sum(self._edges[node].values())
                 result: dict[int, float] = defaultdict(float)
@@ -137,7 +136,7 @@ class Builder:
                 closed[node] = dict(result)
             return closed[node]
 
-        order = [next(iter(following(start)))]  # breadth first from the start: what cannot be reached is left out
+        order = [next(iter(following(start)))]  # breadth first; unreachable states are left out
         number = {order[0]: 0}
         for node in order:
             for target in following(node):

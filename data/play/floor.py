@@ -1,9 +1,9 @@
-"""The exact floor: the lowest loss that any model can reach on text of a known automaton.
+"""The exact floor: the Bayes-optimal loss on text of a known automaton, which no model can beat on average.
 
-A model sees a window of the text with some characters hidden or changed. The best that it can say of a hidden
-character is its posterior given everything that is visible in the window. Forward-backward (Baum et al. 1970;
-Rabiner 1989) computes it, with the stationary distribution as the first state's: where in the play the window
-stands is not known. In float64, every step normalised.
+A model sees a window of the text with some characters masked or replaced. Its best prediction of such a character is
+the posterior given everything visible in the window. The forward-backward algorithm (Baum et al. 1970; Rabiner 1989)
+computes it, in float64 and normalized at every step. The first state has the stationary distribution, because the
+window's offset in the text is unknown.
 """
 
 from dataclasses import dataclass
@@ -12,32 +12,33 @@ import torch
 
 from data.play.automaton import Automaton
 
-WINDOWS_AT_ONCE = 16  # of 256 characters, with 16,000 states: half a gigabyte
+WINDOWS_AT_ONCE = 8  # 0.3 GB for windows of 256 characters and 19,000 states
 
 
 @dataclass(frozen=True)
 class Channel:
-    """How a true character becomes the one that is shown: `[n_shown, n_chars]`, P(shown | true).
+    """How true characters become shown ones: P(shown | true) as matrices `[n_chars + 1, n_chars]`.
 
-    What is shown is a character, or in the last row `[MASK]`.
+    The last row stands for `[MASK]`.
     """
 
-    scored: torch.Tensor  # at the positions that are scored: they were selected
+    scored: torch.Tensor  # at the scored positions, which were selected
     elsewhere: torch.Tensor
 
 
 def masked_channel(n_chars: int) -> Channel:
-    """The protocol's: scored positions show `[MASK]`, all others their character."""
-    hidden = torch.zeros(n_chars + 1, n_chars, dtype=torch.float64)
-    hidden[n_chars] = 1
-    return Channel(hidden, torch.eye(n_chars + 1, n_chars, dtype=torch.float64))
+    """The validation protocol's channel: scored positions show `[MASK]`, all others their character."""
+    return corrupted_channel(n_chars, masking_prob=0.0, randomize_prob=0.0, no_change_prob=0.0)
 
 
 def corrupted_channel(
     n_chars: int, masking_prob: float, randomize_prob: float = 0.1, no_change_prob: float = 0.1
 ) -> Channel:
-    """BERT's, with characters selected independently: a shown character may have been selected and replaced by a
-    random one (uniform), or kept. Scored positions are known to have been selected; at the others it is open."""
+    """BERT's channel, with each character selected independently with `masking_prob`.
+
+    A selected character is replaced by `[MASK]`, by a random character (uniform), or kept. Scored positions are known
+    to be selected; any other position may be.
+    """
     identity = torch.eye(n_chars, dtype=torch.float64)
     selected = torch.empty(n_chars + 1, n_chars, dtype=torch.float64)
     selected[:n_chars] = no_change_prob * identity + randomize_prob / n_chars
@@ -48,7 +49,7 @@ def corrupted_channel(
 
 
 class Floor:
-    """Posteriors of hidden characters under an automaton. Character ids are offsets in its sorted alphabet."""
+    """Posteriors of masked characters under an automaton. Character ids are indices into its sorted alphabet."""
 
     def __init__(self, automaton: Automaton):
         id_of = {character: i for i, character in enumerate(automaton.alphabet)}
@@ -63,9 +64,9 @@ class Floor:
     ) -> torch.Tensor:
         """-log P(true character | everything shown) in nats, `[n_windows, seq_len]`; 0 where not scored.
 
-        `windows` are the true ids, `shown` what the model sees of them (`n_chars` stands for `[MASK]`), `scored`
-        says which positions count; all `[n_windows, seq_len]`. Raises ValueError where what is shown cannot come
-        from the automaton.
+        `windows` are the true ids, `shown` the ids that a model sees (`n_chars` stands for `[MASK]`), `scored` (bool)
+        marks the positions to predict; all are `[n_windows, seq_len]`. Raises ValueError if the automaton cannot have
+        written what is shown.
         """
         n = WINDOWS_AT_ONCE
         batches = zip(windows.split(n), shown.split(n), scored.split(n), strict=True)
@@ -75,31 +76,32 @@ class Floor:
         self, windows: torch.Tensor, shown: torch.Tensor, scored: torch.Tensor, channel: Channel
     ) -> torch.Tensor:
         n_windows, seq_len = windows.shape
-        forward: list[torch.Tensor] = []  # P(state at t | shown up to t), [n_states, n_windows]
-        state = self.stationary[:, None].expand(-1, n_windows)
+        forward: dict[int, torch.Tensor] = {}  # P(state at t | shown up to t), [n_states, n_windows], if t is scored
+        state = self.stationary[:, None].repeat(1, n_windows)
         for t in range(seq_len):
             if t:
                 state = self.transposed @ state
-            state = state * self._likelihood(shown[:, t], scored[:, t], channel)
+            state *= self._likelihood(shown[:, t], scored[:, t], channel)
             total = state.sum(0)
             if not total.all():
-                raise ValueError(f"what is shown cannot have been written by the automaton (at position {t})")
-            state = state / total
-            forward.append(state)
+                raise ValueError(f"the automaton cannot have written what is shown (at position {t})")
+            state /= total
+            if scored[:, t].any():
+                forward[t] = state
 
         losses = torch.zeros(n_windows, seq_len, dtype=torch.float64)
         future = torch.ones_like(state)  # P(shown after t | state at t), up to a factor
         for t in reversed(range(seq_len)):
-            if scored[:, t].any():
+            if t in forward:
                 posterior = torch.zeros(self.n_chars, n_windows, dtype=torch.float64)
-                posterior.index_add_(0, self.char_of_state, forward[t] * future)
+                posterior.index_add_(0, self.char_of_state, forward.pop(t).mul_(future))
                 truth = posterior.gather(0, windows[None, :, t])[0]
                 losses[:, t] = torch.where(scored[:, t], (posterior.sum(0) / truth).log(), 0.0)
-            future = self.transitions @ (future * self._likelihood(shown[:, t], scored[:, t], channel))
-            future = future / future.sum(0)
+            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], scored[:, t], channel))
+            future /= future.sum(0)
         return losses
 
     def _likelihood(self, shown: torch.Tensor, scored: torch.Tensor, channel: Channel) -> torch.Tensor:
-        """P(what is shown | state), `[n_states, n_windows]`."""
+        """P(shown | state), `[n_states, n_windows]`."""
         by_char = torch.where(scored[:, None], channel.scored[shown], channel.elsewhere[shown])
         return by_char.T[self.char_of_state]

@@ -1,8 +1,8 @@
 """The invented words of the built-in play.
 
-Four topics share the frames of their words and differ in a vowel: *bal* belongs to one and *bel* to another.
-A hidden vowel can therefore be known from the topic, which the rest of the speech tells, and not from the letters
-beside it. Words of one topic differ in their consonants: there a choice stays uncertain.
+Four topics share the consonants of their words and differ in one vowel: *bal* belongs to one topic, *bel* to another. A
+masked vowel can therefore be predicted from the topic, which the rest of the speech reveals, and not from the letters
+next to it. Words of one topic differ in their consonants, so masked consonants stay uncertain.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from math import gcd
 TOPIC_VOWELS = "aeio"
 NAMES = (("MAVU", "ODRI"), ("SELV", "BRUZ"), ("TIBO", "LYNK"), ("ROVA", "GUDD"))
 
-NOUNS = ("btmgpsr", "lnrm", "ktd")  # onsets, and what follows the vowel
+NOUNS = ("btmgpsr", "lnrm", "ktd")  # the consonants before the vowel, then those after it
 VERBS = ("dfvhlw", "nsrl", "kpt")
 ADJECTIVES = ("gbdfn", "zvxw")
 
@@ -30,7 +30,7 @@ SINGULAR_VERB, PLURAL_VERB, PLURAL_NOUN = "i", "u", "s"
 
 @dataclass(frozen=True)
 class Topic:
-    """The words of one topic, each list with the most frequent word first. Verbs are without their endings."""
+    """The words of one topic, the most frequent ones first. Verbs are without their endings."""
 
     speakers: tuple[str, str]
     nouns: tuple[str, ...]
@@ -39,37 +39,21 @@ class Topic:
 
 
 def topics() -> tuple[Topic, ...]:
-    """The four topics: each has its own vowel, and its own favourites among the frames."""
+    """The four topics, each with its own vowel and its own order of frequency."""
     return tuple(
         Topic(
             NAMES[number],
-            _words(NOUNS, vowel, turned=20 * number),
-            _words(VERBS, vowel, turned=5 * number),
-            _words(ADJECTIVES, vowel, turned=3 * number),
+            _words(NOUNS, vowel, shift=20 * number),
+            _words(VERBS, vowel, shift=5 * number),
+            _words(ADJECTIVES, vowel, shift=3 * number),
         )
         for number, vowel in enumerate(TOPIC_VOWELS)
     )
 
 
-def zipf(words: tuple[str, ...]) -> dict[str, float]:
-    """Weights that fall with the rank, 1 / (rank + 10) (Mandelbrot 1953)."""
-    return {word: 1 / (rank + 10) for rank, word in enumerate(words, start=1)}
-
-
-def all_words() -> set[str]:
-    """Every word form that the play can use."""
-    closed = (ADVERBS, PLACES, SINGULAR_ARTICLES, PLURAL_ARTICLES, QUESTION_WORDS, ANSWERS, OATHS, CONJUNCTIONS)
-    words = set(PREPOSITIONS).union(*closed)
-    for topic in topics():
-        words |= {*topic.speakers, *topic.nouns, *topic.adjectives}
-        words |= {noun + PLURAL_NOUN for noun in topic.nouns}
-        words |= {verb + ending for verb in topic.verbs for ending in (SINGULAR_VERB, PLURAL_VERB)}
-    return words
-
-
-def _words(consonants: tuple[str, ...], vowel: str, turned: int) -> tuple[str, ...]:
-    """Every combination of the consonants, with the vowel behind the first of them."""
+def _words(consonants: tuple[str, ...], vowel: str, shift: int) -> tuple[str, ...]:
+    """Every combination of the consonants, with the vowel after the first of them."""
     words = [onset + vowel + "".join(rest) for onset, *rest in product(*consonants)]
-    # A stride that has no factor in common with their number scatters the families over the ranks.
+    # A stride that is coprime to the number of words spreads similar words over the ranks.
     stride = next(n for n in range(len(words) // 3, len(words)) if gcd(n, len(words)) == 1)
-    return tuple(words[(rank * stride + turned) % len(words)] for rank in range(len(words)))
+    return tuple(words[(rank * stride + shift) % len(words)] for rank in range(len(words)))

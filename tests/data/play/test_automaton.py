@@ -7,8 +7,8 @@ from data.play.automaton import Automaton, Builder
 def words(weights: dict[str, float]) -> Automaton:
     build = Builder()
     start = build.joint()
-    build.words(start, weights, start_again := build.joint())
-    build.word(start_again, " ", start)
+    build.choice(start, weights, start_again := build.joint())
+    build.text(start_again, " ", start)
     return build.automaton(start)
 
 
@@ -18,7 +18,7 @@ def test_transitions_are_probabilities():
 
 
 def test_common_beginnings_are_shared():
-    assert words({"bal": 3, "ban": 1, "kor": 4}).n_states == len("ba") + len("ln") + len("kor") + len(" ")
+    assert len(words({"bal": 3, "ban": 1, "kor": 4}).characters) == len("ba") + len("ln") + len("kor") + len(" ")
 
 
 def test_words_are_written_with_their_weights():
@@ -27,12 +27,12 @@ def test_words_are_written_with_their_weights():
         assert abs(written.count(word) / len(written) - share) < 4 * (share * (1 - share) / len(written)) ** 0.5
 
 
-def test_an_empty_word_is_a_way_past():
+def test_an_empty_text_skips_to_the_end_of_a_choice():
     written = set(words({"a": 1, "": 1}).write(10_000, seed=0).split("a"))
     assert {"", " ", "  "} - {""} <= written
 
 
-def test_the_same_seed_writes_the_same_text_and_a_longer_one_goes_on():
+def test_the_same_seed_writes_the_same_text_and_a_longer_one_continues_it():
     automaton = words({"bal": 3, "ban": 1})
     assert automaton.write(500, seed=1) == automaton.write(1_000, seed=1)[:500]
     assert automaton.write(500, seed=1) != automaton.write(500, seed=2)
@@ -45,8 +45,8 @@ def test_the_stationary_distribution_does_not_change():
     assert visits.sum() == pytest.approx(1)
 
 
-def test_a_chain_that_does_not_settle_is_said_to():
+def test_a_chain_without_convergence_is_an_error():
     two = Automaton("ab", ({1: 1.0}, {0: 1.0}))
-    assert two.stationary().tolist() == [0.5, 0.5]  # it begins where it would end
-    with pytest.raises(ArithmeticError):
+    assert two.stationary().tolist() == [0.5, 0.5]  # the iteration begins with this distribution
+    with pytest.raises(ArithmeticError, match="does not converge"):
         Automaton("abc", ({1: 1.0}, {0: 1.0}, {0: 1.0})).stationary(max_steps=1_000)
