@@ -1,4 +1,4 @@
-"""The embedding: a row of a table for every token, with a gradient that is the same each time."""
+"""Token embedding whose gradient is deterministic, compiled or not."""
 
 import zlib
 from pathlib import Path
@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 @torch.library.custom_op("folio::embedding_gradient", mutates_args=())
 def embedding_gradient(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tensor:
-    """The sum of the rows of `gradient` `[..., d_model]` for every token of `tokens` `[...]`: `[n_tokens, d_model]`.
+    """The sum of the rows of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
-    PyTorch's own, as an operation that torch.compile leaves as it is. What it would write for it adds in whichever
-    order its threads arrive, and sums of floats depend on the order: no two runs would end alike.
+    PyTorch's own kernel, wrapped so that torch.compile does not replace it. The compiler's replacement adds rows in the
+    order in which threads arrive; sums of floats depend on the order, so no two runs would give the same weights.
     """
     return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
 
@@ -24,8 +24,8 @@ def _(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tens
     return gradient.new_empty(n_tokens, gradient.shape[-1])
 
 
-# What is compiled is kept from run to run under the names of its operations, whatever their gradients are by then: an
-# edited file needs another name.
+# torch.compile caches compiled code under the names of its operations, without a look at their gradients. The checksum
+# of this file in the name keeps code with an older gradient from being used.
 _VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
 
@@ -33,8 +33,7 @@ _VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`.
 
-    An operation with that gradient, rather than a `torch.autograd.Function`: what is compiled of one of those is not
-    kept from run to run.
+    A custom operation, because torch.compile does not cache code that contains a `torch.autograd.Function`.
     """
     return F.embedding(tokens, table)
 
@@ -59,7 +58,7 @@ lookup.register_autograd(_gradients, setup_context=_save)
 
 
 class Embedding(nn.Embedding):
-    """`nn.Embedding` without its options, whose gradient is the same each time, compiled too."""
+    """`nn.Embedding` without its options, with a deterministic gradient."""
 
     def __init__(self, n_tokens: int, d_model: int):
         super().__init__(n_tokens, d_model)

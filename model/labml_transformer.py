@@ -1,18 +1,18 @@
-"""The annotated labml experiment's model, with the interface of Folio's own."""
+"""The model of the annotated labml experiment, with the interface of Folio's own."""
 
 import torch
 from labml_nn.transformers import Encoder, Generator, mha
 from torch import nn
 
-if not hasattr(mha.tracker, "debug"):  # labml_nn's attention still calls it; labml 0.5 has it no more
+if not hasattr(mha.tracker, "debug"):  # labml 0.5 removed it, but labml_nn's attention still calls it
     mha.tracker.debug = lambda *_: None
 
 
 class LabmlTransformer(nn.Module):
-    """labml_nn's encoder, embedding and generator, as its `TransformerMLM` puts them together.
+    """labml_nn's encoder, embedding and generator, combined as in its `TransformerMLM`.
 
-    labml_nn is sequence first; the batch is transposed in here and nowhere else. The generator runs at the
-    masked positions only, which changes no logit.
+    labml_nn is sequence-first; only this adapter transposes. The generator runs at the masked positions only, which
+    does not change their logits.
     """
 
     def __init__(self, *, encoder: Encoder, src_embed: nn.Module, generator: Generator):
@@ -22,7 +22,7 @@ class LabmlTransformer(nn.Module):
         self.generator = generator
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
+        """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in MaskedLanguageModel."""
         x = self.encoder(self.src_embed(inputs.t()), None)  # [seq_len, batch, d_model]
         x = x.transpose(0, 1).flatten(0, 1)
         if positions is not None:

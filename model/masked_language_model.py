@@ -7,13 +7,12 @@ from model.modern import NORM_EPS, ModernEncoder, linear
 
 
 class MaskedLanguageModel(nn.Module):
-    """Predicts the tokens behind the masks (Devlin et al. 2018), as ModernBERT does (Warner et al. 2024).
+    """Predicts the masked tokens (Devlin et al. 2018) with ModernBERT's head (Warner et al. 2024).
 
-    The last feed-forward and the head (linear, GELU, norm) run at the masked positions only: with 15% masked, they
-    would else spend 85% of their work on what the loss ignores. The decoder shares the embedding's weights and has a
-    bias.
+    The last feed-forward and the head (linear, GELU, norm) run at the masked positions only: at all positions, 85% of
+    their work would not enter the loss. The decoder shares the embedding's weights and has a bias.
 
-    Where the encoder knows segments, there is a second head, on `[CLS]`: is the second segment the one that follows?
+    If the encoder has segments, a second head on `[CLS]` predicts the label of a pair (see `data.pairs`).
     """
 
     def __init__(self, encoder: ModernEncoder):
@@ -29,7 +28,7 @@ class MaskedLanguageModel(nn.Module):
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
-        `positions` `[n_masked]` are offsets in `inputs.flatten()`; without them there is a row for every place.
+        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted.
         """
         x = self.encoder(inputs, positions=positions)
         return self._predict(x.flatten(0, -2))
@@ -37,12 +36,12 @@ class MaskedLanguageModel(nn.Module):
     def forward_pairs(
         self, inputs: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits `[n_masked, n_tokens]` as above, and `[batch]` of the second segment following the first.
+        """Logits `[n_masked, n_tokens]` as above, and logits `[batch]` of the pairs' labels.
 
-        `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments`, of the same shape, are 0 and 1.
+        `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments` `[batch, seq_len]` are 0 and 1.
         """
         batch, seq_len = inputs.shape
-        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)  # where every [CLS] is
+        first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)  # the positions of [CLS]
         masked, cls = self.encoder(inputs, segments, torch.cat([positions, first])).split([len(positions), batch])
         return self._predict(masked), self.pair_head(cls).squeeze(-1)
 

@@ -1,8 +1,8 @@
 """The `modern` encoder: a bidirectional transformer that Hugging Face's ModernBERT can express.
 
-Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et al. 2021)
-and GeGLU (Shazeer 2020); a final norm. Layer 0 has no attention norm: the embedding's own stands right before
-it. No biases. See Warner et al. 2024 (ModernBERT) for the whole.
+Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et al. 2021) and GeGLU
+(Shazeer 2020); a final norm. Layer 0 has no attention norm, because the embedding's norm comes right before it. No
+biases. The whole follows ModernBERT (Warner et al. 2024).
 """
 
 import torch
@@ -16,37 +16,34 @@ ROTARY_BASE = 10_000.0
 
 
 def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), the i's twice over."""
+    """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i twice."""
     frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head)
     angles = torch.outer(torch.arange(seq_len, device=device, dtype=torch.float32), frequencies).repeat(1, 2)
     return angles.cos(), angles.sin()
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Turn queries or keys `[..., seq_len, d_head]` by their positions' angles, so that dot products between
-    them depend on distances only."""
+    """Rotate queries or keys `[..., seq_len, d_head]`, so that their dot products depend on distances only."""
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
 
 
 def linear(n_in: int, n_out: int) -> nn.Linear:
-    """A matrix without bias, its weights normal with standard deviation 1/sqrt(n_in): it keeps a vector's size."""
+    """A matrix without bias. Normal weights of standard deviation 1/sqrt(n_in) preserve a vector's scale."""
     layer = nn.Linear(n_in, n_out, bias=False)
     nn.init.normal_(layer.weight, std=n_in**-0.5)
     return layer
 
 
 def zero_linear(n_in: int, n_out: int) -> nn.Linear:
-    """A matrix without bias that starts at zero. What a layer adds to the stream comes out of one: at first every
-    layer is the identity, and the gradient reaches the embedding undisturbed."""
+    """A matrix without bias that starts at zero: a layer whose branches end with it starts as the identity."""
     layer = nn.Linear(n_in, n_out, bias=False)
     nn.init.zeros_(layer.weight)
     return layer
 
 
 def rows(x: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
-    """The vectors `[n, d_model]` at `positions` `[n]` of `[batch, seq_len, d_model]`, all windows in one row; without
-    positions, all of them as they are."""
+    """The vectors `[n, d_model]` of `x` `[batch, seq_len, d_model]` at `positions` `[n]` if given, else `x` itself."""
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
@@ -87,7 +84,7 @@ class GeGLU(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the feed-forward, each on the normed stream and added to it."""
+    """Attention, then the feed-forward; each reads the normed residual stream and is added to it."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, is_first: bool):
         super().__init__()
@@ -118,8 +115,10 @@ class ModernEncoder(nn.Module):
         dropout: float = 0.0,
         n_segments: int = 0,
     ):
-        """`n_segments`: how many kinds of segments there are, such as the two of a pair; 0 for plain text. Raises
-        ValueError where `n_heads` does not divide `d_model` into heads of an even size."""
+        """`n_segments` is the number of segment embeddings: 2 for pairs of text, 0 for plain text.
+
+        Raises ValueError if `n_heads` does not divide `d_model` into heads of an even size.
+        """
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)
@@ -138,17 +137,17 @@ class ModernEncoder(nn.Module):
         segments: torch.Tensor | None = None,
         positions: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`segments`, of the shape of `inputs`: which one each token is of; plain text is segment 0.
+        """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
 
-        With `positions` `[n]`, offsets in `inputs.flatten()`, the vectors there alone, `[n, d_model]`: nothing looks at
-        the others behind the last attention, so the last feed-forward does not run there.
+        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`.
+        Nothing after the last attention reads the others, so the last feed-forward does not run there.
         """
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         x = self.embedding(inputs)
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))
-        *before, last = self.layers
-        for layer in before:
+        *earlier, last = self.layers
+        for layer in earlier:
             x = layer(x, cos, sin)
         return self.final_norm(last(x, cos, sin, positions))

@@ -10,8 +10,8 @@ from model.labml_transformer import LabmlTransformer
 
 @pytest.fixture
 def transformer_mlm(monkeypatch: pytest.MonkeyPatch) -> type:
-    """labml_nn's own TransformerMLM. Its module imports torchvision, for images that are not used here, and
-    torchvision does not import beside a CPU build of torch."""
+    """labml_nn's own TransformerMLM. Its module imports torchvision, which is not used here and does not import with a
+    CPU build of torch."""
     monkeypatch.setitem(sys.modules, "torchvision", MagicMock())
     from labml_nn.transformers.mlm.experiment import TransformerMLM
 

@@ -27,11 +27,11 @@ def test_shapes(model):
 
 @pytest.mark.parametrize("changed", [0, 9, 11, 19])
 def test_the_model_is_bidirectional(model, changed: int):
-    """Changing a character on either side of a place changes the place's logits."""
+    """Changing a character on either side of a position changes its logits."""
     other = INPUTS.clone()
     other[0, changed] = (other[0, changed] + 1) % 30
-    place = torch.tensor([10])
-    assert not torch.allclose(model(INPUTS, place), model(other, place), atol=1e-4)
+    position = torch.tensor([10])
+    assert not torch.allclose(model(INPUTS, position), model(other, position), atol=1e-4)
 
 
 def test_windows_of_a_batch_do_not_see_each_other(model):
@@ -40,7 +40,7 @@ def test_windows_of_a_batch_do_not_see_each_other(model):
 
 
 def test_only_distances_between_characters_matter():
-    """Rotary positions: the product of a turned query and a turned key depends on how far apart they are."""
+    """Rotary positions: the product of a rotated query and a rotated key depends on their distance."""
     cos, sin = rotary_table(20, 8)
     query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
     products = rotate(query.expand(20, 8), cos, sin) @ rotate(key.expand(20, 8), cos, sin).T
@@ -67,7 +67,7 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
         assert torch.allclose(masked, full, atol=1e-6)
 
 
-def test_layers_begin_as_the_identity():
+def test_new_layers_are_the_identity():
     model = ModernEncoder(n_tokens=30, d_model=32, n_layers=3, n_heads=4, d_ff=48)
     embedded = model.final_norm(model.embedding_norm(model.embedding(INPUTS)))
     assert torch.equal(model(INPUTS), embedded)
@@ -77,18 +77,18 @@ def test_the_only_bias_is_the_decoders(model):
     assert [name for name, _ in model.named_parameters() if "bias" in name] == ["decoder_bias"]
 
 
-def test_any_window_length_will_do(model):
+def test_windows_may_have_any_length(model):
     assert model(INPUTS[:, :1]).shape == (3, 30)
     assert model(INPUTS.repeat(1, 20)).shape == (1_200, 30)
 
 
 @pytest.mark.parametrize(("d_model", "n_heads"), [(32, 5), (30, 10)])
-def test_heads_that_do_not_fit_are_refused(d_model: int, n_heads: int):
+def test_heads_of_an_odd_or_fractional_size_are_refused(d_model: int, n_heads: int):
     with pytest.raises(ValueError, match="heads of an even size"):
         ModernEncoder(n_tokens=30, d_model=d_model, n_layers=1, n_heads=n_heads, d_ff=8)
 
 
-def test_dropout_acts_in_training_only():
+def test_dropout_is_active_in_training_only():
     torch.manual_seed(0)
     model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48, dropout=0.5))
     assert not torch.equal(model(INPUTS), model(INPUTS))
