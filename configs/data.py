@@ -1,4 +1,4 @@
-"""The text, its vocabulary, and the windows of it."""
+"""The text, its vocabulary, and the windows drawn from it."""
 
 from typing import Annotated
 
@@ -23,16 +23,14 @@ class DataConfigs(BaseConfigs):
     corpus: Annotated[str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text file")] = "auto"
     sampling: Annotated[
         str,
-        Key(
-            "windows of text; random: from anywhere; shuffled: each part once per epoch", choices=("random", "shuffled")
-        ),
+        Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
     ] = "random"
 
-    # From the experiment: see configs/experiment.py.
+    # Set by configs/experiment.py.
     device: torch.device
     seed: int
-    longest: int  # of all stages, in characters
-    pairs: str  # the objective on pairs of text, nsp or sop; empty where there is none
+    longest: int  # the greatest seq_len of all stages
+    pairs: str  # the objective on pairs of text, nsp or sop; empty without one
 
     loaded: Corpus = "load"  # type: ignore[assignment]
     vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
@@ -55,13 +53,13 @@ def characters(c: DataConfigs) -> Vocabulary:
 
 @option(DataConfigs.training_ids)
 def encode_training(c: DataConfigs) -> torch.Tensor:
-    """The training text as token ids `[n_training_chars]` on the training device, where they stay."""
+    """The training text as token ids `[n_training_chars]`, on the device for the whole run."""
     return c.vocabulary.encode(c.loaded.training).to(c.device)
 
 
 @option(DataConfigs.validation_ids)
 def encode_validation(c: DataConfigs) -> torch.Tensor:
-    """The validation text as token ids `[n_validation_chars]` on the training device."""
+    """The validation text as token ids `[n_validation_chars]`, on the device."""
     return c.vocabulary.encode(c.loaded.validation).to(c.device)
 
 
@@ -99,7 +97,7 @@ def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int
     return PairWindows(
         ids,
         speech_borders(text),
-        objective=c.pairs,  # type: ignore[arg-type]
+        objective=c.pairs,
         cls_token=c.vocabulary.id_of(CLS),
         sep_token=c.vocabulary.id_of(SEP),
         seed=seed,

@@ -1,4 +1,4 @@
-"""Text to masked batches: corpus -> vocabulary -> windows -> masked batches.
+"""From text to masked batches: corpus -> vocabulary -> windows -> masked batches.
 
-Plain PyTorch and NumPy. Nothing here knows of the model, of labml or of configs.
+Nothing here imports the model, training, configs or labml. Messages for users may name config keys.
 """
