@@ -159,10 +159,7 @@ def load_state(path: Path, schema: Mapping[str, Any] = STATE) -> dict[str, Any]:
         raise CheckpointError(f"{path} does not hold a training state") from error
     if isinstance(state, dict) and "step" in state and state.get("format") != FORMAT:
         raise CheckpointError(f"{path} was written by another version of Folio: the run can be evaluated, not resumed")
-    try:
-        return checked(state, schema, str(path))
-    except ValueError as error:
-        raise CheckpointError(str(error)) from error
+    return checked(state, schema, str(path), CheckpointError)
 
 
 def environment(device: torch.device, compile: bool) -> dict[str, Any]:
