@@ -19,20 +19,8 @@ class HealthCheckError(RuntimeError):
     """Further training makes no sense; the message is one line for the user."""
 
 
-class LeakError(HealthCheckError):
-    """The validation loss is lower than possible."""
-
-
-class DivergedError(HealthCheckError):
-    """The loss is no longer finite."""
-
-
-class NothingToLearnError(HealthCheckError):
-    """The masking strategy selects no characters."""
-
-
 def check_for_leak(losses: np.ndarray, floor: np.ndarray | None) -> None:
-    """Raise LeakError if the loss is below the floor by more than 5 standard errors.
+    """Raise HealthCheckError if the loss is below the floor by more than 5 standard errors.
 
     `losses` and `floor` `[n_windows]` are sums over the same masked positions. The standard error is that of the
     paired difference over windows, because positions of one window are not independent. Without a floor nothing is
@@ -43,21 +31,21 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray | None) -> None:
     difference = losses - floor
     error = difference.std(ddof=1) / len(difference) ** 0.5
     if difference.mean() < -LEAK_STANDARD_ERRORS * error:
-        raise LeakError(
+        raise HealthCheckError(
             f"the validation loss is {-difference.mean() / error:.0f} standard errors below the lowest possible loss:"
             " labels leak into the inputs; check what the model receives at the masked positions"
         )
 
 
 def check_row(row: Mapping[str, Any]) -> None:
-    """Raise DivergedError if a loss is infinite or NaN, and NothingToLearnError if no character was masked."""
+    """Raise HealthCheckError if a loss is infinite or NaN, or if no character was masked."""
     if row.get("ignored_labels") == 1:
-        raise NothingToLearnError(
+        raise HealthCheckError(
             "no character was masked since the last evaluation: the masking strategy gives every character the weight"
             " 0, or masking.no_mask_tokens excludes them all"
         )
     if not (math.isfinite(row["loss.train"]) and math.isfinite(row["loss.valid"])):
-        raise DivergedError(
+        raise HealthCheckError(
             f"the loss is {row['loss.train']:g} in training and {row['loss.valid']:g} in validation at step"
             f" {row['step']:,} (windows of {row['seq_len']}): lower training.learning_rate and"
             " training.muon_learning_rate, or raise training.warmup"
@@ -65,9 +53,9 @@ def check_row(row: Mapping[str, Any]) -> None:
 
 
 def check_skipped_steps(skipped_in_a_row: torch.Tensor, step: int, seq_len: int) -> None:
-    """Raise DivergedError if too many steps in a row were skipped. Reading their number synchronizes."""
+    """Raise HealthCheckError if too many steps in a row were skipped. Reading their number synchronizes."""
     if (n_skipped := int(skipped_in_a_row)) >= SKIPPED_IN_A_ROW:
-        raise DivergedError(
+        raise HealthCheckError(
             f"the loss or its gradients were infinite or NaN in the last {n_skipped} steps, up to step"
             f" {step:,} (windows of {seq_len}), so the weights did not change: lower training.learning_rate and"
             " training.muon_learning_rate, raise training.warmup, or use training.precision=float32"

@@ -2,35 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from data.masking import MaskedBatch
-from data.windows import WindowBatch
+from data.masking import IndependentMasker, MaskedBatch, Masker
+from data.pairs import PairWindows
+from data.windows import Windows
 from training.objective import MaskedLoss, masked_loss, n_labels
 from training.schedule import Stage
-
-
-class WindowSource(Protocol):
-    """Draws windows of text: see `data.windows` and `data.pairs`."""
-
-    def draw(self, batch_size: int, seq_len: int) -> WindowBatch: ...
-    def state_dict(self) -> dict: ...
-    def load_state_dict(self, state: dict) -> None: ...
-
-
-class BatchMasker(Protocol):
-    """Masks windows: see `data.masking`."""
-
-    def __call__(
-        self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float
-    ) -> MaskedBatch: ...
-    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None: ...
-    def state_dict(self) -> dict: ...
-    def load_state_dict(self, state: dict) -> None: ...
 
 
 class StepSums(NamedTuple):
@@ -64,8 +46,8 @@ class TrainingStep:
     def __init__(
         self,
         model: nn.Module,
-        windows: WindowSource,
-        masker: BatchMasker,
+        windows: Windows | PairWindows,
+        masker: Masker | IndependentMasker,
         optimizers: Sequence[Optimizer],
         *,
         chars_per_step: int,

@@ -13,7 +13,7 @@ from configs.experiment import configs_of
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from tests.conftest import ROOT, TINY, weights
-from training.health_checks import SKIPPED_IN_A_ROW, DivergedError
+from training.health_checks import SKIPPED_IN_A_ROW, HealthCheckError
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
@@ -73,7 +73,7 @@ def test_too_many_in_a_row_end_the_run_and_keep_the_last_good_checkpoint(corpus_
         good.append(weights(configs))
         breaking.is_broken = True
 
-    with pytest.raises(DivergedError, match=rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64"):
+    with pytest.raises(HealthCheckError, match=rf"last {SKIPPED_IN_A_ROW} steps, up to step 50 \(windows of 64"):
         train(
             configs,
             on_row=break_it,
@@ -92,7 +92,7 @@ def test_an_interval_of_skipped_steps_alone_ends_the_run_in_one_line(corpus_file
     def break_it(heard) -> None:
         breaking.is_broken = True
 
-    with pytest.raises(DivergedError, match="the loss is nan in training and"):
+    with pytest.raises(HealthCheckError, match="the loss is nan in training and"):
         train(configs, on_row=break_it, training__max_steps=8, data__corpus=str(corpus_file))
 
 

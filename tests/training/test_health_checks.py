@@ -11,8 +11,7 @@ from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import random_automaton
 from training import evaluation
 from training.health_checks import (
-    LeakError,
-    NothingToLearnError,
+    HealthCheckError,
     check_for_leak,
     check_row,
     is_on_plateau,
@@ -38,7 +37,7 @@ def test_a_model_that_sees_the_labels_is_found_out(train, monkeypatch):
     monkeypatch.setattr(evaluation, "masked_outcomes", without_hiding)
     monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
-    with pytest.raises(LeakError, match="labels leak into the inputs"):
+    with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
         train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
 
 
@@ -70,7 +69,7 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
         Floor(each).losses(ids, shown, scored, masked_channel(3)).sum(1).numpy() for each in (automaton, nearly)
     )
     check_for_leak(losses, floor)
-    with pytest.raises(LeakError):
+    with pytest.raises(HealthCheckError):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
 
 
@@ -102,7 +101,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     }
     row = train(data__corpus=str(path), masking__masking_prob=1.0, **keys).heard.rows[-1]
     assert row["ignored_labels"] == 0.5
-    with pytest.raises(NothingToLearnError, match="no character was masked since the last evaluation"):
+    with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
 
 

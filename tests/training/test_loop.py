@@ -9,7 +9,7 @@ from data.masking.strategies import STRATEGIES
 from tests.conftest import TINY
 from training.checkpoint import load_state, load_weights
 from training.evaluation import evaluate
-from training.health_checks import DivergedError
+from training.health_checks import HealthCheckError
 
 
 def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corpus_file, train):
@@ -120,7 +120,7 @@ def test_a_loss_that_is_no_number_ends_the_run(corpus_file, train):
 
     steps: list[None] = []
     configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 8}))
-    with pytest.raises(DivergedError, match=r"at step 4 .* lower training\.learning_rate") as error:
+    with pytest.raises(HealthCheckError, match=r"at step 4 .* lower training\.learning_rate") as error:
         train(configs=configs, is_stopped=break_at_step_3)
     assert "\n" not in str(error.value)
 
