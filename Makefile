@@ -52,7 +52,7 @@ soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean:
-	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache data/cache/compiled data/cache/compiling
+	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache data/cache/compiled data/cache/compiled.filling
 
 # An empty file marks a requirements file as installed. A newer requirements file is installed again.
 .venv/bin/python:
