@@ -121,7 +121,7 @@ def test_a_path_that_is_not_utf_8_is_refused_in_one_line(tmp_path):
 def test_a_corpus_that_is_too_short_is_refused(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("too short " * 50)
-    with pytest.raises(CorpusError, match="must hold a validation window"):
+    with pytest.raises(CorpusError, match="at least 2,551 characters"):
         _ = configs_of(resolve(TINY, {"data.corpus": str(path)})).trainer
 
 

@@ -60,7 +60,7 @@ def test_a_signal_finishes_the_step_saves_and_ends_with_its_code(corpus_file, ho
             break
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == code
-    assert "interrupted, and saved" in rest
+    assert "interrupted and saved" in rest
     assert "Traceback" not in rest
     (run,) = (tmp_path / "mlm").iterdir()
     assert (run / "checkpoints" / "last.safetensors").exists()
