@@ -1,6 +1,7 @@
 """Characters to token ids and back."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from runs.files import write_atomically
 
 PAD, MASK = "[PAD]", "[MASK]"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
 
 
 class Vocabulary:
@@ -64,3 +66,8 @@ class Vocabulary:
         """Write the vocabulary as JSON. Raises OSError."""
         content = {"characters": self.characters, "special_tokens": self.special_tokens}
         write_atomically(path, json.dumps(content).encode())
+
+
+def printable(text: str) -> str:
+    """A text of the corpus for a terminal: control characters, which could command it, become escapes like \\x1b."""
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

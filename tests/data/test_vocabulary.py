@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.vocabulary import Vocabulary
+from data.vocabulary import Vocabulary, printable
 
 unicode_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -43,3 +43,9 @@ def test_the_saved_file_holds_the_tokens_in_the_order_of_their_ids(tmp_path: Pat
 
 def test_tiny_shakespeare_has_65_characters(shakespeare: str):
     assert Vocabulary(shakespeare).n_chars == 65
+
+
+def test_printable_escapes_control_characters_and_nothing_else():
+    assert printable("\x1b[2J a\tb\n\x00\x7f\x9b\r") == "\\x1b[2J a\tb\n\\x00\\x7f\\x9b\\r"
+    assert printable("plain: é, ö, 中, 🎭, \u00a0") == "plain: é, ö, 中, 🎭, \u00a0"
+    assert printable("\ud800").isprintable()
