@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
         results[name] = {
             "prepare_seconds": prepared[name],
-            "bytes": size(configs[name].masking.strategy.cut),
+            "bytes": size(configs[name].masking.strategy.segmenter),
             "ms_a_draw": 1000 * statistics.median(draws[name]),
             "ms_a_step": 1000 * statistics.median(times),
             "ratio": middle,
@@ -131,10 +131,10 @@ def _windows(step: TrainingStep, stage: Stage) -> WindowBatch:
     return step.windows.draw(step.chars_per_step // stage.seq_len, stage.seq_len)
 
 
-def size(cut: Segmenter) -> int:
-    """Bytes of all tensors of a cut, and of the cuts in it."""
+def size(segmenter: Segmenter) -> int:
+    """Bytes of all tensors of a segmenter, and of the segmenters in it."""
     total = 0
-    for value in vars(cut).values():
+    for value in vars(segmenter).values():
         if isinstance(value, torch.Tensor):
             total += value.numel() * value.element_size()
         elif isinstance(value, dict):

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from configs.keys import ConfigError, shortened
+from configs.masking import check_masking
 from configs.memory import least_bytes, memory_of
-from data.masking.strategies import STRATEGIES
+from configs.rows import check_untils, is_number
 from data.pairs import SHORTEST
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
@@ -29,17 +30,13 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError("training.warmup + training.decay is above 1: both are shares of one budget")
     if not values["data.corpus"]:
         raise ConfigError("data.corpus is empty: give auto, tiny_shakespeare, or the path of a text file")
-    if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
-        raise ConfigError(
-            "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of the selected characters"
-        )
     if all(values[budget] is None for budget in BUDGETS):
         raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
     if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
         raise ConfigError("sample.prompts must be a list of texts")
     _check_model(values)
-    _check_masking(values)
     _check_stages(values)
+    check_masking(values)
     _check_objective(values)
     _check_memory(values)
 
@@ -97,61 +94,13 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")
 
 
-def _check_masking(values: Mapping[str, Any]) -> None:
-    strategy = values["masking.strategy"]
-    if strategy == "labml_nn":
-        if values["training.compile"]:
-            raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
-        for key, only in (
-            ("masking.random_tokens", "uniform"),
-            ("masking.masks", "dynamic"),
-            ("masking.corrupt", "character"),
-        ):
-            if values[key] != only:
-                raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn knows {only} only")
-    if values["masking.masks"] == "static" and strategy in ("span", "span_characters", "mixture", "adaptive"):
-        raise ConfigError(f"masking.masks=static: masking.strategy={strategy} cuts or weighs anew each time")
-    if values["masking.mixture"] and strategy != "mixture":
-        raise ConfigError(f"masking.mixture is for masking.strategy=mixture, not {strategy}")
-    if strategy == "mixture":
-        _check_mixture(values["masking.mixture"])
-
-
-def _check_mixture(rows: list[Any]) -> None:
-    example = "{until: 1.0, random: 0.5, span: 0.5}"
-    if not rows:
-        raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{example}]")
-    for number, row in enumerate(rows, start=1):
-        where = f"masking.mixture, row {number}"
-        if not isinstance(row, dict) or not _is_number(row.get("until")):
-            raise ConfigError(f"{where} is not of the form {example}")
-        for name, share in row.items():
-            if name != "until" and name not in STRATEGIES:
-                raise ConfigError(f"{where}: there is no strategy {name!r}: choose among {', '.join(STRATEGIES)}")
-            if not _is_number(share) or not 0 <= share <= 1e6:
-                raise ConfigError(f"{where}: {name}={share} must be a number of at least 0")
-        if not sum(share for name, share in row.items() if name != "until") > 0:
-            raise ConfigError(f"{where}: the shares must not all be 0")
-    _check_untils("masking.mixture", [row["until"] for row in rows])
-
-
-def _check_untils(where: str, untils: list[float]) -> None:
-    before = 0.0
-    for number, until in enumerate(untils, start=1):
-        if until <= before:
-            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
-        before = until
-    if before != 1:
-        raise ConfigError(f"{where}: the last row must have until=1.0, not {before}")
-
-
 def _check_stages(values: Mapping[str, Any]) -> None:
     stages = values["training.stages"]
     if not stages:
         raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
     for number, row in enumerate(stages, start=1):
         _check_row(f"training.stages, row {number}", row, values)
-    _check_untils("training.stages", [row["until"] for row in stages])
+    check_untils("training.stages", [row["until"] for row in stages])
 
 
 def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
@@ -168,20 +117,14 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{where} has no {key}")
     seq_len, masking_prob = row["seq_len"], row.get("masking_prob", values["masking.masking_prob"])
     for key, share in (("until", row["until"]), ("masking_prob", masking_prob)):
-        if not _is_number(share) or not 0 < share <= 1:
+        if not is_number(share) or not 0 < share <= 1:
             raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
     longest = LABML_NN_MAX_LEN if values["model.architecture"] == "labml_nn" else 2**20
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
         raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
-    if values["masking.strategy"] == "labml_nn" and masking_prob != values["masking.masking_prob"]:
-        raise ConfigError(f"{where}: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
     if chars % (seq_len * grad_accum_steps):
         raise ConfigError(
             f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
             + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,21 +1,22 @@
-"""What is hidden from the model, and what stands in its place."""
+"""Which characters are hidden from the model, and what replaces them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import torch
 from labml.configs import BaseConfigs, option
 
-from configs.keys import ConfigError, Key
+from configs.keys import ConfigError, Key, shortened
+from configs.rows import check_untils, is_number
 from configs.seeds import derived_seed
 from data.masking import Corruption, IndependentMasker, Masker
-from data.masking.mixture import Mixture
-from data.masking.segmenters import Segmenter
-from data.masking.strategies import STRATEGIES, on_device
+from data.masking.segmenters import Mixture, Segmenter
+from data.masking.strategies import STRATEGIES
 from data.vocabulary import MASK, PAD, Vocabulary
 
 
 class MaskingConfigs(BaseConfigs):
-    """Keys `masking.*`. `strategy` becomes the masker that its name stands for."""
+    """Keys `masking.*`. `strategy` is computed to the masker that its name selects."""
 
     strategy: Annotated[Any, Key("how characters are selected for masking")] = "random"
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
@@ -47,8 +48,57 @@ class MaskingConfigs(BaseConfigs):
     training_text: str
 
 
+def check_masking(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if keys of `masking.*` contradict each other or the stages."""
+    if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
+        raise ConfigError(
+            "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of the selected characters"
+        )
+    strategy = values["masking.strategy"]
+    if strategy == "labml_nn":
+        _check_labml_nn(values)
+    if strategy == "mixture":
+        _check_mixture(values["masking.mixture"])
+    elif values["masking.mixture"]:
+        raise ConfigError(f"masking.mixture is for masking.strategy=mixture, not {strategy}")
+
+
+def _check_labml_nn(values: Mapping[str, Any]) -> None:
+    if values["training.compile"]:
+        raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
+    only = {"masking.random_tokens": "uniform", "masking.masks": "dynamic", "masking.corrupt": "character"}
+    for key, value in only.items():
+        if values[key] != value:
+            raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only")
+    rate = values["masking.masking_prob"]
+    for number, row in enumerate(values["training.stages"], start=1):
+        if row.get("masking_prob", rate) != rate:
+            where = f"training.stages, row {number}"
+            raise ConfigError(f"{where}: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
+
+
+def _check_mixture(rows: list[Any]) -> None:
+    example = "{until: 1.0, random: 0.5, span: 0.5}"
+    if not rows:
+        raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{example}]")
+    for number, row in enumerate(rows, start=1):
+        where = f"masking.mixture, row {number}"
+        if not isinstance(row, dict) or not is_number(row.get("until")):
+            raise ConfigError(f"{where} is not of the form {example}")
+        for name, share in row.items():
+            if name != "until" and name not in STRATEGIES:
+                raise ConfigError(
+                    f"{where}: unknown strategy {shortened(name)!r}: choose among {', '.join(STRATEGIES)}"
+                )
+            if not is_number(share) or not 0 <= share <= 1e6:
+                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")
+        if not sum(share for name, share in row.items() if name != "until") > 0:
+            raise ConfigError(f"{where}: the shares must not all be 0")
+    check_untils("masking.mixture", [row["until"] for row in rows])
+
+
 def _no_mask_ids(c: MaskingConfigs) -> list[int]:
-    """What is never selected: special tokens in the text, and the characters of `no_mask_tokens`."""
+    """The ids that are never selected: special tokens in the text, and the characters of `no_mask_tokens`."""
     unknown = set(c.no_mask_tokens) - set(c.vocabulary.characters)
     if unknown:
         raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the corpus")
@@ -57,7 +107,7 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 
 
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
-    """`[n_tokens]`: special tokens, and those that are never selected, are never drawn."""
+    """`[n_tokens]`, 0 for special tokens and for those that are never selected."""
     weights = torch.zeros(c.vocabulary.n_tokens)
     counts = torch.bincount(c.training_ids.cpu(), minlength=c.vocabulary.n_chars).float()
     weights[: c.vocabulary.n_chars] = counts if c.random_tokens == "unigram" else 1.0
@@ -67,7 +117,10 @@ def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     return weights
 
 
-def _masker(c: MaskingConfigs, cut: Segmenter) -> Masker:
+def _masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
+    static = c.masks == "static"
+    if static and not segmenter.allows_static_masks:
+        raise ConfigError("masking.masks=static: this masking.strategy draws units or weights anew; use dynamic")
     corruption = Corruption(
         mask_token=c.vocabulary.mask_token,
         random_token_weights=_random_token_weights(c),
@@ -76,38 +129,39 @@ def _masker(c: MaskingConfigs, cut: Segmenter) -> Masker:
     )
     return Masker(
         corruption,
+        segmenter=segmenter,
         seed=derived_seed(c.seed, "masks"),
         device=c.device,
-        cut=on_device(cut, c.device),
         no_mask_tokens=_no_mask_ids(c),
-        static=c.masks == "static",
-        corpus_len=len(c.training_ids),
+        static_text_len=len(c.training_ids) if static else 0,
         corrupt_units=c.corrupt == "unit",
     )
 
 
-def _register(name: str) -> None:
+def register(name: str) -> None:
+    """Make a strategy of STRATEGIES an option of `masking.strategy`."""
+
     def masker(c: MaskingConfigs) -> Masker:
         return _masker(c, STRATEGIES[name](c.training_text))
 
     option(MaskingConfigs.strategy, name)(masker)
 
 
-for _name in STRATEGIES:  # every function of data/strategies.py with @strategy above it
-    _register(_name)
+for _name in STRATEGIES:  # the functions of data/masking/strategies.py with @strategy above them
+    register(_name)
 
 
 @option(MaskingConfigs.strategy)
 def mixture(c: MaskingConfigs) -> Masker:
-    """Each window is masked by one of several strategies, as `masking.mixture` says."""
+    """Each window is masked by one of several strategies, according to `masking.mixture`."""
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return _masker(c, Mixture({name: on_device(STRATEGIES[name](c.training_text), c.device) for name in names}, rows))
+    return _masker(c, Mixture({name: STRATEGIES[name](c.training_text) for name in names}, rows))
 
 
 @option(MaskingConfigs.strategy)
 def labml_nn(c: MaskingConfigs) -> IndependentMasker:
-    """labml_nn's own MLM: each position selected independently, shares of 81/10/9."""
+    """labml_nn's own MLM: each position is selected independently, with shares of 81/10/9."""
     from labml_nn.transformers.mlm import MLM
 
     mlm = MLM(

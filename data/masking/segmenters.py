@@ -1,66 +1,97 @@
-"""One mechanism for every way to mask: a text is cut into units, each unit has a weight, and a budget is spent.
+"""Segmenters cut windows into units, the characters that are hidden together, and give each unit a weight."""
 
-Units are drawn without replacement in proportion to their weights, by an exponential sampling_order (Efraimidis and Spirakis
-2006, Gumbel top-k): unit i finishes at time E_i / w_i with E_i ~ Exponential(1), and the first to finish are taken,
-whole, until the budget of characters is spent; of the last one only its first characters are. A unit that has begun
-before the window counts there like any other, so where units are long against the budget, the beginning of a window
-is hidden more often than the rest.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Self
 
 import torch
 
-LEAD = 64  # units between where spans begin to be drawn and the window
-SMALLEST_DRAW = 2**-25  # below every draw but 0, which would take for ever to finish
+from data.masking.sampling import unit_begins
+
+Units = tuple[torch.Tensor, torch.Tensor]  # the unit of each character and its weight, both [batch, seq_len]
+RATE = 0.05  # how far a running mean moves towards the losses of one batch
+RARELY = 1e-3  # the least weight of a unit that is only rarely selected: a weight of 0 means never
 
 
-class Segmenter(Protocol):
-    """Cuts windows into units. A masking strategy is one of these."""
+class Segmenter:
+    """Base class of all ways to mask.
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which unit each character belongs to, and the weight of that unit, both `[batch, seq_len]`.
+    A subclass implements `__call__`. Tensors and segmenters that it keeps as attributes move with it. If it learns,
+    it also overrides `observe`, `state_dict` and `load_state_dict`.
+    """
 
-        `offsets` `[batch, seq_len]` are the characters' offsets in the training text. Neighbours with the same number
-        are one unit; numbers need not be consecutive, and mean nothing from one window to another.
+    allows_static_masks: ClassVar[bool] = True  # False if units or weights change between calls with equal offsets
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        """The unit of each character, and the weight of that unit, both `[batch, seq_len]`.
+
+        `offsets` `[batch, seq_len]` are the characters' offsets in the training text, `progress` is the share of the
+        training budget that is spent, and all random draws come from `generator`. Neighbors with the same number are
+        one unit, and so are the pieces at both ends of a window if their numbers are the same. Numbers need not be
+        consecutive and mean nothing from one window to another. A weight of 0 or less means never.
         """
+        raise NotImplementedError
+
+    def parts(self) -> Mapping[str, "Segmenter"]:
+        """The segmenters that this one is made of; by default those among its attributes."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Segmenter)}
+
+    def to(self, device: torch.device) -> Self:
+        """Move to `device`, in place."""
+        for name, value in list(vars(self).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(self, name, value.to(device))
+        for part in self.parts().values():
+            part.to(device)
+        return self
+
+    def observe(self, offsets: torch.Tensor, losses: torch.Tensor) -> None:
+        """Learn from the model's losses, in nats, on the masked characters at `offsets`; both `[n_masked]`."""
+        for part in self.parts().values():
+            part.observe(offsets, losses)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that was learned, for checkpoints."""
+        return {name: part.state_dict() for name, part in self.parts().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, part in self.parts().items():
+            part.load_state_dict(state[name])
 
 
-@dataclass
-class Characters:
-    """Every character is a unit of its own, and all weigh the same."""
+class Characters(Segmenter):
+    """Single characters of equal weight."""
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         return offsets, torch.ones(offsets.shape, device=offsets.device)
 
 
 @dataclass
-class CorpusUnits:
-    """Units that are cut once for the whole text: 4 bytes a character and 4 bytes a unit."""
+class CorpusUnits(Segmenter):
+    """Units that are cut once for the whole text: 4 bytes per character and 4 bytes per unit."""
 
-    unit_of: torch.Tensor  # [n_chars] int32, the unit of each character, never falling
+    unit_of: torch.Tensor  # [n_chars] int32, non-decreasing
     weights: torch.Tensor  # [n_units] float32
 
-    def to(self, device: torch.device) -> "CorpusUnits":
-        return CorpusUnits(self.unit_of.to(device), self.weights.to(device))
-
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         units = self.unit_of[offsets]
         return units, self.weights[units]
 
 
 @dataclass
-class Spans:
+class Spans(Segmenter):
     """Spans that are cut anew in every window (SpanBERT, Joshi et al. 2020).
 
-    Lengths follow the geometric distribution P(l) ~ p (1 - p)^(l - 1), cut off at `longest` and renormalised: with
-    p = 0.2 and 10 the mean is 3.80. They count in the units of `base`: words, or characters.
+    Lengths follow the geometric distribution P(l) ~ p (1 - p)^(l - 1), truncated at `longest` and renormalized: the
+    mean is 3.80 for p = 0.2 and 10. They count units of `base`: words or characters. The spans go around the window,
+    as around a circle, from a random unit on: one span may continue from the window's end at its beginning. So spans
+    of characters hide every column equally often.
     """
 
     base: Segmenter
     p: float = 0.2
     longest: int = 10
+    allows_static_masks: ClassVar[bool] = False
 
     def lengths(self, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
         """Independent draws of span lengths."""
@@ -69,36 +100,71 @@ class Spans:
         draws = torch.rand(shape, generator=generator, device=generator.device)
         return 1 + torch.searchsorted(cumulative, draws, right=True).clamp(max=self.longest - 1)
 
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        units, weights = self.base(offsets, generator)
-        begins = torch.ones_like(units, dtype=torch.bool)
-        begins[:, 1:] = units[:, 1:] != units[:, :-1]
-        number = begins.cumsum(1) - 1  # of the base unit in its window, from 0
-        batch, seq_len = offsets.shape
-        ends = self.lengths((batch, seq_len + LEAD), generator).cumsum(1)  # spans enough for every window
-        # The first span begins well before the window, so that spans begin in its first column as often as anywhere.
-        return torch.searchsorted(ends, number + LEAD, right=True), weights
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        units, weights = self.base(offsets, generator, progress)
+        number = unit_begins(units).cumsum(1) - 1  # of the base unit in its window, from 0
+        count = number[:, -1:] + 1
+        begin = (torch.rand(count.shape, generator=generator, device=offsets.device) * count).long()
+        ends = self.lengths(tuple(offsets.shape), generator).cumsum(1)  # enough spans for every window
+        return torch.searchsorted(ends, (number + begin) % count, right=True), weights
 
 
-def sampling_order(
-    units: torch.Tensor, weights: torch.Tensor, draws: torch.Tensor, eligible: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The order in which characters are taken: `[batch, seq_len]` columns, the first to be masked first.
+@dataclass
+class AdaptiveUnits(Segmenter):
+    """Units weighted by the running mean of the model's loss on their type, in nats per character.
 
-    Also the finishing times in that order; infinite for what may not be masked, by its weight of 0 or because it is
-    not `eligible`. `draws` `[batch, seq_len]` are uniform in [0, 1); the draw of a unit is that of its first character.
+    All types begin with a mean of 1. The means are updated on the device, without synchronization.
     """
-    times = -draws.gather(1, first_columns(units)).clamp(min=SMALLEST_DRAW).log() / weights
-    if eligible is not None:
-        times = times.masked_fill(~eligible, torch.inf)
-    # Stable: the characters of a unit finish together, and stay in order.
-    finished = times.sort(dim=1, stable=True)
-    return finished.indices, finished.values
+
+    units: CorpusUnits
+    type_of: torch.Tensor  # [n_units] int32, units of one type share a mean
+    means: torch.Tensor  # [n_types] float32
+    allows_static_masks: ClassVar[bool] = False
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        units, _ = self.units(offsets, generator, progress)
+        return units, self.means.clamp(min=RARELY)[self.type_of[units]]
+
+    def observe(self, offsets: torch.Tensor, losses: torch.Tensor) -> None:
+        types = self.type_of[self.units.unit_of[offsets]]
+        sums, counts = torch.zeros((2, *self.means.shape), device=self.means.device)
+        sums.index_add_(0, types, losses.float())
+        counts.index_add_(0, types, torch.ones_like(losses, dtype=torch.float32))
+        moved = self.means.lerp(sums / counts.clamp(min=1), RATE)
+        self.means = torch.where(counts > 0, moved, self.means)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"means": self.means}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.means = state["means"].to(self.means.device)
 
 
-def first_columns(units: torch.Tensor) -> torch.Tensor:
-    """The column of each character's unit's first character in the window, `[batch, seq_len]`."""
-    columns = torch.arange(units.shape[1], device=units.device).expand_as(units)
-    begins = torch.ones_like(units, dtype=torch.bool)
-    begins[:, 1:] = units[:, 1:] != units[:, :-1]
-    return torch.where(begins, columns, 0).cummax(1).values
+@dataclass
+class Mixture(Segmenter):
+    """Masks each window by one of several strategies, whose shares may change with the training's progress.
+
+    `rows` are (until, shares by strategy), read like the stages: a row holds while progress < until.
+    """
+
+    segmenters: Mapping[str, Segmenter]
+    rows: Sequence[tuple[float, Mapping[str, float]]]
+    allows_static_masks: ClassVar[bool] = False
+
+    def parts(self) -> Mapping[str, Segmenter]:
+        return self.segmenters
+
+    def shares(self, progress: float) -> list[float]:
+        """The share of each strategy, in the order of `segmenters`; they sum to 1."""
+        row = next((shares for until, shares in self.rows if progress < until), self.rows[-1][1])
+        total = sum(row.values())
+        return [row.get(name, 0.0) / total for name in self.segmenters]
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        shares = torch.tensor(self.shares(progress)).cumsum(0).to(offsets.device, non_blocking=True)
+        draws = torch.rand(len(offsets), generator=generator, device=offsets.device)
+        chosen = torch.searchsorted(shares, draws, right=True).clamp(max=len(self.segmenters) - 1)
+        drawn = (segmenter(offsets, generator, progress) for segmenter in self.segmenters.values())
+        units, weights = zip(*drawn, strict=True)
+        rows = torch.arange(len(offsets), device=offsets.device)
+        return torch.stack([u.long() for u in units])[chosen, rows], torch.stack(weights)[chosen, rows]

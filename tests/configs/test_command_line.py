@@ -98,12 +98,11 @@ WRONG = {
     "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "warmup + training.decay is above 1"),
     "no logs": (["logs="], "logs is empty"),
     "a date that is none": (["training.stages=[2024-13-45]"], "must be a list in YAML"),
-    "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn knows dynamic only"),
-    "static spans": (["masking.strategy=span", "masking.masks=static"], "cuts or weighs anew each time"),
+    "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn supports dynamic only"),
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
     "mixture's strategy": (
         ["masking.strategy=mixture", "masking.mixture=[{until: 1.0, spam: 1}]"],
-        "there is no strategy 'spam'",
+        "unknown strategy 'spam'",
     ),
     "mixture's end": (
         ["masking.strategy=mixture", "masking.mixture=[{until: 0.5, span: 1}]"],

@@ -4,26 +4,46 @@ from data.masking.show_masks import main
 from data.masking.strategies import STRATEGIES
 
 
-def test_it_shows_every_strategy_and_draws_them(corpus_file, tmp_path, capsys):
+def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, capsys):
     assert main(["--corpus", str(corpus_file), "--png", str(tmp_path / "masks.png")]) == 0
     shown = capsys.readouterr().out
     for name in (*STRATEGIES, "mixture"):
         assert f"\n{name}: " in shown
     assert shown.count("runs of ") > len(STRATEGIES)
-    assert "[" in shown
-    assert "\x1b" not in shown  # no colours in a pipe
     assert (tmp_path / "masks.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_hidden_is_marked_and_the_text_is_all_there(corpus_file, capsys):
+def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpus_file, capsys):
     main(["--corpus", str(corpus_file), "--strategy", "whole_word", "--masking-prob", "0.5"])
     shown = capsys.readouterr().out
     passage = shown[shown.index("\n", 1) + 1 : shown.rindex("\nhidden 50.0%")]
+    assert "[" in passage
     assert passage.replace("[", "").replace("]", "") == corpus_file.read_text()[:480]
 
 
-def test_wrong_input_ends_with_2(tmp_path):
-    assert main(["--corpus", str(tmp_path / "nowhere.txt")]) == 2
+def test_control_characters_of_the_text_are_escaped(tmp_path, capsys):
+    path = tmp_path / "control.txt"
+    path.write_text("\x1b]0;owned\x07\x9b2J text\n" * 100, encoding="utf-8")
+    assert main(["--corpus", str(path), "--strategy", "random"]) == 0
+    shown = capsys.readouterr().out
+    assert "\\x" in shown
+    assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--corpus", "nowhere.txt"],
+        ["--corpus", "\x1b\n.txt"],
+        ["--strategy", "nonsense"],
+        ["--masking-prob", "2"],
+        ["--corpus", "play", "--strategy", "random", "--png", "Makefile/masks.png"],  # not a folder
+    ],
+)
+def test_wrong_input_ends_with_one_line_and_exit_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["--strategy", "nonsense"])
+        main(arguments)
+    error = capsys.readouterr().err
     assert end.value.code == 2
+    assert error.startswith("show_masks: error: ")
+    assert error.removesuffix("\n").isprintable()

@@ -1,0 +1,85 @@
+"""The interface of the annotated labml implementation, and a masker for training with it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from data.masking.corruption import Corruption
+from data.masking.masker import MaskedBatch
+
+
+class MLM:
+    """The masking procedure with the interface of the annotated labml implementation.
+
+    Selects each position independently with probability `masking_prob`. Unlike the original, the 80/10/10 shares do
+    not overlap, random tokens are never special tokens, and the argument is not modified.
+    """
+
+    def __init__(
+        self,
+        *,
+        padding_token: int,
+        mask_token: int,
+        no_mask_tokens: Sequence[int],
+        n_tokens: int,
+        masking_prob: float = 0.15,
+        randomize_prob: float = 0.1,
+        no_change_prob: float = 0.1,
+        generator: torch.Generator | None = None,
+    ):
+        """`no_mask_tokens` are never selected and never drawn as random tokens."""
+        self.padding_token = padding_token
+        self.special_tokens = sorted({*no_mask_tokens, padding_token, mask_token})
+        self.masking_prob = masking_prob
+        self.generator = generator
+        weights = torch.ones(n_tokens)
+        weights[self.special_tokens] = 0
+        self.corruption = Corruption(
+            mask_token=mask_token,
+            random_token_weights=weights,
+            randomize_prob=randomize_prob,
+            no_change_prob=no_change_prob,
+        )
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where nothing was selected."""
+        special = torch.tensor(self.special_tokens, device=x.device)
+        # A CPU generator cannot fill a CUDA tensor: draw on the generator's device.
+        device = self.generator.device if self.generator else x.device
+        draws = torch.rand((3, *x.shape), generator=self.generator, device=device).to(x.device)
+        selected = (draws[0] < self.masking_prob) & ~torch.isin(x, special)
+        inputs = torch.where(selected, self.corruption.to(x.device)(x, draws[1:]), x)
+        labels = torch.where(selected, x, self.padding_token)
+        return inputs, labels
+
+
+class IndependentMasker:
+    """Masks training windows with a callable of the annotated interface, such as `MLM` or labml_nn's own.
+
+    The number of selected positions varies from batch to batch, so this masker does not suit a compiled step.
+    """
+
+    def __init__(self, mlm: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], padding_token: int):
+        self.mlm = mlm
+        self.padding_token = padding_token
+
+    def __call__(
+        self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
+    ) -> MaskedBatch:
+        """Mask windows as `Masker` does. Raises ValueError if `masking_prob` is not the rate of `mlm`."""
+        if masking_prob != self.mlm.masking_prob:  # type: ignore[attr-defined]
+            raise ValueError("masking_prob cannot change from stage to stage with masking.strategy=labml_nn")
+        inputs, labels = self.mlm(tokens.clone())
+        positions = torch.nonzero(labels.flatten() != self.padding_token).flatten()
+        return MaskedBatch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
+
+    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
+        """Does nothing: this masker does not learn."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of PyTorch's global generator, from which labml_nn's MLM draws."""
+        return {"generator": torch.get_rng_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["generator"].cpu())

@@ -1,0 +1,133 @@
+"""Masking through the config tree: the training part only, static masks, and a strategy of one's own."""
+
+import pytest
+import torch
+
+from configs.command_line import resolve
+from configs.experiment import Configs, configs_of
+from configs.keys import ConfigError, keys_of
+from configs.masking import MaskingConfigs, register
+from data.masking import IGNORED_LABEL
+from data.masking.segmenters import Segmenter, Units
+from data.masking.strategies import STRATEGIES, strategy
+from tests.conftest import TINY, Heard, configs_for
+from training.checkpoint import load_weights
+from training.resume import resume
+
+TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
+OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
+MIXTURE = [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES, "mixture"])
+def test_the_validation_text_changes_nothing_that_a_strategy_computes(tmp_path, name):
+    split = int(len(TEXT) * 0.9)
+    drawn = []
+    for part in (TEXT[split:], OTHER[: len(TEXT) - split]):
+        path = tmp_path / "corpus.txt"
+        path.write_text(TEXT[:split] + part)
+        keys = {"masking__mixture": MIXTURE} if name == "mixture" else {}
+        configs = configs_for(path, masking__strategy=name, masking__random_tokens="unigram", **keys)
+        assert configs.data.vocabulary.characters == sorted(set(TEXT))
+        masker, offsets = configs.masking.strategy, torch.arange(split)[None]
+        segments = masker.segmenter(offsets, torch.Generator().manual_seed(0), 0.0)
+        batch = masker(configs.data.training_ids[offsets], offsets, 0.3)
+        drawn.append([*segments, *batch[:4]])
+    assert all(torch.equal(first, second) for first, second in zip(*drawn, strict=True))
+
+
+@pytest.mark.parametrize(("name", "allowed"), [("whole_word", True), ("span", False), ("adaptive", False)])
+def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(corpus_file, name, allowed):
+    configs = configs_for(corpus_file, masking__strategy=name, masking__masks="static")
+    if allowed:
+        assert configs.masking.strategy.static_draws is not None
+    else:
+        with pytest.raises(ConfigError, match=r"^masking.masks=static: [^\n]* use dynamic$"):
+            _ = configs.masking.strategy
+
+
+def test_contextual_learns_from_predictable_text(tmp_path):
+    path = tmp_path / "dashes.txt"
+    path.write_text(("-" * 72 + "\n") * 8_000 + "One sentence that is different.\n")
+    configs = configs_for(path, masking__strategy="contextual")
+    windows = configs.data.windows.draw(64, 64)
+    batch = configs.masking.strategy(windows.tokens, windows.offsets, 0.15)
+    assert (batch.labels != IGNORED_LABEL).all()
+
+
+class Fresh(Segmenter):
+    """Single characters; those that were masked before weigh less."""
+
+    allows_static_masks = False
+
+    def __init__(self, n_chars: int):
+        self.times_masked = torch.zeros(n_chars)
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        return offsets, 1 / (1 + self.times_masked[offsets])
+
+    def observe(self, offsets, losses):
+        self.times_masked = self.times_masked.index_add(0, offsets, (losses > 0).float())
+
+    def state_dict(self):
+        return {"times_masked": self.times_masked}
+
+    def load_state_dict(self, state):
+        self.times_masked = state["times_masked"].to(self.times_masked.device)
+
+
+@pytest.fixture
+def custom_strategy(monkeypatch) -> None:
+    """Registers `fresh` for the time of a test."""
+    calculators = MaskingConfigs.__dict__["_calculators"]
+    monkeypatch.setitem(calculators, "strategy", list(calculators["strategy"]))
+    monkeypatch.setitem(STRATEGIES, "fresh", None)  # removes it after the test
+
+    @strategy
+    def fresh(text: str) -> Segmenter:
+        return Fresh(len(text))
+
+    register("fresh")
+    monkeypatch.setattr("configs.command_line.SETTINGS", keys_of(Configs))
+
+
+@pytest.mark.usefixtures("custom_strategy")
+def test_a_custom_strategy_learns_and_resumes_bit_for_bit(corpus_file, train):
+    keys = {"data__corpus": str(corpus_file), "masking__strategy": "fresh", "training__max_steps": 8}
+    whole = train(**keys)
+    masked = whole.configs.masking.strategy.segmenter.times_masked
+    assert masked.sum() > 8 * 0.9 * 512 * 0.15  # all masked characters of 8 steps, but for losses of 0
+
+    values = resolve(TINY, {key.replace("__", "."): value for key, value in keys.items()})
+    begun = configs_of(values)
+    run = train(begun, lambda: begun.trainer.step >= 3, **keys).run
+    resumed = configs_of(values)
+    resume(run, resumed.trainer, run.config(), resumed.data.loaded)
+    restored = resumed.masking.strategy.segmenter.times_masked
+    assert torch.equal(restored, begun.masking.strategy.segmenter.times_masked)
+    assert 0 < restored.sum() < masked.sum()
+    resumed.trainer.train(run, Heard())
+
+    assert torch.equal(resumed.masking.strategy.segmenter.times_masked, masked)
+    weights = [load_weights(each.checkpoints / "last.safetensors") for each in (whole.run, run)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.usefixtures("custom_strategy")
+def test_a_custom_strategy_moves_to_another_device():
+    segmenter = STRATEGIES["fresh"]("some text").to(torch.device("meta"))
+    segmenter.observe(torch.tensor([1, 2], device="meta"), torch.ones(2, device="meta"))
+    assert segmenter.times_masked.device.type == "meta"
+    _, weights = segmenter(torch.arange(4, device="meta")[None], torch.Generator(), 0.0)
+    assert weights.device.type == "meta"
+
+
+@pytest.mark.usefixtures("custom_strategy")
+def test_a_custom_strategy_is_a_value_of_the_key_and_may_be_part_of_a_mixture(corpus_file):
+    assert "fresh" in keys_of(Configs)["masking.strategy"].key.choices
+    rows = [{"until": 1.0, "fresh": 1, "random": 1}]
+    configs = configs_for(corpus_file, masking__strategy="mixture", masking__mixture=rows)
+    configs.masking.strategy.segmenter.observe(torch.tensor([3]), torch.tensor([1.0]))
+    assert configs.masking.strategy.state_dict()["segmenter"]["fresh"]["times_masked"][3] == 1
+    with pytest.raises(ConfigError, match="static"):
+        _ = configs_for(corpus_file, masking__strategy="fresh", masking__masks="static").masking.strategy

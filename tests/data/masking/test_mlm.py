@@ -1,0 +1,82 @@
+import pytest
+import torch
+
+from data.masking import MLM, IndependentMasker
+from tests.data.masking.helpers import generator, within_four_standard_errors
+
+N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22
+N_TOKENS = 23
+
+
+def mlm(**changes) -> MLM:
+    settings = {"padding_token": PAD, "mask_token": MASK, "no_mask_tokens": [CLS], "n_tokens": N_TOKENS}
+    return MLM(**{**settings, "generator": generator(), **changes})
+
+
+def text(*shape: int, high: int = N_CHARS) -> torch.Tensor:
+    return torch.randint(high, shape, generator=generator(1))
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4)])
+def test_any_shape_is_accepted_and_the_argument_is_not_modified(shape):
+    x = text(*shape)
+    before = x.clone()
+    inputs, labels = mlm(masking_prob=0.5)(x)
+    assert inputs.shape == labels.shape == x.shape
+    assert torch.equal(x, before)
+
+
+def test_only_selected_positions_have_labels():
+    x = text(1_000, 100)
+    inputs, labels = mlm()(x)
+    selected = labels != PAD
+    assert torch.equal(labels[selected], x[selected])
+    assert torch.equal(inputs[~selected], x[~selected])
+    assert within_four_standard_errors(int(selected.sum()), x.numel(), 0.15)
+
+
+def test_shares_are_80_10_10_over_a_million_draws():
+    x = torch.full((1_000_000,), 7)
+    inputs, labels = mlm(masking_prob=1.0)(x)
+    assert (labels == 7).all()
+    n = len(x)
+    assert within_four_standard_errors(int((inputs == MASK).sum()), n, 0.8)
+    # One random token in N_CHARS is the original.
+    assert within_four_standard_errors(int((inputs == 7).sum()), n, 0.1 + 0.1 / N_CHARS)
+    for token in set(range(N_CHARS)) - {7}:
+        assert within_four_standard_errors(int((inputs == token).sum()), n, 0.1 / N_CHARS)
+
+
+def test_special_tokens_are_never_selected_or_drawn():
+    x = text(100_000, high=N_TOKENS)
+    inputs, labels = mlm(masking_prob=1.0, randomize_prob=1.0, no_change_prob=0.0)(x)
+    special = x >= N_CHARS
+    assert (labels[special] == PAD).all()
+    assert torch.equal(inputs[special], x[special])
+    assert (inputs[~special] < N_CHARS).all()
+
+
+def test_character_id_0_is_a_label_and_a_random_token():
+    _, labels = mlm(masking_prob=1.0)(torch.zeros(100, dtype=torch.int64))
+    assert (labels == 0).all()
+    inputs, _ = mlm(masking_prob=1.0, randomize_prob=1.0, no_change_prob=0.0)(torch.ones(10_000, dtype=torch.int64))
+    assert (inputs == 0).any()
+
+
+def test_shares_above_one_are_refused():
+    with pytest.raises(ValueError, match="at most 1 together"):
+        mlm(randomize_prob=0.6, no_change_prob=0.6)
+
+
+def test_an_independent_masker_returns_what_its_mlm_returns():
+    tokens = text(50, 40)
+    batch = IndependentMasker(mlm(), PAD)(tokens, torch.arange(2_000).view(50, 40), 0.15)
+    inputs, labels = mlm()(tokens)
+    assert torch.equal(batch.inputs, inputs)
+    assert torch.equal(batch.labels, labels[labels != PAD])
+    assert torch.equal(tokens.flatten()[batch.positions], batch.labels)
+
+
+def test_an_independent_masker_refuses_another_masking_rate():
+    with pytest.raises(ValueError, match="masking_prob cannot change"):
+        IndependentMasker(mlm(), PAD)(text(2, 8), torch.arange(16).view(2, 8), 0.3)

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from data.masking.weights import collocations, surprise, tf_idf
+from data.masking.words import Words
+
+
+def test_surprise_is_low_for_what_the_neighbors_decide():
+    numbers = np.random.default_rng(0).integers(0, 4, 5_000)
+    text = "".join(f"qu{'aeio'[i]} " for i in numbers)
+    values = surprise(text).reshape(-1, 4).mean(0)
+    assert values[1] < 0.01  # the u after q
+    assert values[2] == pytest.approx(np.log(4), abs=0.05)  # one of four vowels
+
+
+def test_words_that_belong_together_are_collocations():
+    words = [f"w{i}" for i in np.random.default_rng(0).integers(0, 50, 4_000)]
+    for i in range(0, 4_000, 40):
+        words[i : i + 3] = ["kith", "and", "kin"]
+    assert ("kith", "and", "kin") in collocations(words)
+    assert collocations([]) == collocations(["one"]) == set()
+
+
+def test_tf_idf_is_high_for_words_of_few_speeches():
+    words = Words("the king\n\nthe queen\n\nthe king")
+    assert tf_idf(words).tolist() == pytest.approx(
+        [np.log(4 / 3) / 2, np.log(4 / 2) / 2, np.log(4 / 3) / 2, np.log(4) / 2, np.log(4 / 3) / 2, np.log(4 / 2) / 2]
+    )
