@@ -1,23 +1,40 @@
-"""A dashboard as a user starts it: a process of its own on a free port of the loopback address."""
+"""Real dashboards, real browsers, and trainings that report to a dashboard."""
 
+import base64
+import json
 import os
 import re
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
+from runs.delivery import Delivery
+from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import ROOT, needed
+from tests.conftest import TINY, needed
+from tests.fork_server import ForkServer
 
-SECONDS_TO_START = 60
+SECONDS_TO_EXIT = 15
+EVALUATIONS = 12
+KEYS = TINY | {
+    "training.evaluations": EVALUATIONS,
+    "training.chars_per_step": 256,
+    "training.stages": [{"until": 1.0, "seq_len": 32}],
+}
 
 
 @dataclass
@@ -45,32 +62,60 @@ class Dashboard:
         return self
 
     def _read(self, stream: Any) -> None:
-        self.output.extend(stream)  # else the pipe would fill up, and stop the server
+        self.output.extend(stream)  # else the pipe would fill up and stop the server
 
     def send(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 
     def end(self, number: int = signal.SIGINT, seconds: float = 10) -> int:
-        """Send a signal and wait for the end; returns the exit code."""
+        """Send a signal and wait for the end. Returns the exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(seconds)
 
+    def get(self, path: str, body: dict | None = None) -> dict:
+        """What the page gets from labml-app."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/{path}", body if body is None else json.dumps(body).encode()
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.load(response)
+
+    def listed(self, run: RunFolder) -> dict:
+        """The run's entry in the list of runs."""
+        (entry,) = [entry for entry in self.get("runs/null")["runs"] if entry["run_uuid"] == run.path.name]
+        return entry
+
+    def series(self, run: RunFolder) -> dict[str, tuple[list[float], list[float]]]:
+        """Steps and values by name, as the page draws them."""
+        decoded = {}
+        for line in self.get(f"metrics/{run.path.name}", {"get_all": True, "indices": None})["series"]:
+            steps, values = (np.frombuffer(base64.b64decode(line[key]), np.float32) for key in ("step", "value"))
+            decoded[line["name"]] = (steps.tolist(), values.tolist())
+        return decoded
+
+    def receive(self, run: RunFolder) -> Delivery:
+        """Deliver the whole run."""
+        delivery = Delivery(run, self.url)
+        while delivery.send(10):
+            pass
+        return delivery
+
 
 @pytest.fixture
 def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
-    """A dashboard of the test's own."""
+    """A dashboard for one test, which may stop or break it."""
     started = Dashboard(tmp_path / "dashboard" / "dashboard.sqlite3").start()
     yield started
     started.send(signal.SIGCONT)
     started.end(signal.SIGKILL)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """A dashboard for tests that leave it as it was."""
+    """A dashboard for tests that add runs of their own and change nothing else."""
     started = Dashboard(tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3").start()
     yield started
     started.end(signal.SIGKILL)
@@ -78,10 +123,10 @@ def shared_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashb
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
-    """A run's folder as training leaves it, without the training."""
+    """Makes a run's folder as training leaves it, without training. Each has its own uuid."""
 
-    def make(uuid: str, n_rows: int = 3, **row: float) -> RunFolder:
-        run = RunFolder(tmp_path / "logs" / "mlm" / uuid)
+    def make(uuid: str | None = None, n_rows: int = 3, **row: float) -> RunFolder:
+        run = RunFolder(tmp_path / "logs" / "mlm" / (uuid or secrets.token_hex(8)))
         run.path.mkdir(parents=True)
         run.save_about("mlm", "preset quick seed=1", ["seed"])
         stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}]
@@ -97,23 +142,88 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
 
 
 @pytest.fixture
-def ended_dashboard_url() -> str:
-    """An address where nobody listens."""
-    import socket
-
+def absent_url() -> str:
+    """An address at which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-def app_url(dashboard_url: str) -> str:
-    """The address as labml's configs have it."""
-    return f"{dashboard_url}/api/v1/default"
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    server = ForkServer(tmp_path_factory.mktemp("home"))
+    yield server
+    server.close()
+
+
+class Training:
+    """A run of experiment.py that reports to an address."""
+
+    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path, url: str, steps: int):
+        config = folder / "config.yaml"
+        self.logs = folder / "logs" / "mlm"
+        keys = {"data.corpus": str(corpus), "logs": str(self.logs.parent), "training.max_steps": steps}
+        config.write_text(yaml.safe_dump(KEYS | keys))
+        environment = {**os.environ, "labml_app_url": f"{url}/api/v1/default"}
+        self.process = fork_server.start(["experiment.py", "--config", str(config)], environment, merged=True)
+        self.lines: list[str] = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        self.lines.extend(self.process.stdout)
+
+    @property
+    def run(self) -> RunFolder:
+        (path,) = self.logs.iterdir()
+        return RunFolder(path)
+
+    def until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, "".join(self.lines)
+            assert time.monotonic() < deadline, "".join(self.lines)
+            threading.Event().wait(0.02)
+
+    def pause_after_evaluations(self, times: int = 3) -> None:
+        """Stop the process after some evaluations, however fast it is and however long the test takes."""
+        self.until(lambda: self.logs.exists() and len(list(self.logs.iterdir())) == 1)
+        self.until(lambda: self.run.metrics_path.exists() and len(self.run.metrics()) >= times)
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def check_end(self) -> str:
+        """Wait for the end. Returns the output. The run is complete, and the end came in time."""
+        assert self.process.wait(120) == 0, "".join(self.lines)
+        ended = time.time()
+        self.reader.join(10)
+        assert len(self.run.metrics()) == EVALUATIONS
+        assert self.run.status()["status"] == "completed"
+        # The last weights are written at the end of training. Curves and delivery come after them.
+        assert ended - (self.run.checkpoints / "last.pt").stat().st_mtime < SECONDS_TO_EXIT
+        return "".join(self.lines)
 
 
 @pytest.fixture
+def train_beside(fork_server, tmp_path: Path, corpus_file: Path) -> Iterator[Callable[..., Training]]:
+    """Starts a training process that reports to a dashboard's address."""
+    started: list[Training] = []
+
+    def start(url: str, steps: int = 120) -> Training:
+        started.append(Training(fork_server, tmp_path, corpus_file, url, steps))
+        return started[-1]
+
+    yield start
+    for training in started:
+        training.process.kill()
+        training.process.wait(10)
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A real browser, which may go nowhere but to this machine."""
+    """A real browser."""
     path = next((found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None)
     needed(path is not None, "needs a browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright

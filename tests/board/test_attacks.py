@@ -1,4 +1,4 @@
-"""Every attack is raw bytes over a socket: a client library would tidy them up first."""
+"""Attacks on the server. Each is raw bytes over a socket, because a client library would correct them first."""
 
 import json
 import random
@@ -12,9 +12,10 @@ SECRETS = ("root:", "labml_app_db", "def create_app", "SQLite format", "[project
 
 
 def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple[int, bytes]:
-    """Send bytes, read to the end; returns the status (0 where there is none) and all that came.
+    """Send bytes and read to the end. Returns the status (0 if there is none) and the answer.
 
-    A request that may not be whole is followed by the end of the connection, or its answer would never come."""
+    A request that may be incomplete is followed by the end of the connection, or its answer would never come.
+    """
     with socket.create_connection(("127.0.0.1", dashboard.port), timeout=10) as connection:
         answer = b""
         try:
@@ -24,7 +25,7 @@ def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple
             while block := connection.recv(1 << 16):
                 answer += block
         except ConnectionError:
-            pass  # refused in mid-sentence is refused
+            pass  # the server may refuse a request before it is complete
     words = answer.split(b" ", 2)
     return (int(words[1]) if answer.startswith(b"HTTP/") and words[1].isdigit() else 0), answer
 
@@ -37,7 +38,7 @@ def get(path: bytes, *headers: bytes, method: bytes = b"GET", host: bytes = b"12
 
 
 def encoded(path: str) -> list[str]:
-    """A path as it is, and its URL-encoded forms: dots, slashes, both, twice over, overlong, and with backslashes."""
+    """A path and its encoded forms: dots, slashes, both, encoded twice, overlong UTF-8, and backslashes."""
     forms = [path, path.replace("..", "%2e%2e"), path.replace("/..", "%2f.."), path.replace("../", "..%2f")]
     forms += [path.replace("..", "%252e%252e"), path.replace("..", "%c0%ae%c0%ae"), path.replace("/", "%2f")]
     forms += [path.replace("../", "..\\"), path.replace("../", "..%5c"), path.replace("../", "....//")]
@@ -48,7 +49,7 @@ TARGETS = (
     "/../../../../../../../../etc/passwd",
     "/js/../../../../../../../../../etc/passwd",
     "/vendor/../../../../../../../etc/passwd",
-    "/vendor/font-awesome/webfonts/../../../../../../etc/passwd",
+    "/vendor/fonts/webfonts/../../../../../../etc/passwd",
     "/../settings.py",
     "/../flask_app.py",
     "/static/../db/__init__.py",
@@ -67,7 +68,7 @@ def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
         status, answer = ask(shared_dashboard, get(form.encode()))
         assert status in (200, 400, 403, 404, 405), form
         assert not any(secret.encode() in answer for secret in SECRETS), form
-        if status == 200:  # a place of the page's own making: nothing but the page
+        if status == 200:  # an address within the page: only the page itself
             assert b"<title>labml.ai</title>" in answer, form
 
 
@@ -86,7 +87,7 @@ def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
 )
 @pytest.mark.parametrize("path", [b"/", b"/runs", b"/js/bundle.min.js", b"/api/v1/runs/null", b"/%61pi/v1/runs/null"])
 def test_a_foreign_host_is_refused(shared_dashboard, host, path):
-    """What a page whose name is made to point at 127.0.0.1 sends (DNS rebinding)."""
+    """A page whose host name resolves to 127.0.0.1 sends this (DNS rebinding)."""
     status, answer = ask(shared_dashboard, get(path, host=host.encode()))
     assert status in (400, 403), answer[:200]
 
@@ -112,15 +113,15 @@ def test_a_foreign_origin_is_refused(shared_dashboard, origin, method, path):
     assert ask(shared_dashboard, request)[0] == 403
 
 
-def test_its_own_page_is_let_in_under_every_name_of_this_machine(shared_dashboard):
-    """Also through a tunnel, which has another port at its near end."""
+def test_the_page_works_under_every_name_of_this_machine(shared_dashboard):
+    """This includes SSH tunnels, whose local port differs."""
     for host in ("127.0.0.1", "localhost", f"127.0.0.1:{shared_dashboard.port}", "LOCALHOST:8000", "[::1]:5005"):
         origin = b"Origin: http://" + host.encode()
         assert ask(shared_dashboard, get(b"/runs", origin, host=host.encode()))[0] == 200
         assert ask(shared_dashboard, get(b"/api/v1/runs/null", origin, host=host.encode()))[0] == 200
 
 
-def test_no_other_site_is_allowed_by_an_answer(shared_dashboard):
+def test_no_answer_allows_another_site(shared_dashboard):
     request = get(b"/api/v1/runs/null", b"Origin: https://app.labml.ai", method=b"OPTIONS")
     status, answer = ask(shared_dashboard, request)
     assert status == 403
@@ -157,7 +158,7 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard):
         ("PUT", "/api/folio/runs/0123456789/knobs", '{"learning_rate_factor": 1e308}'),
     ],
 )
-def test_what_goes_wrong_inside_is_answered_without_a_traceback(shared_dashboard, method, path, body):
+def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, method, path, body):
     status, answer = ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))
     assert 400 <= status <= 599
     for word in (b"Traceback", b'File \\"', b"site-packages", b".py"):
@@ -234,7 +235,7 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
 
     for _ in range(10_000):
         kind = generator.random()
-        if kind < 0.3:  # in order, with a body that is not
+        if kind < 0.3:  # a valid request with an invalid body
             path = generator.choice(interface).encode()
             method = generator.choice([b"POST", b"PUT"])
             _, answer = ask(shared_dashboard, get(path, method=method, body=json.dumps(value()).encode()))
@@ -244,7 +245,7 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
             lines = [f"{generator.choice(methods)} {generator.choice(paths)} HTTP/{generator.choice(versions)}"]
             lines += ["Host: localhost"] * (kind < 0.9)
             lines += [f"{generator.choice(names)}: {generator.choice(values)}" for _ in range(generator.randrange(4))]
-            # One that asks for its own end is answered, and read to the end; another is broken off after it was sent.
+            # A complete request asks to close the connection; any other is broken off after it was sent.
             is_whole = not any(line.split(":")[0] in lengths for line in lines) and lines[0].endswith("1.1")
             lines += ["Connection: close"] * is_whole
             request = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + junk() * (not is_whole)
@@ -259,10 +260,12 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
 
 
 def test_a_cross_site_request_without_an_origin_reaches_no_interface(shared_dashboard):
-    """A picture on another site, whose address is one of labml-app's that write."""
+    """For example a picture on another site whose address is one of labml-app's routes that write."""
     request = get(b"/api/v1/computer/0123456789", b"Sec-Fetch-Site: cross-site")
     assert ask(shared_dashboard, request)[0] == 403
-    assert ask(shared_dashboard, get(b"/runs", b"Sec-Fetch-Site: cross-site"))[0] == 200  # a link to the page is fine
+    assert (
+        ask(shared_dashboard, get(b"/runs", b"Sec-Fetch-Site: cross-site"))[0] == 200
+    )  # a link to the page is allowed
 
 
 def test_it_listens_on_the_loopback_address_only(shared_dashboard):

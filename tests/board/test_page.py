@@ -9,43 +9,39 @@ import pytest
 
 from board.page import VENDORED
 from tests.board.conftest import Dashboard
-from tests.board.test_delivery import deliver, series
-from tests.board.test_never_in_the_way import trained_beside  # noqa: F401, a fixture
 from tests.conftest import needed
 
 
 @pytest.fixture
-def page(browser, dashboard: Dashboard) -> Any:
-    """A page that may load nothing from elsewhere."""
+def page(browser) -> Any:
+    """A page that may load nothing except from this machine."""
     needed(all(path.is_file() for _, _, path in VENDORED), "needs the page's npm packages: make .venv/vendored")
     opened = browser.new_page(viewport={"width": 1100, "height": 900})
     opened.outside = []
 
     def only_here(route: Any) -> None:
-        if route.request.url.startswith(dashboard.url):
+        if route.request.url.startswith("http://127.0.0.1:"):
             route.continue_()
         else:
             opened.outside.append(route.request.url)
             route.abort()
 
     opened.route("**/*", only_here)
-    return opened
+    yield opened
+    opened.close()
 
 
-def n_shown(dashboard: Dashboard, uuid: str) -> int:
-    """How many points the dashboard has of a run."""
-    return len(series(dashboard, uuid).get("loss.valid", ([], []))[0])
-
-
-def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, trained_beside, tmp_path):  # noqa: F811
-    training = trained_beside(dashboard.url, max_steps=400)
-    training.until_evaluated()
-    training.until(lambda: n_shown(dashboard, training.run.path.name) >= 3)
+def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, train_beside, tmp_path):
+    training = train_beside(dashboard.url)
+    training.pause_after_evaluations(4)
+    training.go_on()
+    training.until(lambda: len(dashboard.series(training.run).get("loss.valid", ([], []))[0]) >= 3)
     training.process.send_signal(signal.SIGSTOP)  # however long the browser takes
     link = f'a.list-item[href="/run/{training.run.path.name}"]'
 
+    page.clock.install()
     page.goto(f"{dashboard.url}/runs")
-    page.wait_for_selector(link)  # listed, without a click
+    page.wait_for_selector(link)  # listed without a click
     page.click(link)
     page.wait_for_selector("svg path.smoothed-line")
     shown = page.locator(".sparkline-list-item .title").all_inner_texts()
@@ -55,9 +51,10 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
         return page.locator("svg path.smoothed-line").first.get_attribute("d") or ""
 
     before = drawn()
-    training.process.send_signal(signal.SIGCONT)
+    training.go_on()
     training.check_end()
-    page.click(".btn-refresh") if page.locator(".btn-refresh").count() else page.reload()
+    page.clock.fast_forward(6_000)  # the page ignores a refresh within 5 s of the last one
+    page.click(".btn-refresh")
     page.wait_for_function(
         "before => document.querySelector('svg path.smoothed-line')?.getAttribute('d') != before", arg=before
     )
@@ -74,17 +71,17 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
     page.wait_for_selector("svg path.smoothed-line")
     assert "COMPLETED" in page.inner_text("body").upper()
     page.wait_for_selector(".terminal-card pre:has-text('loss.valid')")
-    picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))  # the README's is made by this test
+    picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))  # this test makes the README's
     page.screenshot(path=str(picture), full_page=True)
     assert picture.stat().st_size > 10_000
     assert page.outside == []
 
 
-def test_a_log_that_holds_html_runs_no_script(page, dashboard: Dashboard, make_run):
-    run = make_run("0123456789abcdef")
+def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
+    run = make_run()
     run.append_log("<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>")
-    deliver(run, dashboard)
-    page.goto(f"{dashboard.url}/run/0123456789abcdef/logger")
+    shared_dashboard.receive(run)
+    page.goto(f"{shared_dashboard.url}/run/{run.path.name}/logger")
     page.wait_for_selector("text=a line for people")
-    page.wait_for_load_state("networkidle")  # the picture that is not there was asked for
+    page.wait_for_load_state("networkidle")  # the page would have asked for the missing picture by now
     assert page.title() != "broken in"

@@ -1,0 +1,131 @@
+"""Starts programs of this repository by forking a process that has imported their modules.
+
+A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
+own arguments, environment and standard streams, and ends as any interpreter does. Only variables that an interpreter
+reads when it starts (PYTHONIOENCODING, OMP_NUM_THREADS) have no effect: they are the fork server's.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from runs.files import ROOT
+
+# torch._dynamo and the figures' backend are otherwise imported at their first use.
+PRELOADED = ("experiment", "evaluate", "dashboard", "torch._dynamo", "matplotlib.backends.backend_agg")
+
+
+class ForkServer:
+    """The process that forks. One for all tests of a pytest process."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is the home folder while the modules are imported, which may write there."""
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                cwd=ROOT,
+                env={**os.environ, "HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
+                pass_fds=[theirs.fileno()],
+            )
+
+    def start(self, arguments: list[str], environment: dict[str, str], *, merged: bool = False) -> "Program":
+        """Start `python *arguments`; `merged` sends the errors to the standard output."""
+        out, out_write = os.pipe()
+        err, err_write = os.pipe()
+        status, status_write = os.pipe()
+        fds = [out_write, out_write if merged else err_write, status_write]
+        message = json.dumps({"arguments": arguments, "environment": environment})
+        socket.send_fds(self._requests, [message.encode()], fds)
+        for fd in (out_write, err_write, status_write):
+            os.close(fd)
+        return Program(arguments, out, err, status)
+
+    def close(self) -> None:
+        self._requests.close()
+        self._process.wait(10)
+
+
+class Program:
+    """A started program, used like subprocess.Popen."""
+
+    def __init__(self, arguments: list[str], out: int, err: int, status: int):
+        self.arguments = arguments
+        self.stdout = open(out, encoding="utf-8")  # noqa: SIM115
+        self.stderr = open(err, encoding="utf-8")  # noqa: SIM115
+        self._status = open(status, encoding="utf-8")  # noqa: SIM115
+        self.pid = int(self._status.readline())
+        self.returncode: int | None = None
+        os.set_blocking(status, False)
+
+    def poll(self) -> int | None:
+        if self.returncode is None and (line := self._status.readline()):
+            self.returncode = int(line)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self.arguments, timeout)
+            time.sleep(0.01)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
+    while True:
+        message, fds, _, _ = socket.recv_fds(requests, 2**20, 3)
+        if not message:
+            sys.exit()
+        if os.fork() == 0:
+            requests.close()
+            return supervise(json.loads(message), *fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
+    """Fork again: the parent reports the program's process id and its exit code, the child becomes the program."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid:
+        os.close(out)
+        os.close(err)
+        os.write(status, f"{pid}\n".encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(BrokenPipeError):
+            os.write(status, f"{code}\n".encode())
+        os._exit(0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for fd in {out, err, status}:
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = request["arguments"]
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,113 @@
+"""The uploader beside other servers than the dashboard, and at the end of a run."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+import dashboard
+from runs.delivery import Delivery, DeliveryError
+from runs.run_folder import RunFolder
+from runs.uploader import Uploader
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    run = RunFolder.create(tmp_path / "logs" / "mlm" / "0123456789abcdef")
+    run.save_about("mlm", "", [])
+    run.save_config({"masking.masking_prob": 0.15, "training.stages": [{"until": 1.0, "seq_len": 64}]})
+    run.save_corpus("play", "0" * 64)
+    run.save_status("in progress")
+    run.append_metrics({"step": 1, "loss.valid": 3.0})
+    return run
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], str]]:
+    """Starts a server that gives the same answer to everything; returns its address."""
+    servers = []
+
+    def start(answer: bytes) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_PUT = do_POST
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+OTHER_ANSWERS: dict[str, bytes] = {
+    "an error": b'{"errors": [{"error": "refused"}]}',
+    "a list": b"[]",
+    "no JSON": b"<html></html>",
+    "knobs of another type": b'{"rows": 0, "log": 0, "knobs": []}',
+    "no count": b'{"rows": null, "log": 0, "knobs": null}',
+    "a negative count": b'{"rows": -1, "log": 0, "knobs": null}',
+    "too deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("answer", OTHER_ANSWERS.values(), ids=OTHER_ANSWERS)
+def test_another_server_is_not_taken_for_the_dashboard(run, answering, answer, capsys):
+    address = answering(answer)
+    with pytest.raises(DeliveryError):
+        Delivery(run, address).send(10)
+    words = ["--import", str(run.path), "--port", address.rpartition(":")[2]]
+    assert dashboard.main(words) == 2
+    assert f"no dashboard at {address} (" in capsys.readouterr().err
+
+
+def test_knobs_are_not_set_on_another_server(run, answering, capsys):
+    address = answering(b"{}")
+    words = ["--set", str(run.path), "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
+    assert dashboard.main(words) == 2
+    assert "it is not Folio's dashboard" in capsys.readouterr().err
+
+
+def test_the_uploader_reports_once_that_there_is_no_dashboard_and_what_is_missing(run, answering):
+    lines: list[str] = []
+    uploader = Uploader(Delivery(run, answering(b"{}")), lines.append)
+    uploader.start_and_report()
+    last = uploader.end(10) or ""
+    assert len(lines) == 1
+    assert "it is not Folio's dashboard): start one with make dashboard" in lines[0]
+    assert last.startswith("not on the dashboard: 1 evaluations (it answers")
+    assert f"python dashboard.py --import {run.path} --port " in last
+
+
+def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):
+    """A silent dashboard delays the end of a run by one timeout, not by two."""
+    n_sent, has_ended = 0, threading.Event()
+    uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lambda line: None)
+
+    def send(*_: Any) -> bool:
+        nonlocal n_sent
+        n_sent += 1
+        has_ended.wait(10)
+        raise DeliveryError("timed out")
+
+    monkeypatch.setattr(uploader.delivery, "send", send)
+    uploader.start()
+    ending = threading.Thread(target=uploader.end, args=(10,))
+    ending.start()
+    while not uploader.wake.is_set():  # `end` sets it
+        has_ended.wait(0.001)
+    has_ended.set()
+    ending.join(10)
+    assert not uploader.is_alive()
+    assert n_sent == 1
