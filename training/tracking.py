@@ -20,6 +20,7 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
+from data.vocabulary import printable
 from runs.delivery import Delivery, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -173,4 +174,4 @@ def _marked(guess: Guess, in_color: bool = False) -> str:
 
 
 def _visible(text: str) -> str:
-    return text.replace("\n", "↵").replace("\r", "↵").replace("\t", "→")
+    return printable(text.replace("\n", "↵").replace("\r", "↵").replace("\t", "→"))
