@@ -26,7 +26,6 @@ TINY_SHAKESPEARE_BYTES = 1_115_394
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
 
-DOWNLOAD_SECONDS = 30.0
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
 
 # Measured: 21 bytes per byte of text for ids and static masks, and 20 in the process that computes the counting loss.
@@ -113,7 +112,7 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
     return content.decode("utf-8")
 
 
-def download(url: str, seconds: float = DOWNLOAD_SECONDS) -> bytes:
+def download(url: str, seconds: float = 30.0) -> bytes:
     """Download tiny Shakespeare from `url` within `seconds`.
 
     Raises CorpusError if the server is unreachable, too slow, breaks off, or sends another text.

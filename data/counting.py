@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 MAX_SIDE, MAX_TOTAL = 4, 7
@@ -29,7 +28,7 @@ OFFSETS_AT_ONCE = 1_000_000
 class Counts(NamedTuple):
     """The result for each masked character, in the order of `masked.nonzero()`."""
 
-    losses: Floats  # [n_masked] nats
+    losses: npt.NDArray[np.float64]  # [n_masked] nats
     correct: Bools  # [n_masked] whether the most frequent character of the longest context seen is right
 
 
@@ -39,14 +38,15 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are `[n_windows, seq_len]`. The
     training text is counted once per call and context size, so one call for many windows is fastest.
     """
-    digits = _context_digits(training, n_chars)
+    frequencies = np.bincount(training, minlength=n_chars)
+    digits = np.empty(n_chars, dtype=np.int64)  # of each character: its rank by frequency
+    digits[frequencies.argsort(kind="stable")[::-1]] = np.arange(n_chars).clip(max=MAX_CHARACTERS_IN_CONTEXT)
     base = int(digits.max()) + 1
     training_digits, window_digits = digits[training], digits[windows]
     rows, columns = masked.nonzero()
     truth = windows[rows, columns]
     left, right = _visible_neighbors(masked, rows, columns)
 
-    frequencies = np.bincount(training, minlength=n_chars)
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
     alive = np.ones(len(truth), dtype=bool)  # the smaller contexts were seen in training
@@ -63,16 +63,6 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         probs[seen] = (of_truth + types * probs[seen]) / (total + types)
         best[seen] = most_frequent
     return Counts(-np.log(probs), best == truth)
-
-
-def _context_digits(training: Ints, n_chars: int) -> Ints:
-    """The digit of each character id in a context, `[n_chars]`; all rare characters share one."""
-    digits = np.arange(n_chars)
-    if n_chars > MAX_CHARACTERS_IN_CONTEXT:
-        by_frequency = np.bincount(training, minlength=n_chars).argsort(kind="stable")[::-1]
-        digits = np.full(n_chars, MAX_CHARACTERS_IN_CONTEXT)
-        digits[by_frequency[:MAX_CHARACTERS_IN_CONTEXT]] = np.arange(MAX_CHARACTERS_IN_CONTEXT)
-    return digits
 
 
 def _visible_neighbors(masked: Bools, rows: Ints, columns: Ints) -> tuple[Ints, Ints]:

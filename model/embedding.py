@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
 @torch.library.custom_op("folio::embedding_gradient", mutates_args=())
-def embedding_gradient(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tensor:
+def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     """The sum of the rows of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
     PyTorch's own kernel, wrapped so that torch.compile does not replace it. The compiler's replacement adds rows in the
@@ -20,7 +20,7 @@ def embedding_gradient(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: i
 
 
 @embedding_gradient.register_fake
-def _(gradient: torch.Tensor, tokens: torch.Tensor, n_tokens: int) -> torch.Tensor:
+def _(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     return gradient.new_empty(n_tokens, gradient.shape[-1])
 
 
@@ -30,7 +30,7 @@ _VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
 
 @torch.library.custom_op(f"folio::lookup_{_VERSION}", mutates_args=())
-def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+def lookup(table: Tensor, tokens: Tensor) -> Tensor:
     """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`.
 
     A custom operation, because torch.compile does not cache code that contains a `torch.autograd.Function`.
@@ -39,17 +39,17 @@ def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 @lookup.register_fake
-def _(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+def _(table: Tensor, tokens: Tensor) -> Tensor:
     return table.new_empty(*tokens.shape, table.shape[1])
 
 
-def _save(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
     table, tokens = inputs
     ctx.save_for_backward(tokens)
     ctx.n_tokens = len(table)
 
 
-def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
     (tokens,) = ctx.saved_tensors
     return embedding_gradient(gradient, tokens, ctx.n_tokens), None
 
@@ -63,5 +63,5 @@ class Embedding(nn.Embedding):
     def __init__(self, n_tokens: int, d_model: int):
         super().__init__(n_tokens, d_model)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:
         return lookup(self.weight, tokens)

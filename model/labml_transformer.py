@@ -1,8 +1,7 @@
 """The model of the annotated labml experiment, with the interface of Folio's own."""
 
-import torch
 from labml_nn.transformers import Encoder, Generator, mha
-from torch import nn
+from torch import Tensor, nn
 
 if not hasattr(mha.tracker, "debug"):  # labml 0.5 removed it, but labml_nn's attention still calls it
     mha.tracker.debug = lambda *_: None
@@ -21,7 +20,7 @@ class LabmlTransformer(nn.Module):
         self.src_embed = src_embed
         self.generator = generator
 
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in MaskedLanguageModel."""
         x = self.encoder(self.src_embed(inputs.t()), None)  # [seq_len, batch, d_model]
         x = x.transpose(0, 1).flatten(0, 1)

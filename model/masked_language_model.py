@@ -1,7 +1,7 @@
 """The masked language model: an encoder, and a head that predicts the masked positions only."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from model.modern import NORM_EPS, ModernEncoder, linear
 
@@ -25,7 +25,7 @@ class MaskedLanguageModel(nn.Module):
         if encoder.segment_embedding is not None:
             self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
 
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
         `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted.
@@ -33,9 +33,7 @@ class MaskedLanguageModel(nn.Module):
         x = self.encoder(inputs, positions=positions)
         return self._predict(x.flatten(0, -2))
 
-    def forward_pairs(
-        self, inputs: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward_pairs(self, inputs: Tensor, positions: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[n_masked, n_tokens]` as above, and logits `[batch]` of the pairs' labels.
 
         `inputs` `[batch, seq_len]` begin with `[CLS]`; `segments` `[batch, seq_len]` are 0 and 1.
@@ -45,5 +43,5 @@ class MaskedLanguageModel(nn.Module):
         masked, cls = self.encoder(inputs, segments, torch.cat([positions, first])).split([len(positions), batch])
         return self._predict(masked), self.pair_head(cls).squeeze(-1)
 
-    def _predict(self, x: torch.Tensor) -> torch.Tensor:
+    def _predict(self, x: Tensor) -> Tensor:
         return nn.functional.linear(self.head(x), self.encoder.embedding.weight, self.decoder_bias)

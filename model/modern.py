@@ -6,7 +6,7 @@ biases. The whole follows ModernBERT (Warner et al. 2024).
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.embedding import Embedding
@@ -15,14 +15,14 @@ NORM_EPS = 1e-5
 ROTARY_BASE = 10_000.0
 
 
-def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Cosines and sines `[seq_len, d_head]` of the angles position * base^(-2i / d_head), each i twice."""
     frequencies = ROTARY_BASE ** -(torch.arange(0, d_head, 2, device=device, dtype=torch.float32) / d_head)
     angles = torch.outer(torch.arange(seq_len, device=device, dtype=torch.float32), frequencies).repeat(1, 2)
     return angles.cos(), angles.sin()
 
 
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate queries or keys `[..., seq_len, d_head]`, so that their dot products depend on distances only."""
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
@@ -42,7 +42,7 @@ def zero_linear(n_in: int, n_out: int) -> nn.Linear:
     return layer
 
 
-def rows(x: torch.Tensor, positions: torch.Tensor | None) -> torch.Tensor:
+def rows(x: Tensor, positions: Tensor | None) -> Tensor:
     """The vectors `[n, d_model]` of `x` `[batch, seq_len, d_model]` at `positions` `[n]` if given, else `x` itself."""
     return x if positions is None else x.flatten(0, 1)[positions]
 
@@ -59,9 +59,7 @@ class Attention(nn.Module):
         self.query_key_value = linear(d_model, 3 * d_model)
         self.output = zero_linear(d_model, d_model)
 
-    def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
         batch, seq_len, d_model = x.shape
         heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
@@ -78,7 +76,7 @@ class GeGLU(nn.Module):
         self.input_gate = linear(d_model, 2 * d_ff)
         self.output = zero_linear(d_ff, d_model)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         hidden, gate = self.input_gate(x).chunk(2, dim=-1)
         return self.output(F.gelu(hidden) * gate)
 
@@ -94,9 +92,7 @@ class Layer(nn.Module):
         self.feed_forward = GeGLU(d_model, d_ff)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
         x = rows(x, positions) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
@@ -131,12 +127,7 @@ class ModernEncoder(nn.Module):
         if self.segment_embedding is not None:
             nn.init.normal_(self.segment_embedding.weight, std=0.02)
 
-    def forward(
-        self,
-        inputs: torch.Tensor,
-        segments: torch.Tensor | None = None,
-        positions: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
 
         With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`.

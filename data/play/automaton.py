@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -120,21 +121,17 @@ class Builder:
 
     def automaton(self, start: int) -> Automaton:
         """The automaton that begins after the joint `start`. Joints must not form a cycle without text."""
-        closed: dict[int, dict[int, float]] = {}
 
+        @cache
         def following(node: int) -> dict[int, float]:
             """The states after a node, with joints replaced by the states after them."""
-            if node not in closed:
-                total = sum(self._edges[node].values())
-                result: dict[int, float] = defaultdict(float)
-                for target, weight in self._edges[node].items():
-                    if self._characters[target] is not None:
-                        result[target] += weight / total
-                        continue
-                    for beyond, probability in following(target).items():
-                        result[beyond] += weight / total * probability
-                closed[node] = dict(result)
-            return closed[node]
+            total = sum(self._edges[node].values())
+            result: dict[int, float] = defaultdict(float)
+            for target, weight in self._edges[node].items():
+                reached = following(target) if self._characters[target] is None else {target: 1.0}
+                for state, probability in reached.items():
+                    result[state] += weight / total * probability
+            return result
 
         order = [next(iter(following(start)))]  # breadth first; unreachable states are left out
         number = {order[0]: 0}

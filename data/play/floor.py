@@ -9,6 +9,7 @@ window's offset in the text is unknown.
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from data.play.automaton import Automaton
 
@@ -22,8 +23,8 @@ class Channel:
     The last row stands for `[MASK]`.
     """
 
-    scored: torch.Tensor  # at the scored positions, which were selected
-    elsewhere: torch.Tensor
+    scored: Tensor  # at the scored positions, which were selected
+    elsewhere: Tensor
 
 
 def masked_channel(n_chars: int) -> Channel:
@@ -59,9 +60,7 @@ class Floor:
         self.transposed = automaton.transitions(transposed=True)
         self.stationary = automaton.stationary()
 
-    def losses(
-        self, windows: torch.Tensor, shown: torch.Tensor, scored: torch.Tensor, channel: Channel
-    ) -> torch.Tensor:
+    def losses(self, windows: Tensor, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
         """-log P(true character | everything shown) in nats, `[n_windows, seq_len]`; 0 where not scored.
 
         `windows` are the true ids, `shown` the ids that a model sees (`n_chars` stands for `[MASK]`), `scored` (bool)
@@ -72,11 +71,9 @@ class Floor:
         batches = zip(windows.split(n), shown.split(n), scored.split(n), strict=True)
         return torch.cat([self._batch(*batch, channel) for batch in batches])
 
-    def _batch(
-        self, windows: torch.Tensor, shown: torch.Tensor, scored: torch.Tensor, channel: Channel
-    ) -> torch.Tensor:
+    def _batch(self, windows: Tensor, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
         n_windows, seq_len = windows.shape
-        forward: dict[int, torch.Tensor] = {}  # P(state at t | shown up to t), [n_states, n_windows], if t is scored
+        forward: dict[int, Tensor] = {}  # P(state at t | shown up to t), [n_states, n_windows], if t is scored
         state = self.stationary[:, None].repeat(1, n_windows)
         for t in range(seq_len):
             if t:
@@ -101,7 +98,7 @@ class Floor:
             future /= future.sum(0)
         return losses
 
-    def _likelihood(self, shown: torch.Tensor, scored: torch.Tensor, channel: Channel) -> torch.Tensor:
+    def _likelihood(self, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
         """P(shown | state), `[n_states, n_windows]`."""
         by_char = torch.where(scored[:, None], channel.scored[shown], channel.elsewhere[shown])
         return by_char.T[self.char_of_state]
