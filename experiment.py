@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from labml import experiment
-
 from configs.command_line import Command, one_seed, parse
-from configs.experiment import Configs
+from configs.experiment import Configs, registered_configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
@@ -38,8 +36,7 @@ def main(arguments: list[str]) -> int:
         print(command.source, flush=True)
         resumed = command.resumed.path if command.resumed else None
         path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], resumed)
-        configs = Configs()
-        experiment.configs(configs, dict(command.values))
+        configs = registered_configs(command.values)
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
         run = command.resumed or RunFolder.create(path)
         with run.locked():

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import torch
+from labml import experiment
 from labml.configs import BaseConfigs, option
 from torch import nn
 
@@ -54,6 +55,13 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys, without a labml experiment: for notebooks, tools and tests."""
     configs = Configs()
     configs._set_values(dict(values))
+    return configs
+
+
+def registered_configs(values: Mapping[str, Any]) -> Configs:
+    """The config tree for resolved keys, as the configs of labml's current experiment."""
+    configs = Configs()
+    experiment.configs(configs, dict(values))
     return configs
 
 
