@@ -126,7 +126,6 @@ def pairs_objective(c: Configs) -> str:
 
 @option(Configs.torch_device)
 def by_name(c: Configs) -> torch.device:
-    """The device that `device` names."""
     return torch.device(best_device() if c.device == "auto" else c.device)
 
 

@@ -40,7 +40,7 @@ RUNS_USES = {"numpy", "matplotlib", "yaml"}
 def sources(root: Path) -> dict[str, Path]:
     """Every module that is not a test, by its dotted name."""
     paths = [*root.glob("*.py"), *(path for package in PACKAGES for path in (root / package).rglob("*.py"))]
-    relative = [path.relative_to(root) for path in paths if "node_modules" not in path.parts]
+    relative = [path.relative_to(root) for path in paths if not {"node_modules", "cache"} & set(path.parts)]
     return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): root / path for path in relative}
 
 
