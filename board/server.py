@@ -59,7 +59,7 @@ def application(store: Store, port: int) -> Guard:
     """labml-app behind its guard. Only once per process: importing labml-app creates it."""
     # The import reads these settings and opens the database, so `init_mongo_db` is replaced before the last import.
     os.environ |= {"LABML_APP_SERVER_IP": HOST, "LABML_APP_SERVER_PORT": str(port)}
-    importlib.import_module("labml_app.logger").logger.disabled = True  # it logs every request
+    importlib.import_module("labml_app.logger").logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     database: Any = importlib.import_module("labml_app.db")
     database.init_mongo_db = lambda: _connect(database, store)
