@@ -1,8 +1,8 @@
 """Starts programs of this repository by forking a process that has imported their modules.
 
 A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
-own arguments, environment and standard streams, and ends as any interpreter does. Only variables that an interpreter
-reads when it starts (PYTHONIOENCODING, OMP_NUM_THREADS) have no effect: they are the fork server's.
+own arguments, environment and standard streams, and ends as any interpreter does. Only variables that are read when an
+interpreter starts or a module is imported (PYTHONHASHSEED, OMP_NUM_THREADS) have no effect: they are the fork server's.
 """
 
 import contextlib
@@ -123,6 +123,10 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
         os.close(fd)
     os.environ.clear()
     os.environ.update(request["environment"])
+    # New objects, because the old ones remember which kind of file they wrote to.
+    encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     sys.argv = request["arguments"]
 
 
