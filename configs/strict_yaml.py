@@ -25,5 +25,8 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text. Raises ValueError with one line."""
     try:
         return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ValueError(f"{error.problem}{line}") from error
     except (yaml.YAMLError, ValueError, ArithmeticError, RecursionError) as error:  # ValueError: 2024-02-30
         raise ValueError(" ".join(str(error).split())) from error

@@ -153,6 +153,13 @@ def test_files_that_hold_no_keys_are_refused(tmp_path, content: str):
     assert "\n" not in str(error.value)
 
 
+def test_the_error_of_a_file_that_is_not_yaml_names_the_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("seed: 1\nname: &a x\nlogs: *a\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml is not YAML \(aliases and tags are not accepted in line 3\)"):
+        read_config(path)
+
+
 @pytest.mark.parametrize("arguments", [["--config", "{run}/config.yaml"], ["--resume", "{run}"]])
 def test_the_former_name_of_a_key_in_a_file_is_refused_with_the_file_and_the_new_name(tmp_path, arguments):
     (tmp_path / "config.yaml").write_text("training.max_steps: 5\ntraining.accumulation: 2\n")
