@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
             return run_seeds(arguments, command)
         print(command.source, flush=True)
         resumed = command.resumed.path if command.resumed else None
-        path = tracking.prepare(command.values["name"], command.comment, command.values["logs"], resumed)
+        path = tracking.prepare(command.values["name"], command.comment, str(command.logs), resumed)
         configs = registered_configs(command.values)
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
         run = command.resumed or RunFolder.create(path)

@@ -4,7 +4,6 @@ A terminal shows labml's progress line. A pipe or file gets one plain line per e
 colors.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ def prepare(name: str, comment: str, logs: str, resumed: Path | None = None) -> 
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
     dashboard_address()  # raises before anything is written
-    experiments, folder, uuid = Path(os.path.expanduser(logs)), name, None
+    experiments, folder, uuid = Path(logs), name, None
     if resumed:  # it may have been moved, and labml builds the path of a run from these three
         experiments, folder, uuid = resumed.parent.parent, resumed.parent.name, resumed.name
     # labml's own connection to the server retries forever and would keep the process from ending, so `runs.delivery`
