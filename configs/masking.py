@@ -71,10 +71,8 @@ def _check_labml_nn(values: Mapping[str, Any]) -> None:
         if values[key] != value:
             raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only")
     rate = values["masking.masking_prob"]
-    for number, row in enumerate(values["training.stages"], start=1):
-        if row.get("masking_prob", rate) != rate:
-            where = f"training.stages, row {number}"
-            raise ConfigError(f"{where}: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
+    if any(row.get("masking_prob", rate) != rate for row in values["training.stages"]):
+        raise ConfigError("training.stages: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
 
 
 def _check_mixture(rows: list[Any]) -> None:

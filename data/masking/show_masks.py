@@ -48,16 +48,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--masking-prob must be above 0 and at most 1")
     try:
         text = load_corpus(options.corpus).training
-    except CorpusError as error:
-        parser.error(printable(" ".join(str(error).split())))
-    if len(text) < PASSAGE + WINDOW:
-        parser.error(f"the training text has {len(text)} characters, fewer than the {PASSAGE + WINDOW} to show")
-    masks = {name: show(name, text, options) for name in ([options.strategy] if options.strategy else SHOWN)}
-    if options.png:
-        try:
+        if len(text) < PASSAGE + WINDOW:
+            raise CorpusError(
+                f"the training text has {len(text)} characters, fewer than the {PASSAGE + WINDOW} to show"
+            )
+        masks = {name: show(name, text, options) for name in ([options.strategy] if options.strategy else SHOWN)}
+        if options.png:
             save_picture(options.png, masks)
-        except OSError as error:
-            parser.error(f"cannot write {options.png} ({error.strerror or error})")
+    except (CorpusError, OSError) as error:
+        parser.error(printable(" ".join(str(error).split())))
     return 0
 
 
