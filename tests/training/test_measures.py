@@ -2,7 +2,16 @@ import torch
 
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
-from training.measures import breakdown, distance_to_visible, one_at_a_time, span_masks, sweep, sweep_masks, word_masks
+from training.measures import (
+    breakdown,
+    distance_to_visible,
+    hard_masks,
+    one_at_a_time,
+    span_masks,
+    sweep,
+    sweep_masks,
+    word_masks,
+)
 
 
 def test_sweep_masks_have_their_rate_in_every_window():
@@ -19,7 +28,7 @@ def test_distance_to_the_nearest_visible_character():
 
 
 class Copier(torch.nn.Module):
-    """Guesses the character to the left of the hidden one, with all its confidence."""
+    """Predicts the character to the left of the masked one, with certainty."""
 
     def __init__(self, n_tokens: int):
         super().__init__()
@@ -38,17 +47,19 @@ def test_measures_of_a_model_whose_answers_are_known():
     assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
-    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}  # its left neighbour is another
+    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {
+        0.0
+    }  # the character on its left is a different one
 
     constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
     single = one_at_a_time(model, constant, vocabulary.mask_token)
-    assert single["characters"] == 2 * 32
-    assert single["accuracy"] == 63 / 64  # wrong at the very first character, which has nothing to its left
+    assert single["n"] == 2 * 32
+    assert single["accuracy"] == 63 / 64  # wrong at the first character, which has none on its left
     rates = sweep(model, constant, vocabulary.mask_token)
     assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3
 
 
-def test_hard_masks_hide_whole_words_and_spans_apart_within_the_budget():
+def test_hard_masks_mask_whole_words_and_separate_spans_within_the_budget():
     text = ("one three, fifteen thirteen " * 20)[:512]
     vocabulary = Vocabulary(text)
     windows = vocabulary.encode(text).view(2, 256)
@@ -61,3 +72,11 @@ def test_hard_masks_hide_whole_words_and_spans_apart_within_the_budget():
     assert set(spans.sum(1).tolist()) == {35}
     runs = ["".join("x" if hidden else " " for hidden in row).split() for row in spans.tolist()]
     assert all(run == ["xxxxx"] * 7 for run in runs)
+
+
+def test_a_text_without_words_has_no_measure_of_whole_words():
+    vocabulary = Vocabulary("-! ")
+    numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
+    measures = hard_masks(Copier(vocabulary.n_tokens), numbers, vocabulary)
+    assert measures["whole words"] == {"n": 0, "loss": None, "accuracy": None}
+    assert measures["spans of 5"]["n"] == 35
