@@ -1,108 +1,118 @@
-"""Several runs side by side: which settings differ, and how sure the difference in loss is."""
+"""Differences in loss between groups of runs, and the one definition of a tie.
 
+A difference is a tie if its 95% interval by Student's t-distribution contains zero.
+"""
+
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-NOT_SETTINGS = {"seed", "name", "logs"}  # runs that differ in these alone are repeats of each other
-SURE = 0.05  # a difference is called one where chance alone would give as large a one less often than this
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only."""
+    """Runs with the same settings and different seeds."""
 
-    config: Mapping[str, Any]
-    losses: np.ndarray  # [n_runs], the mean loss of each
-    window_losses: np.ndarray  # [n_windows], averaged over the runs, nats a masked character
-
-    @property
-    def mean(self) -> float:
-        return float(self.losses.mean())
-
-    @property
-    def stderr(self) -> float | None:
-        """Of the mean over seeds; None for a single run."""
-        return float(self.losses.std(ddof=1) / len(self.losses) ** 0.5) if len(self.losses) > 1 else None
+    settings: Mapping[str, Any]  # the config without the ignored keys
+    losses: np.ndarray  # [n_seeds], the mean loss of each run
+    window_losses: np.ndarray  # [n_windows], averaged over the runs, nats per masked character
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The loss of one group minus that of another, in nats."""
+    """The loss of one side minus that of the other, in nats. A negative difference is better."""
 
     mean: float
-    stderr: float
+    stderr: float | None  # None for a single repetition
     degrees_of_freedom: float
-    source: str  # what the standard error is over
 
     @property
-    def p_value(self) -> float:
-        """How often chance alone would give as large a difference (two-sided t-test); nan where that is unknown."""
-        if not self.stderr > 0:
-            return float("nan")
-        return two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom)
+    def margin(self) -> float | None:
+        """Half the width of the 95% interval; None if the spread is unknown or zero."""
+        return t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.stderr if self.stderr else None
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided p-value of Student's t-test; None if the spread is unknown or zero."""
+        return two_sided_p(abs(self.mean) / self.stderr, self.degrees_of_freedom) if self.stderr else None
 
     @property
     def verdict(self) -> str:
-        """In words."""
-        p = self.p_value
-        if math.isnan(p):
-            return "too little to tell"
-        if p > SURE:
-            return f"a tie (p = {p:.2f})"
-        return f"{'better' if self.mean < 0 else 'worse'} (p {'= ' if p >= 0.001 else '< '}{max(p, 0.001):.3f})"
+        """`better`, `worse`, `tie`, or `unknown`."""
+        if self.margin is None:
+            return "unknown"
+        if abs(self.mean) <= self.margin:
+            return "tie"
+        return "better" if self.mean < 0 else "worse"
 
 
-def two_sided_p(t: float, degrees_of_freedom: float) -> float:
-    """P(|T| > t) of Student's t-distribution, by the trapezoid rule over the angle atan(x / sqrt(df))."""
-    angle = np.linspace(math.atan(t / degrees_of_freedom**0.5), math.pi / 2, 20_001)
-    whole = np.linspace(0.0, math.pi / 2, 20_001)
-    power = degrees_of_freedom - 1
-    tail, total = (np.trapezoid(np.abs(np.cos(a)) ** power, a) for a in (angle, whole))
-    return float(tail / total)
+def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
+    """Standard error of the mean; None for a single value."""
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
 
 
-def group_by_settings(configs: Sequence[Mapping[str, Any]], window_losses: Sequence[np.ndarray]) -> list[Group]:
-    """Group runs that differ in their seed alone, in the order of each group's first run."""
-    members: dict[str, dict[int, int]] = {}  # settings -> seed -> run: a second run with the same seed tells nothing
+def paired_difference(values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> Difference:
+    """Mean of `values` minus `base`, paired element by element: the same seed, or the same window."""
+    differences = np.asarray(values) - np.asarray(base)
+    return Difference(float(differences.mean()), standard_error(differences), len(differences) - 1)
+
+
+def seed_difference(group: Group, base: Group) -> Difference | None:
+    """Difference between two groups over seeds, unpaired (Welch 1947); None with fewer than two seeds in either."""
+    if min(len(group.losses), len(base.losses)) < 2:
+        return None
+    variances = np.array([each.losses.var(ddof=1) / len(each.losses) for each in (group, base)])
+    spread = (variances**2 / [len(group.losses) - 1, len(base.losses) - 1]).sum()
+    freedom = float(variances.sum() ** 2 / spread) if spread else 1.0
+    return Difference(float(group.losses.mean() - base.losses.mean()), float(variances.sum() ** 0.5), freedom)
+
+
+def group_by_settings(
+    configs: Sequence[Mapping[str, Any]], window_losses: Sequence[np.ndarray], ignored: Collection[str]
+) -> list[Group]:
+    """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's first run.
+
+    A second run with the same settings and seed adds no information and is left out.
+    """
+    settings = [{key: value for key, value in config.items() if key not in ignored} for config in configs]
+    members: dict[str, dict[int, int]] = {}  # settings -> seed -> index of the run
     for i, config in enumerate(configs):
-        members.setdefault(repr(sorted(_settings(config).items())), {}).setdefault(config["seed"], i)
+        members.setdefault(json.dumps(settings[i], sort_keys=True), {}).setdefault(config["seed"], i)
     groups = []
     for runs in members.values():
-        indices = list(runs.values())
-        losses = np.stack([window_losses[i] for i in indices])
-        groups.append(Group(configs[indices[0]], losses.mean(axis=1), losses.mean(axis=0)))
+        losses = np.stack([window_losses[i] for i in runs.values()])
+        groups.append(Group(settings[min(runs.values())], losses.mean(axis=1), losses.mean(axis=0)))
     return groups
 
 
 def differing_keys(groups: Sequence[Group]) -> dict[str, list[Any]]:
     """The settings in which the groups differ, each with its value in every group."""
-    keys = dict.fromkeys(key for group in groups for key in _settings(group.config))
-    values = {key: [group.config.get(key) for group in groups] for key in keys}
+    keys = dict.fromkeys(key for group in groups for key in group.settings)
+    values = {key: [group.settings.get(key) for group in groups] for key in keys}
     return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
 
 
-def compare(group: Group, base: Group) -> Difference:
-    """How much higher the loss of `group` is than that of `base`.
-
-    With two seeds or more on both sides the standard error is over seeds (Welch 1947), which is what a repeat of the
-    experiment would show. With fewer it is over the validation windows, paired: it says how well these very
-    weights were measured, and nothing of how other seeds would do.
-    """
-    mean = group.mean - base.mean
-    if group.stderr is not None and base.stderr is not None:
-        variances = [group.stderr**2, base.stderr**2]
-        spread = sum(v**2 / (len(g.losses) - 1) for v, g in zip(variances, (group, base), strict=True))
-        freedom = sum(variances) ** 2 / spread if spread else 1.0
-        return Difference(mean, sum(variances) ** 0.5, freedom, "seeds")
-    paired = group.window_losses - base.window_losses
-    n = len(paired)
-    stderr = float(paired.std(ddof=1) / n**0.5) if n > 1 else float("nan")
-    return Difference(mean, stderr, max(1, n - 1), "windows")
+def two_sided_p(t: float, degrees_of_freedom: float) -> float:
+    """P(|T| > t) of Student's t-distribution."""
+    return float(1 - np.interp(math.atan(t / degrees_of_freedom**0.5), *_t_distribution(degrees_of_freedom)))
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in NOT_SETTINGS}
+def t_quantile(probability: float, degrees_of_freedom: float) -> float:
+    """The t with P(|T| <= t) = `probability`."""
+    angles, cumulative = _t_distribution(degrees_of_freedom)
+    return math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
+
+
+@cache
+def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df - 1)."""
+    angles = np.linspace(0.0, math.pi / 2, 100_001)
+    density = np.abs(np.cos(angles)) ** (degrees_of_freedom - 1)
+    cumulative = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return angles, cumulative / cumulative[-1]

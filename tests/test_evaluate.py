@@ -1,6 +1,7 @@
-"""`python evaluate.py` as a user runs it."""
+"""`python evaluate.py`, in process except for one start as a user starts it."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -10,63 +11,105 @@ import pytest
 import yaml
 
 from evaluate import main
-from tests.conftest import ROOT
+from runs.files import ROOT
 
 
 @pytest.fixture
-def evaluate(tmp_path, home):
-    def run(*arguments: str):
-        return subprocess.run(
-            [sys.executable, "evaluate.py", *arguments, "--logs", str(tmp_path / "logs")],
-            env={**os.environ, "HOME": str(home), "CUDA_VISIBLE_DEVICES": ""},
-            cwd=ROOT, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+def runs(train, tmp_path, corpus_file):
+    """Three short runs: two seeds of one setting, and one seed of another."""
 
-    return run
+    def run(name, **keys):
+        return train(
+            data__corpus=str(corpus_file), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / name, **keys
+        ).run
+
+    return [run("a"), run("b", seed=1), run("narrow", model__d_ff=16)]
 
 
-def test_a_run_is_measured_and_runs_are_compared(command, evaluate, train, corpus_file, tmp_path):
-    logs = tmp_path / "logs" / "mlm"
-    done = command(f"data.corpus={corpus_file}", "training.max_steps=6", "--seeds", "2")
-    assert done.returncode == 0, done.stderr
-    train(data__corpus=str(corpus_file), training__max_steps=6, model__d_ff=16, folder=logs / "narrow")
+@pytest.fixture
+def evaluated(tmp_path, capsys):
+    """Evaluate runs in this process; returns the output."""
 
-    done = evaluate("last")
-    assert done.returncode == 0, done.stderr
+    def evaluate(*words) -> str:
+        assert main([*map(str, words), "--logs", str(tmp_path / "logs")]) == 0
+        return capsys.readouterr().out
+
+    return evaluate
+
+
+def strict_json(path):
+    return json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+def test_a_run_is_measured(runs, evaluated):
+    output = evaluated("last")
     for part in ("protocol", "one at a time", "50%", "uniform", "lower case", "newline", "4 or more", "counting"):
-        assert part in done.stdout
-    assert "Traceback" not in done.stderr
-    assert "\r" not in done.stdout
-    runs = sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime)
-    (measured,) = [path for path in runs if (path / "evaluation.json").exists()]
-    results = json.loads((measured / "evaluation.json").read_text())
-    rows = [json.loads(line) for line in (measured / "metrics.jsonl").read_text().splitlines()]
-    assert results["loss.valid"] == pytest.approx(min(row["loss.valid"] for row in rows), abs=1e-6)
-    assert (measured / "evaluation.png").read_bytes().startswith(b"\x89PNG")
+        assert part in output
+    results = strict_json(runs[2].path / "evaluation.json")
+    assert results["loss.valid"] == pytest.approx(min(row["loss.valid"] for row in runs[2].metrics()), abs=1e-6)
+    assert (runs[2].path / "evaluation.png").read_bytes().startswith(b"\x89PNG")
+    assert not (runs[0].path / "evaluation.json").exists()
 
-    config = yaml.safe_load((runs[0] / "config.yaml").read_text())
-    del config["training.muon_momentum"]  # a run of a time that did not know this key
-    (runs[0] / "config.yaml").write_text(yaml.safe_dump(config))
-    done = evaluate(*(str(path) for path in runs))
-    assert done.returncode == 0, done.stderr
-    assert "model.d_ff" in done.stdout
-    assert "(2 seeds)" in done.stdout
-    assert re.search(
-        r"group 2: .* against group 1 [+-]\d\.\d+ ± \d\.\d+ over windows: (better|worse|a tie) \(p", done.stdout
+
+def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
+    """The interval is over windows: seeds alone may differ by more than it says."""
+    config = yaml.safe_load(runs[0].config_path.read_text())
+    del config["training.muon_momentum"]  # as in a run that is older than this key
+    runs[0].config_path.write_text(yaml.safe_dump(config))
+    output = evaluated(*(run.path for run in runs), runs[0].path)
+    comparison = output[output.index("side by side") :]
+    assert "model.d_ff" in comparison
+    assert "training.muon_momentum" not in comparison
+    assert "(2 seeds)\n" in comparison
+    (line,) = (line for line in comparison.splitlines() if line.startswith("  group 2"))
+    number = r"[+-]\d\.\d{4}"
+    assert re.fullmatch(
+        r"  group 2: \d\.\d{4} \(1 seed\); against group 1 " + number + ": no verdict on the settings, which needs two"
+        rf" seeds per group \(95% interval for these trained weights on this text alone: {number} to {number}\)",
+        line,
     )
+    assert not re.search(r"better|worse|tie|p [=<]", comparison)
 
+
+def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, train, tmp_path, corpus_file, evaluated):
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 2, "model__d_ff": 16, "seed": 1}
+    fourth = train(folder=tmp_path / "logs" / "mlm" / "narrow1", **keys).run
+    output = evaluated(*(run.path for run in runs), fourth.path)
+    verdict = r"[+-]\d\.\d{4} ± \d\.\d{4}: (better|worse|tie) \(p [=<] \d\.\d{3} over seeds\)\n"
+    assert re.search(r"group 2: .* \(2 seeds\); against group 1 " + verdict, output)
+
+
+def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, evaluated):
+    """One window has no standard error: the JSON file says null, and the tables leave it out."""
+    path = tmp_path / "short.txt"
+    path.write_text(sentences[:2_600])
+    folders = [tmp_path / "logs" / "mlm" / name for name in "ab"]
+    for width, folder in zip((16, 32), folders, strict=True):
+        train(data__corpus=str(path), training__max_steps=1, model__d_ff=width, folder=folder)
+    output = evaluated(*folders)
+    results = strict_json(folders[0] / "evaluation.json")
+    assert results["loss.valid_stderr"] is None
+    assert math.isfinite(results["loss.valid"])
+    assert f"loss {results['loss.valid']:.4f} nats" in output
+    assert output.endswith(": no verdict on the settings, which needs two seeds per group\n")
+
+
+def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, evaluated):
     another = tmp_path / "another.txt"
-    another.write_text(corpus_file.read_text()[::-1])
-    train(data__corpus=str(another), training__max_steps=1, folder=logs / "another")
-    done = evaluate("last", str(runs[0]))
-    assert done.returncode == 0
-    assert "on different texts" in done.stdout
+    another.write_text(corpus_file.read_text()[:2_600:-1])
+    for text in (corpus_file, another):
+        train(data__corpus=str(text), training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem)
+    assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")
 
 
-def test_a_run_that_is_not_there_gets_the_list(evaluate):
-    done = evaluate("nowhere")
+def test_an_unknown_run_gets_the_list_of_runs(tmp_path, home):
+    done = subprocess.run(
+        [sys.executable, "evaluate.py", "nowhere", "--logs", str(tmp_path / "logs")],
+        env={**os.environ, "HOME": str(home), "CUDA_VISIBLE_DEVICES": ""},
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("has no runs yet; python experiment.py makes one")
+    assert "has no runs yet" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -75,12 +118,12 @@ def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_fi
     corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
     for path, message in (
         (None, "has changed since"),
-        (run.corpus_path, "corpus.json (No such file or directory)"),
+        (run.corpus_path, "corpus.json"),
         (run.checkpoints / "best.safetensors", "has no trained weights yet"),
     ):
         if path is not None:
             path.unlink()
         assert main(["last", "--logs", str(tmp_path / "logs")]) == 2
-        said = capsys.readouterr().err
-        assert message in said
-        assert len(said.splitlines()) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.splitlines()) == 1

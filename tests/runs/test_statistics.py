@@ -1,73 +1,105 @@
 import numpy as np
 import pytest
 
-from runs.statistics import compare, differing_keys, group_by_settings, two_sided_p
+from runs.statistics import (
+    Difference,
+    differing_keys,
+    group_by_settings,
+    paired_difference,
+    seed_difference,
+    standard_error,
+    t_quantile,
+    two_sided_p,
+)
 
 WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
+IGNORED = {"seed", "name"}
 
 
 def config(seed: int, **changes):
     return {"seed": seed, "name": f"n{seed}", "model.d_model": 128, "training.stages": [{"until": 1}], **changes}
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_group():
+def groups(first: list[float], second: list[float]):
+    """Two settings with several seeds each; the numbers are added to all window losses."""
+    configs = [config(seed) for seed in range(len(first))]
+    configs += [config(seed, **{"model.d_model": 64}) for seed in range(len(second))]
+    return group_by_settings(configs, [WINDOWS + shift for shift in first + second], IGNORED)
+
+
+def test_runs_that_differ_only_in_ignored_keys_are_one_group():
     configs = [config(0), config(1, **{"model.d_model": 64}), config(2), config(3, **{"model.d_model": 64})]
     losses = [WINDOWS, WINDOWS + 0.5, WINDOWS + 0.02, WINDOWS + 0.52]
-    small, large = group_by_settings(configs, losses)
+    small, large = group_by_settings(configs, losses, IGNORED)
     assert (len(small.losses), len(large.losses)) == (2, 2)
-    assert small.mean == pytest.approx(WINDOWS.mean() + 0.01)
-    assert small.stderr == pytest.approx(0.01)
+    assert small.losses.mean() == pytest.approx(WINDOWS.mean() + 0.01)
+    assert standard_error(small.losses) == pytest.approx(0.01)
+    assert small.window_losses == pytest.approx(WINDOWS + 0.01)
     assert differing_keys([small, large]) == {"model.d_model": [128, 64]}
+    assert len(group_by_settings(configs, losses, {"seed"})) == 4  # the names differ
 
 
-def test_a_difference_between_seeds_counts_the_spread_of_seeds():
-    configs = [config(s) for s in range(3)] + [config(s, **{"model.d_model": 64}) for s in range(3)]
-    losses = [WINDOWS + shift for shift in (0, 0.01, 0.02, 0.1, 0.11, 0.12)]
-    base, other = group_by_settings(configs, losses)
-    difference = compare(other, base)
-    assert difference.source == "seeds"
+def test_the_order_of_keys_does_not_matter():
+    stages = [{"until": 1, "seq_len": 64}], [{"seq_len": 64, "until": 1}]
+    configs = [config(seed, **{"training.stages": rows}) for seed, rows in enumerate(stages)]
+    assert len(group_by_settings(configs, [WINDOWS, WINDOWS], IGNORED)) == 1
+
+
+def test_the_same_seed_twice_adds_nothing():
+    (group,) = group_by_settings([config(0), config(0)], [WINDOWS, WINDOWS], IGNORED)
+    assert len(group.losses) == 1
+
+
+def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
+    base, other = groups([0, 0.01, 0.02], [0.1, 0.11, 0.12])
+    difference = seed_difference(other, base)
     assert difference.mean == pytest.approx(0.1)
     assert difference.stderr == pytest.approx((2 * 0.01**2 / 3) ** 0.5)
     assert difference.degrees_of_freedom == pytest.approx(4)
-    assert difference.verdict.startswith("worse (p < 0.001")
-    assert compare(base, other).verdict.startswith("better (p < 0.001")
+    assert difference.p_value < 0.001
+    assert difference.verdict == "worse"
+    assert seed_difference(base, other).verdict == "better"
 
 
-@pytest.mark.parametrize(
-    ("t", "freedom", "p"), [(12.706, 1, 0.05), (4.303, 2, 0.05), (2.776, 4, 0.05), (1.96, 1e5, 0.05)]
-)
-def test_p_values_are_those_of_the_tables(t: float, freedom: float, p: float):
-    assert two_sided_p(t, freedom) == pytest.approx(p, rel=2e-3)
-    assert two_sided_p(0.0, freedom) == pytest.approx(1.0)
+def test_two_seeds_per_group_need_a_large_difference():
+    base, other = groups([0, 0.02], [0.03, 0.05])  # 2.1 standard errors with 2 degrees of freedom
+    assert seed_difference(other, base).verdict == "tie"
 
 
-def test_two_seeds_a_side_are_little_to_be_sure_with():
-    configs = [config(0), config(1), config(0, **{"model.d_model": 64}), config(1, **{"model.d_model": 64})]
-    base, other = group_by_settings(configs, [WINDOWS, WINDOWS + 0.02, WINDOWS + 0.03, WINDOWS + 0.05])
-    assert compare(other, base).verdict.startswith("a tie")  # 2.1 standard errors, but with 2 degrees of freedom
+@pytest.mark.parametrize(("first", "second"), [([0], [0.1, 0.2]), ([0, 0.1], [0.2]), ([0], [0.1])])
+def test_fewer_than_two_seeds_in_a_group_give_no_difference_over_seeds(first, second):
+    base, other = groups(first, second)
+    assert seed_difference(other, base) is None
 
 
-def test_the_same_seed_twice_tells_nothing_more():
-    (group,) = group_by_settings([config(0), config(0)], [WINDOWS, WINDOWS])
-    assert group.stderr is None
-
-
-def test_without_a_spread_there_is_no_verdict():
-    base, other = group_by_settings([config(0), config(0, **{"model.d_model": 64})], [WINDOWS[:1], WINDOWS[:1] + 1])
-    assert compare(other, base).verdict == "too little to tell"
-
-
-def test_single_runs_are_compared_window_by_window():
+def test_pairing_removes_the_spread_that_both_sides_share():
     noise = np.random.default_rng(1).normal(0.05, 0.05, 200)
-    base, other = group_by_settings([config(0), config(0, **{"model.d_model": 64})], [WINDOWS, WINDOWS + noise])
-    difference = compare(other, base)
-    assert difference.source == "windows"
+    difference = paired_difference(WINDOWS + noise, WINDOWS)
     assert difference.stderr == pytest.approx(noise.std(ddof=1) / 200**0.5)
-    # The windows differ among themselves far more than the two runs do: unpaired it would be lost.
     assert difference.stderr < WINDOWS.std() / 200**0.5
+    assert difference.verdict == "worse"
+    assert difference.margin == pytest.approx(1.972 * difference.stderr, rel=1e-3)
 
 
-def test_what_chance_alone_would_give_is_a_tie():
-    noise = np.random.default_rng(2).normal(0.0, 0.05, 200)
-    base, other = group_by_settings([config(0), config(0, **{"model.d_model": 64})], [WINDOWS, WINDOWS + noise])
-    assert compare(other, base).verdict.startswith("a tie")
+def test_a_tie_is_a_difference_whose_interval_contains_zero():
+    """The only definition of a tie: just inside and just outside of the interval."""
+    t = t_quantile(0.95, 4)
+    for mean, verdict in ((0.99 * t, "tie"), (1.01 * t, "worse"), (-0.99 * t, "tie"), (-1.01 * t, "better")):
+        difference = Difference(mean, 1.0, 4)
+        assert difference.verdict == verdict
+        assert (difference.p_value > 0.05) == (verdict == "tie")
+
+
+@pytest.mark.parametrize(("values", "base"), [([1.0], [2.0]), ([1.0, 2.0], [1.0, 2.0])])
+def test_without_a_spread_there_is_no_verdict(values, base):
+    difference = paired_difference(values, base)
+    assert difference.verdict == "unknown"
+    assert difference.p_value is None
+    assert difference.margin is None
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)])
+def test_quantiles_and_p_values_are_those_of_published_tables(freedom: float, t: float):
+    assert t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)
+    assert two_sided_p(t, freedom) == pytest.approx(0.05, rel=1e-3)
+    assert two_sided_p(0.0, freedom) == pytest.approx(1.0)
