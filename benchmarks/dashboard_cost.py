@@ -1,14 +1,12 @@
-"""What the dashboard costs the training: the speed beside one that answers, and beside those that go wrong.
+"""Training speed next to a dashboard: one that answers, and absent, frozen and failing ones.
 
 python -m benchmarks.dashboard_cost [--repeats 7]
 
-Turns of the same training step alternate: with no dashboard wanted, with a real one, with one that is absent, frozen,
-or answering errors. An evaluation's row and a line of the log are written each second of a turn, and are to be
-delivered. A ratio is to the turn without a dashboard of the same round.
+The same training step runs in turns of four seconds: without a dashboard, with one that answers, and with one that is
+absent, frozen, or answers with errors. During a turn a metrics row and a log line are written every second, which an
+uploader delivers. A ratio is to the turn without a dashboard in the same round.
 """
 
-import argparse
-import json
 import os
 import signal
 import sqlite3
@@ -18,74 +16,61 @@ import sys
 import tempfile
 import time
 import uuid
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks.differences import rotated
-from benchmarks.machine import ROOT, machine, results_folder, results_name
-from benchmarks.under_way import step_under_way
-from configs.command_line import PRESETS, read_config, resolve
-from configs.experiment import best_device, configs_of
+from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
+from benchmarks.turns import ratios, take_turns
+from benchmarks.warmed_up import warmed_up_step
+from configs.experiment import configs_of
 from runs.delivery import SECONDS_TO_ANSWER, Delivery
-from runs.files import write_atomically
+from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.uploader import Uploader
-from training import tracking
 from training.resume import begin
 from training.schedule import Stage
 from training.step import TrainingStep
 
-SECONDS_A_TURN = 4.0
+SECONDS_PER_TURN = 4.0
 BASE = "none"
 ROW = {"loss.valid": 1.5, "loss.train": 1.6, "accuracy.valid": 0.5, "learning_rate": 1e-3, "seq_len": 64}
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, print a table, write JSON; returns the exit code."""
-    parser = argparse.ArgumentParser(description="What does the dashboard cost the training?")
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args(arguments)
-    tracking.be_quiet()
-    preset = "gpu" if best_device() == "cuda" else "quick"
-    values = resolve(read_config(PRESETS / f"{preset}.yaml"), {"data.corpus": "play"})
+def main(options: Namespace, path: Path) -> None:
+    """Measure, print a table, and write JSON."""
+    values = preset_values(device_preset(), {"data.corpus": "play"})
     configs = configs_of(values)
     stage = configs.training.stage_rows[0]
-    step = step_under_way(configs, stage)
+    step = warmed_up_step(configs, stage)
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         folder = Path(name)
         addresses: dict[str, str | None] = {BASE: None, "absent": "http://127.0.0.1:9"}
         for state in ("answering", "frozen", "answering errors"):
-            addresses[state] = servers.enter_context(server(folder / state.replace(" ", "_"), state))
-        print(f"about {options.repeats * len(addresses) * SECONDS_A_TURN / 60 + 3:.0f} minutes", flush=True)
-        rates: dict[str, list[float]] = {state: [] for state in addresses}
-        for i in range(-1, options.repeats):  # the first round warms up
-            for state in rotated(list(addresses), i):
-                run = RunFolder.create(folder / "logs" / uuid.uuid4().hex)
-                begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
-                run.save_status("in progress")
-                rate = chars_per_second(step, stage, run, addresses[state], must_take=state == "answering")
-                if i >= 0:
-                    rates[state].append(rate)
-    results: dict[str, Any] = {}
-    print(f"{'dashboard':18} characters a second   against none (lowest to highest)")
-    for state, found in rates.items():
-        ratios = [rate / base for rate, base in zip(found, rates[BASE], strict=True)]
-        middle = statistics.median(ratios)
-        results[state] = {"chars_per_second": statistics.median(found), "ratio": middle, "ratios": ratios}
-        print(f"{state:18} {statistics.median(found):14,.0f}   {middle:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
-    content = {"machine": machine(), "repeats": options.repeats, "dashboards": results}
-    write_atomically(
-        results_folder() / f"{results_name('dashboard_cost', parser, options)}.json",
-        (json.dumps(content, indent=1) + "\n").encode(),
-    )
-    return 0
+            addresses[state], _ = servers.enter_context(server(folder / state.replace(" ", "_"), state))
+
+        def turn(state: str) -> float:
+            run = RunFolder.create(folder / "logs" / uuid.uuid4().hex)
+            begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
+            run.save_status("in progress")
+            return chars_per_second(step, stage, run, addresses[state], must_deliver=state == "answering")
+
+        turns = take_turns({state: partial(turn, state) for state in addresses}, options.repeats, warmup=1)
+    results = {}
+    print(f"{'dashboard':18} characters per second   ratio to none (lowest to highest)")
+    for state, rates in turns.items():
+        all_ratios = ratios(rates, turns[BASE])
+        rate, ratio = statistics.median(rates), statistics.median(all_ratios)
+        results[state] = {"chars_per_second": rate, "ratio": ratio, "ratios": all_ratios}
+        print(f"{state:18} {rate:21,.0f}   {ratio:.3f} ({min(all_ratios):.3f} to {max(all_ratios):.3f})")
+    save_results(path, repeats=options.repeats, dashboards=results)
 
 
 @contextmanager
-def server(folder: Path, state: str) -> Iterator[str]:
-    """A real dashboard in a state; its address."""
+def server(folder: Path, state: str = "answering") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address and the process of a real dashboard that is answering, frozen, or answering errors."""
     database = folder / "dashboard.sqlite3"
     command = [sys.executable, "dashboard.py", "--port", "0", "--db", str(database)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -97,22 +82,22 @@ def server(folder: Path, state: str) -> Iterator[str]:
                 connection.execute("DROP TABLE entries")
         if state == "frozen":
             os.kill(process.pid, signal.SIGSTOP)
-        yield address
+        yield address, process
     finally:
         process.kill()
         process.wait()
 
 
 def chars_per_second(
-    step: TrainingStep, stage: Stage, run: RunFolder, address: str | None, must_take: bool = False
+    step: TrainingStep, stage: Stage, run: RunFolder, address: str | None, must_deliver: bool = False
 ) -> float:
-    """The speed of a turn of training steps, with a uploader at work where there is an address."""
+    """The speed during one turn, with an uploader if there is an address."""
     uploader = Uploader(Delivery(run, address), lambda line: None) if address else None
     if uploader:
         uploader.start_and_report()
     began = last_row = time.perf_counter()
     steps = 0
-    while time.perf_counter() - began < SECONDS_A_TURN:
+    while time.perf_counter() - began < SECONDS_PER_TURN:
         step(stage).loss_sum.item()
         steps += 1
         if time.perf_counter() - last_row > 1:
@@ -123,12 +108,12 @@ def chars_per_second(
                 uploader.wake.set()
     rate = steps * step.chars_per_step / (time.perf_counter() - began)
     if uploader:
-        # One that is frozen is waited for: the next turn is to have the machine for itself.
+        # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
         undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
-        if must_take and undelivered:
+        if must_deliver and undelivered:
             sys.exit(f"{undelivered}: this measures nothing")
     return rate
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main, repeats=7)

@@ -1,54 +1,46 @@
-"""What the training loop takes beside the step, while the clock runs: knobs, schedules, sums, the clock itself.
+"""Training time that the loop spends outside of the step: knobs, schedules, sums, and the clock itself.
 
 python -m benchmarks.loop_cost [--seconds 60]
 
-The preset `quick` is trained beside a dashboard that answers. Counted are the share of the training time outside the
-step, and the processor's time of the thread that delivers to the dashboard. Evaluating, showing and saving stop the
-clock, and are not.
+Trains the preset `quick` on the CPU next to a dashboard that answers. Measures the share of the training time outside
+of the step, and the CPU time of the thread that delivers to the dashboard. Evaluation, samples and checkpoints stop the
+clock and do not count.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
+from benchmarks.command import preset_values, run_benchmark, save_results
 from benchmarks.dashboard_cost import server
-from benchmarks.machine import machine, results_folder, results_name
-from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
 from runs.delivery import Delivery
-from runs.files import write_atomically
 from runs.run_folder import RunFolder
 from runs.uploader import Uploader
 from training import tracking
 from training.resume import begin
-from training.step import TrainingStep
+from training.schedule import Stage
+from training.step import StepSums, TrainingStep
 
 
-class TimedStep:
-    """A training step that counts the seconds within it; all else is asked of the step itself."""
+class TimedStep(TrainingStep):
+    """A training step that adds up the seconds of its calls."""
 
-    def __init__(self, step: TrainingStep):
-        self.step = step
-        self.seconds = 0.0
+    seconds = 0.0
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
         began = time.perf_counter()
-        sums = self.step(*arguments)
+        sums = super().__call__(stage, progress)
         self.seconds += time.perf_counter() - began
         return sums
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.step, name)
-
 
 class TimedUploader(Uploader):
-    """One that counts its thread's time on the processor."""
+    """An uploader that measures the CPU time of its thread."""
 
     seconds = 0.0
 
@@ -57,27 +49,24 @@ class TimedUploader(Uploader):
         self.seconds = time.thread_time()
 
 
-def main(arguments: list[str]) -> int:
-    """Train, print the shares, write JSON; returns the exit code."""
-    parser = argparse.ArgumentParser(description="What does the training loop take beside the step?")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args(arguments)
-    tracking.be_quiet()
-    # On a CPU a step is done when it returns, so that the rest of the time is the loop's.
-    keys = {"device": "cpu", "data.corpus": "play", "training.max_seconds": options.seconds}
-    values = resolve(read_config(PRESETS / "quick.yaml"), keys)
-    for losses in (counting_losses, floor_losses):  # else processes of their own would compute them beside the training
+def main(options: Namespace, path: Path) -> None:
+    """Train, print the shares, and write JSON."""
+    # On a CPU a step is finished when it returns, so the rest of the time is the loop's.
+    values = preset_values("quick", {"device": "cpu", "data.corpus": "play", "training.max_seconds": options.seconds})
+    for losses in (counting_losses, floor_losses):  # or processes would compute them during the training
         losses(load_corpus("play"))
     configs = configs_of(values)
     trainer = configs.trainer
-    step = trainer.training_step = TimedStep(trainer.training_step)  # type: ignore[assignment]
+    step = trainer.training_step
+    step.__class__ = TimedStep  # the same object, because others refer to it
+    assert isinstance(step, TimedStep)
     print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
-    with tempfile.TemporaryDirectory() as name, server(Path(name), "answering") as address:
+    with tempfile.TemporaryDirectory() as name, server(Path(name)) as (address, _):
         run = RunFolder.create(tracking.prepare("loop_cost", "", name))
         begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
         run.save_status("in progress")
         callbacks = tracking.Tracking(run)
-        callbacks.is_terminal = False  # labml's progress line, twice a second, is not part of it
+        callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
         uploader.start_and_report()
         if uploader.trouble:
@@ -89,18 +78,13 @@ def main(arguments: list[str]) -> int:
             sys.exit(f"{undelivered}: this measures nothing")
     seconds = trainer.clock.seconds
     shares = {
-        "outside the step, of the training time": 1 - step.seconds / seconds,
+        "training time outside of the step": 1 - step.seconds / seconds,
         "the uploader's thread, of all time": uploader.seconds / trainer.wall_seconds,
     }
-    for what, share in shares.items():
-        print(f"{what:40} {share:.2%}")
-    content = {"machine": machine(), "seconds": seconds, "steps": trainer.step, "shares": shares}
-    write_atomically(
-        results_folder() / f"{results_name('loop_cost', parser, options)}.json",
-        (json.dumps(content, indent=1) + "\n").encode(),
-    )
-    return 0
+    for name, share in shares.items():
+        print(f"{name:40} {share:.2%}")
+    save_results(path, seconds=seconds, steps=trainer.step, shares=shares)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main, seconds=60.0)

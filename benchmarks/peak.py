@@ -1,59 +1,57 @@
-"""How fast this machine multiplies matrices, and how many multiplications a training step needs."""
+"""The operations that a training step needs, and how fast this machine multiplies matrices."""
 
 import statistics
 import time
 
 import torch
 
-from benchmarks.peers import Shape
+from benchmarks.peers import MASKING_PROB, Shape
 
-LARGE, LARGE_ON_CUDA = 2048, 8192
-SECONDS = 0.2  # of products, before the clock is looked at
+LARGE, LARGE_ON_CUDA = 2048, 8192  # rows and columns that reach the machine's best rate
+SECONDS = 0.2  # of products between two looks at the clock
 
 
-def flops_per_char(shape: Shape, *, feed_forward_matrices: int, head_flops: float, last: float = 1.0) -> float:
-    """Floating-point operations of matrix products that a step needs for each character, recomputation not counted.
+def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
+    """Floating-point operations of a step's matrix products per character, without recomputation.
 
-    3 * (n_layers * (2 * (4 d^2 + m d d_ff) + 4 L d) - (1 - last) * 2 * (d^2 + m d d_ff) + head): a product with a
-    matrix takes 2 operations a weight, the scores and the mixing of attention 2 L d each, and the backward pass twice
-    the forward's. `feed_forward_matrices`, m, is 2, or 3 where it is gated; `head_flops` are those of the head's
-    forward pass; `last` is the share of the characters at which what follows the last attention is computed.
+    3 * (n_layers * (2 * (4 d^2 + m d d_ff) + 4 L d) - (1 - last) * 2 * (d^2 + m d d_ff) + head): a product takes 2
+    operations per weight, attention 2 L d each for scores and mixing, and the backward pass twice as many as the
+    forward pass. m, the matrices of a feed-forward layer, is 3 with Folio's gate, else 2. After its last attention,
+    Folio computes only the masked characters, a share `last` of all. All heads but the annotated one have a layer more.
     """
-    d, feed_forward = shape.d_model, feed_forward_matrices * shape.d_model * shape.d_ff
+    d, is_folio = shape.d_model, step.startswith("Folio")
+    last = MASKING_PROB if is_folio else 1.0
+    feed_forward = (3 if is_folio else 2) * d * shape.d_ff
+    head = last * (2 * d * n_tokens + (0 if step == "annotated" else 2 * d**2))
     layer = 2 * (4 * d**2 + feed_forward) + 4 * shape.seq_len * d
-    return 3 * (shape.n_layers * layer - (1 - last) * 2 * (d**2 + feed_forward) + head_flops)
+    return 3 * (shape.n_layers * layer - (1 - last) * 2 * (d**2 + feed_forward) + head)
 
 
-def own_shapes(shape: Shape) -> list[tuple[int, int, int]]:
-    """The products of the model's own forward pass, as rows, inner size and columns."""
+def peak_flops_per_second(shape: Shape, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+    """The best rate of the products in the model's own forward pass, and that of a large product."""
     d, rows = shape.d_model, shape.chars_per_step
-    return [(rows, d, 3 * d), (rows, d, d), (rows, d, 2 * shape.d_ff), (rows, shape.d_ff, d)]
-
-
-def large_shape(device: torch.device) -> tuple[int, int, int]:
-    """A product that is as large as products need to be for the machine's best."""
-    size = LARGE_ON_CUDA if device.type == "cuda" else LARGE
-    return size, size, size
+    own = ((rows, d, 3 * d), (rows, d, d), (rows, d, 2 * shape.d_ff), (rows, shape.d_ff, d))
+    large = (LARGE_ON_CUDA if device.type == "cuda" else LARGE,) * 3
+    return {
+        "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own),
+        "large": flops_per_second(*large, device, dtype),
+    }
 
 
 def flops_per_second(rows: int, inner: int, columns: int, device: torch.device, dtype: torch.dtype) -> float:
-    """The rate of one product: the median of 5 turns."""
+    """The rate of one product: the median of 5 measurements."""
     left = torch.randn(rows, inner, device=device, dtype=dtype)
     right = torch.randn(inner, columns, device=device, dtype=dtype)
     out = torch.empty(rows, columns, device=device, dtype=dtype)
-    n = max(1, int(SECONDS / _seconds(left, right, out, 3)))
-    return 2 * rows * inner * columns / statistics.median(_seconds(left, right, out, n) for _ in range(5))
 
+    def seconds(n: int) -> float:
+        """Per product, over `n` products after one that warms up."""
+        torch.mm(left, right, out=out)[0, 0].item()  # reading a value waits for the device
+        began = time.perf_counter()
+        for _ in range(n):
+            torch.mm(left, right, out=out)
+        out[0, 0].item()
+        return (time.perf_counter() - began) / n
 
-def _seconds(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor, n: int) -> float:
-    torch.mm(left, right, out=out)
-    _wait(out)
-    began = time.perf_counter()
-    for _ in range(n):
-        torch.mm(left, right, out=out)
-    _wait(out)
-    return (time.perf_counter() - began) / n
-
-
-def _wait(tensor: torch.Tensor) -> None:
-    tensor[0, 0].item()
+    n = max(1, int(SECONDS / seconds(3)))
+    return 2 * rows * inner * columns / statistics.median(seconds(n) for _ in range(5))

@@ -1,25 +1,27 @@
-"""The training steps that Folio's is compared with, as their own authors have them taken.
+"""The training steps that Folio's is compared with, as their own authors take them.
 
-What lies around a step is left out, in favour of the peers: labml's tracker and DataLoader, Hugging Face's Trainer and
-collator. All draw their windows as Folio does, on the device.
+Parts around the step are left out in the peers' favor: labml's tracker and DataLoader, Hugging Face's Trainer and
+collator. All draw their windows on the device, as Folio does.
 """
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import nn
 
+from configs.model import ModelConfigs, labml_nn
 from data.windows import Windows
 
-Step = Callable[[], torch.Tensor]  # changes the weights; returns the loss, still on the device
+Step = Callable[[], torch.Tensor]  # updates the weights; returns the loss, still on the device
 MASKING_PROB = 0.15
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What all of them are given alike."""
+    """The model and batch sizes that all peers share."""
 
     d_model: int
     n_layers: int
@@ -42,18 +44,10 @@ class Shape:
 def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     """The step of labml_nn/transformers/mlm/experiment.py: sequence first, a full head, Noam, accuracy."""
     from labml_nn.optimizers.noam import Noam
-    from labml_nn.transformers import TransformerConfigs
     from labml_nn.transformers.mlm import MLM
 
-    import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
-
-    transformer = TransformerConfigs()
-    transformer.n_src_vocab = transformer.n_tgt_vocab = n_tokens
-    transformer.d_model, transformer.n_heads = shape.d_model, shape.n_heads
-    transformer.n_layers, transformer.ffn.d_ff = shape.n_layers, shape.d_ff
-    parts = [transformer.src_embed, transformer.encoder, transformer.generator]
-    embed, encoder, generator = (part.to(ids.device) for part in parts)
-    parameters = [parameter for part in parts for parameter in part.parameters()]
+    transformer = labml_nn(SimpleNamespace(**vars(shape), n_tokens=n_tokens, dropout=0.1)).to(ids.device)
+    parameters = list(transformer.parameters())
     optimizer = Noam(parameters, lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=shape.d_model)
     padding, mask = n_tokens - 2, n_tokens - 1
     mlm = MLM(padding_token=padding, mask_token=mask, no_mask_tokens=[], n_tokens=n_tokens, masking_prob=MASKING_PROB)
@@ -61,10 +55,10 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     windows = Windows(ids, seed=0, sampling="shuffled")
 
     def step() -> torch.Tensor:
-        tokens = windows.draw(shape.batch_size, shape.seq_len).tokens.t().contiguous()  # sequence first
+        tokens = windows.draw(shape.batch_size, shape.seq_len).tokens.t().contiguous()  # [seq_len, batch]
         with torch.no_grad():
             inputs, labels = mlm(tokens)
-        logits = generator(encoder(embed(inputs), None))
+        logits = transformer.generator(transformer.encoder(transformer.src_embed(inputs), None))
         loss = loss_function(logits.view(-1, n_tokens), labels.view(-1))
         guesses = logits.view(-1, n_tokens).argmax(-1).masked_fill_(labels.view(-1) == padding, padding)
         _ = guesses.eq(labels.view(-1)).sum().item(), (labels == padding).sum().item()  # its Accuracy reads both
@@ -78,18 +72,16 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
 
 
 def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
-    """`BertForMaskedLM` with its usual step: labels of -100, AdamW, gradients clipped; bfloat16 on CUDA."""
-    bert = bert_for_masked_lm(n_tokens, shape.d_model, shape.n_layers, shape.n_heads, shape.d_ff, dropout=0.1)
-    bert.to(ids.device)
+    """`BertForMaskedLM` with its usual step: labels of -100, AdamW, gradient clipping; bfloat16 on CUDA."""
+    bert = bert_for_masked_lm(shape, n_tokens, dropout=0.1).to(ids.device)
     optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-3, fused=ids.device.type in ("cpu", "cuda"))  # its default
     windows = Windows(ids, seed=0)
     generator = torch.Generator(device=ids.device).manual_seed(0)
-    cuda = ids.device.type == "cuda"
 
     def step() -> torch.Tensor:
         tokens = windows.draw(shape.batch_size, shape.seq_len).tokens
         inputs, labels = collated(tokens, n_tokens, generator)
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=cuda):
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
             loss = bert(input_ids=inputs, labels=labels).loss
         loss.backward()
         nn.utils.clip_grad_norm_(bert.parameters(), 1.0)
@@ -100,20 +92,18 @@ def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     return step
 
 
-def bert_for_masked_lm(
-    n_tokens: int, d_model: int, n_layers: int, n_heads: int, d_ff: int, dropout: float
-) -> nn.Module:
-    """Hugging Face's `BertForMaskedLM` of a shape, with its own initialisation; all else is its default."""
-    # It is for text. Beside a CPU build of torch, the torchvision that labml_nn brings along does not import.
+def bert_for_masked_lm(shape: Shape | ModelConfigs, n_tokens: int, dropout: float) -> nn.Module:
+    """Hugging Face's `BertForMaskedLM` of a shape, with its own initialization and defaults."""
+    # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
         vocab_size=n_tokens,
-        hidden_size=d_model,
-        num_hidden_layers=n_layers,
-        num_attention_heads=n_heads,
-        intermediate_size=d_ff,
+        hidden_size=shape.d_model,
+        num_hidden_layers=shape.n_layers,
+        num_attention_heads=shape.n_heads,
+        intermediate_size=shape.d_ff,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         pad_token_id=n_tokens - 2,

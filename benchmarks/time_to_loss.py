@@ -1,154 +1,93 @@
-"""How many seconds of training until the model is so good: Folio's preset, the annotated recipe, Hugging Face's BERT.
+"""Seconds of training until the validation loss reaches given values: Folio's preset, the annotated recipe, and BERT.
 
 python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 
-All are trained for 600 seconds by the same loop on the same text, and judged by the protocol; only the seconds of
-training count. Between two evaluations a loss is taken to fall in a straight line. --search finds the batch and
-learning rate of Hugging Face's BERT anew, in 60 seconds each (20 on CUDA), and keeps its winner with the results. That
-comes first where no machine of the kind, with CUDA or without, has been searched on yet.
+All are trained for the same time by the same loop on the same text, and judged by the protocol. Only training time
+counts. Between two evaluations the loss is interpolated linearly. --search finds the batch size and learning rate of
+Hugging Face's BERT in runs of 60 seconds (20 on CUDA) and keeps the best with the results. Without results of a search
+on a machine of the same kind, with CUDA or without, the search runs first.
 """
 
-import argparse
 import json
 import statistics
-import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
-
-from benchmarks.machine import RESULTS, machine, results_folder, results_name
-from benchmarks.trials import run_trials, trials_of
+from benchmarks.command import RESULTS, device_preset, recipe, results_path, run_benchmark
+from benchmarks.report import Report, by_variant
+from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from configs.command_line import PRESETS, read_config
-from configs.experiment import best_device
-from runs.figures import save_figure
-from runs.files import write_atomically
 from runs.run_folder import RunFolder
 
-SECONDS = 600.0
 LOSSES = {"3.0": 3.0, "2.0": 2.0, "1.6": 1.6, "1.4": 1.4, "counting": None, "1.10": 1.10}
-COMMON = {"data.corpus": "tiny_shakespeare", "sample.every_evaluations": 0}
-BERT = {
-    "model.architecture": "hugging_face",
-    "model.n_layers": 6,
-    "model.n_heads": 8,
-    "model.dropout": 0.1,
-    # As its authors trained it: long windows for the last tenth only, so that it knows their positions.
-    "training.stages": [{"until": 0.9, "seq_len": 128}, {"until": 1.0, "seq_len": 256}],
-    "training.optimizer": "adamw",
-    "training.weight_decay": 0.01,
-    "training.warmup": 0.05,
-    "training.decay": 0.95,
-    "training.final_learning_rate": 0.0,
-    "training.compile": False,
-}
-SEARCHED = {
-    device: {
+FOLIO = "Folio"
+SEARCHED = {  # preset -> recipe -> keys
+    preset: {
         f"{chars // 128} x 128, {rate:g}": {"training.chars_per_step": chars, "training.learning_rate": rate}
         for chars in sizes
         for rate in (5e-4, 1e-3, 2e-3, 4e-3)
     }
-    for device, sizes in {"cpu": (1024, 2048, 4096), "cuda": (8192, 32_768, 131_072)}.items()
+    for preset, sizes in {"quick": (1024, 2048, 4096), "gpu": (8192, 32_768, 131_072)}.items()
 }
-PRESET = {"cpu": "quick", "cuda": "gpu"}
-SECONDS_OF_A_SEARCHED_RUN = {"cpu": 60.0, "cuda": 20.0}
-SECONDS_BETWEEN_EVALUATIONS = {
-    "cpu": {"Folio": 50.0, "annotated": 300.0, "Hugging Face BERT": 150.0},
-    "cuda": {"Folio": 2.0, "annotated": 10.0, "Hugging Face BERT": 5.0},
+SECONDS_PER_SEARCHED_RUN = {"quick": 60.0, "gpu": 20.0}
+SECONDS_BETWEEN_EVALUATIONS = {  # more for slower models
+    "quick": {FOLIO: 50.0, "annotated": 300.0, "Hugging Face BERT": 150.0},
+    "gpu": {FOLIO: 2.0, "annotated": 10.0, "Hugging Face BERT": 5.0},
 }
 
 
-def main(arguments: list[str]) -> int:
-    """Train what is missing, and write the table and the figure; returns the exit code."""
-    parser = argparse.ArgumentParser(description="How many seconds of training until the model is so good?")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--search", action="store_true", help="find the batch and learning rate of BERT anew")
-    options = parser.parse_args(arguments)
-    folder = results_folder()
-    if options.search or not searches():
-        search(folder / "bert_search.json")
-    options.search = False  # how BERT's keys were found stands in the table
-    name = results_name("time_to_loss", parser, options)
-    found, keys = winner()
-    trials = trials_of(recipes(keys, options.seconds), COMMON, options.seeds)
-    preset = PRESET[kind()]
-    path = folder / f"{name}.json"
-    a_run = 1.13 * options.seconds + 50  # with evaluations, compilation and the start
-    rows = run_trials(path, trials, measure, a_run, "benchmarks.models", preset)
-    table = report(rows, preset, options.seconds, found)
-    print("\n" + table)
-    write_atomically(folder / f"{name}.md", table.encode())
-    save_picture(folder / f"{name}.png", rows)
-    return 0
+def main(options: Namespace, path: Path) -> None:
+    """Train the missing runs, and write the table and the figure."""
+    preset = device_preset()
+    searched = None if options.search else earlier_search(preset)
+    searched = searched or search(preset)
+    best = min(searched["trials"], key=lambda row: row["results"]["loss.valid"])["variant"]
+    trials = trials_of(recipes(preset, SEARCHED[preset][best], options.seconds), COMMON, options.seeds)
+    seconds_per_run = 1.13 * options.seconds + 50  # with evaluations, compilation and the start
+    measured = run_trials(path, trials, measure, seconds_per_run, "benchmarks.models", preset)
+    searched_on = f"{best} (searched on {searched['machine']['machine']})"
+    report(measured["trials"], preset, options.seconds, searched_on).save(path, measured)
 
 
-def recipes(bert: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any]]:
-    """Folio's preset, the annotated one, and BERT with these keys. The slower a model is, the rarer it is evaluated."""
+def recipes(preset: str, bert: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any]]:
+    """The preset itself, the annotated recipe, and BERT with the keys `bert`."""
     annotated = read_config(PRESETS / "annotated.yaml")
     del annotated["training.max_chars"]
-    keys = {"Folio": {}, "annotated": annotated, "Hugging Face BERT": BERT | dict(bert)}
+    keys = {FOLIO: {}, "annotated": annotated, "Hugging Face BERT": recipe("bert") | dict(bert)}
     return {
         name: keys[name] | {"training.max_seconds": seconds, "training.evaluations": max(1, int(seconds / between))}
-        for name, between in SECONDS_BETWEEN_EVALUATIONS[kind()].items()
+        for name, between in SECONDS_BETWEEN_EVALUATIONS[preset].items()
     }
 
 
-def search(path: Path) -> None:
-    """Train BERT with every batch and learning rate that is searched, and keep which is best."""
-    seconds = SECONDS_OF_A_SEARCHED_RUN[kind()]
-    keys = COMMON | BERT | {"training.evaluations": 1, "training.max_seconds": seconds}
-    rows = run_trials(
-        path, trials_of(SEARCHED[kind()], keys, 1), final_loss, seconds + 30, "benchmarks.models", PRESET[kind()]
-    )
-    best = min(rows, key=lambda row: row["results"]["loss.valid"])
-    print(f"best for Hugging Face's BERT: {best['variant']}")
+def search(preset: str) -> dict[str, Any]:
+    """Train BERT with every batch size and learning rate of the search; returns the results and writes them."""
+    seconds = SECONDS_PER_SEARCHED_RUN[preset]
+    trials = trials_of(SEARCHED[preset], COMMON | recipe("bert") | {"training.max_seconds": seconds}, 1)
+    return run_trials(results_path("bert_search"), trials, last_losses, seconds + 30, "benchmarks.models", preset)
 
 
-def searches() -> list[Path]:
-    """The searches that there are on devices of this kind, this machine's first."""
-    own = results_folder() / "bert_search.json"
+def earlier_search(preset: str) -> dict[str, Any] | None:
+    """The results of a search on a machine of this kind, this machine preferred."""
+    own = results_path("bert_search").with_suffix(".json")
     paths = sorted(RESULTS.glob("*/bert_search.json"), key=lambda path: (path != own, path))
-    return [path for path in paths if json.loads(path.read_text())["trials"][0]["variant"] in SEARCHED[kind()]]
-
-
-def winner() -> tuple[str, dict[str, Any]]:
-    """The search's winner, in words and as keys: this machine's, or that of whichever machine was searched on."""
-    kept = json.loads(searches()[0].read_text())
-    best = min(kept["trials"], key=lambda row: row["results"]["loss.valid"])["variant"]
-    return f"{best} (searched on {kept['machine']['machine']})", dict(SEARCHED[kind()][best])
-
-
-def kind() -> str:
-    """Of the device: what is searched on one of them is of no use on the other."""
-    return "cuda" if best_device() == "cuda" else "cpu"
-
-
-def final_loss(run: RunFolder) -> dict[str, Any]:
-    """How a run of the search has ended."""
-    return {"loss.valid": run.metrics()[-1]["loss.valid"]}
+    found = (json.loads(path.read_text()) for path in paths)
+    return next((results for results in found if results["trials"][0]["variant"] in SEARCHED[preset]), None)
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
-    """The seconds until each loss was reached, and the whole curve."""
-    rows = run.metrics()
+    """The last losses, the seconds until each loss was reached, and the whole curve."""
     counting = run.reference_lines()["counting"]
-    curve = [(row["seconds"], row["loss.valid"]) for row in rows]
+    curve = [(row["seconds"], row["loss.valid"]) for row in run.metrics()]
     reached = {name: seconds_to(counting if loss is None else loss, curve) for name, loss in LOSSES.items()}
-    return {
-        "seconds_to": reached,
-        "counting": counting,
-        "loss.valid": rows[-1]["loss.valid"],
-        "chars": rows[-1]["chars"],
-        "curve": curve,
-    }
+    return last_losses(run) | {"seconds_to": reached, "counting": counting, "curve": curve}
 
 
 def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | None:
-    """When a curve of (seconds, loss) first comes down to `loss`; None where it never does."""
+    """When a curve of (seconds, loss) first reaches `loss`; None if it never does."""
     if curve[0][1] <= loss:
         return curve[0][0]
     for (before, higher), (after, lower) in pairwise(curve):
@@ -157,64 +96,37 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | Non
     return None
 
 
-def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert: str) -> str:
-    """The table as Markdown: the median over seeds."""
-    here = machine()
-    commits = ", ".join(sorted({row["commit"] for row in rows}))
-    names = list(dict.fromkeys(row["variant"] for row in rows))
-    compiled = [name for name in names if all(row["compiled"] for row in rows if row["variant"] == name)]
-    lines = [
-        "# Time to loss",
-        "",
-        f"Seconds of training on tiny Shakespeare until `loss.valid` is not above a value, median of"
-        f" {len(rows) // len(names)} seed(s), each stopped at {seconds:g}; {here['machine']}, {here['threads']}"
-        f" thread(s), torch {here['torch']}, commit {commits}, {here['date']}."
-        f" Counting is {rows[0]['results']['counting']:.3f}. Folio is the preset `{preset}`. Compiled:"
-        f" {', '.join(compiled) or 'none'}. BERT's batch and learning rate are the best of a search with runs of"
-        f" {SECONDS_OF_A_SEARCHED_RUN[kind()]:g} seconds: {bert}.",
-        "Straight lines between evaluations, of which there are "
-        + ", ".join(f"{len(row['results']['curve'])} ({row['variant']})" for row in rows if row["seed"] == 0)
-        + ": a curve that falls ever more slowly is below such a line, so rarer ones make a time longer, by less than"
-        " the time between two of them. What the first one found is marked ≤.",
-        "",
-        "| recipe | " + " | ".join(LOSSES) + " | at the end | characters |",
-        "|---" * (len(LOSSES) + 3) + "|",
-    ]
-    for name in names:
-        results = [row["results"] for row in rows if row["variant"] == name]
-        first = max(result["curve"][0][0] for result in results)
-        cells = [_median([result["seconds_to"][loss] for result in results], first) for loss in LOSSES]
-        loss = statistics.median(result["loss.valid"] for result in results)
-        chars = statistics.median(result["chars"] for result in results)
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {loss:.3f} | {chars / 1e6:.1f} M |")
-    return "\n".join(lines) + "\n"
+def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert: str) -> Report:
+    """Each recipe against Folio's, and the median of its seconds to each loss."""
+    columns: dict[str, dict[str, str]] = {f"to {name}": {} for name in LOSSES} | {"evaluations": {}, "compiled": {}}
+    for variant, by_seed in by_variant(rows).items():
+        runs = list(by_seed.values())
+        first = max(run["curve"][0][0] for run in runs)
+        for name in LOSSES:
+            columns[f"to {name}"][variant] = _median([run["seconds_to"][name] for run in runs], first)
+        columns["evaluations"][variant] = str(len(runs[0]["curve"]))
+        columns["compiled"][variant] = "yes" if all(r["compiled"] for r in rows if r["variant"] == variant) else "no"
+    return Report(
+        title="Time to loss",
+        note=f"Seconds of training on tiny Shakespeare until `loss.valid` reaches a value, median over seeds, and the"
+        f" loss after {seconds:g} seconds. Folio is the preset `{preset}`; counting is"
+        f" {rows[0]['results']['counting']:.3f}. BERT's batch size and learning rate won a search with runs of"
+        f" {SECONDS_PER_SEARCHED_RUN[preset]:g} seconds: {bert}. Times are interpolated linearly between evaluations,"
+        " which makes a time longer by less than the time between two of them; ≤ marks a loss that the first evaluation"
+        " was already below.",
+        base=FOLIO,
+        bases={row["variant"]: FOLIO for row in rows if row["variant"] != FOLIO},
+        losses={"loss.valid": f"loss after {seconds:g} s"},
+        columns=columns,
+    )
 
 
 def _median(seconds: Sequence[float | None], first: float) -> str:
-    """Never, where most seeds never came there; at most, where that was by the first evaluation."""
+    """The median in words; `never` if most seeds never reached the loss."""
     value = statistics.median(float("inf") if each is None else each for each in seconds)
     return "never" if value == float("inf") else f"{'≤ ' * (value <= first)}{value:.0f} s"
 
 
-def save_picture(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the curves over the seconds of training, and write a PNG."""
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    names = list(dict.fromkeys(row["variant"] for row in rows))
-    for row in rows:
-        color = f"C{names.index(row['variant'])}"
-        seconds, losses = zip(*row["results"]["curve"], strict=True)
-        axes.plot(seconds, losses, ".-", color=color, label=row["variant"] if row["seed"] == 0 else None)
-    axes.axhline(rows[0]["results"]["counting"], color="grey", linestyle=":", label="counting")
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
-    axes.set_xlabel("seconds of training")
-    axes.set_ylabel("loss.valid (nats)")
-    axes.legend()
-    save_figure(path, figure)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    flag = {"action": "store_true", "help": "search the batch size and learning rate of BERT again"}
+    run_benchmark(main, {"search": flag}, unnamed={"search"}, seeds=1, seconds=600.0)

@@ -1,117 +1,106 @@
-"""Trained runs that are compared: one for each variant and seed. They are kept beside the runs, as they come: a
-comparison that was broken off goes on where it was, and a new clone measures anew. What cannot be told from other
-code, as it is not committed, is measured anew too."""
+"""Training runs to compare, one per variant and seed.
 
+Results are kept in logs/benchmarks as they come, so an interrupted comparison continues where it stopped. They count
+only for the commit that produced them; uncommitted code is always measured again.
+"""
+
+import hashlib
 import json
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import ROOT, commit, machine
+from benchmarks.command import commit, key_words, machine
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses
-from runs.files import write_atomically
+from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
 
 RUNS = ROOT / "logs" / "benchmarks"
-Measure = Callable[[RunFolder], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run: the keys that are set on the command line, and the seed."""
-
-    variant: str
-    seed: int
-    keys: Mapping[str, Any]
-
-    @property
-    def arguments(self) -> list[str]:
-        words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in self.keys.items()}
-        return [*(f"{key}={word}" for key, word in words.items()), f"seed={self.seed}"]
+COMMON = {"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0}
+LOSSES = {"loss.valid": "windows of 256 (the protocol)", "loss.valid_at_seq_len": "windows as trained"}
+Trial = dict[str, Any]  # {"variant", "seed", "keys"}; the keys are set on the command line
 
 
 def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int) -> list[Trial]:
-    """Every variant with every seed; seed by seed, so that what is there when it is broken off can be compared."""
-    return [Trial(name, seed, {**common, **keys}) for seed in range(seeds) for name, keys in variants.items()]
+    """Every variant with every seed, seed by seed: an interrupted comparison has compared all variants already."""
+    return [
+        {"variant": name, "seed": seed, "keys": {**common, **keys}}
+        for seed in range(seeds)
+        for name, keys in variants.items()
+    ]
 
 
 def run_trials(
     path: Path,
-    trials: Sequence[Trial],
-    measure: Measure,
-    seconds: float,
+    trials: list[Trial],
+    measure: Callable[[RunFolder], dict[str, Any]],
+    seconds_per_run: float,
     program: str = "experiment",
     preset: str = "quick",
-) -> list[dict[str, Any]]:
-    """Train and measure what was not measured yet; returns the results of all `trials`, and writes them to `path`.
+) -> dict[str, Any]:
+    """Train and measure all trials; write {"machine": ..., "trials": ...} to `path`.json and return it.
 
-    `seconds` is about how long one takes on the machine that the recorded results are from. `program` is the module
-    that trains: experiment, or one that adds models to it. What another commit has measured does not count. Raises
-    SystemExit where a run fails.
+    `seconds_per_run` is the expected duration. `program` is the module that trains: experiment, or one that adds
+    models to it. Raises SystemExit if a run fails.
     """
     here = machine()
-    code = f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
-    keeping = RUNS / path.parent.name / code / path.name
-    is_known = here["commit"][-1] != "+" and here["commit"] != "unknown"
-    kept = json.loads(keeping.read_text())["trials"] if is_known and keeping.exists() else []
-    kept = [row for row in kept if row["commit"] == here["commit"]]
-    known = {(row["variant"], row["seed"], _fingerprint(row["keys"])): row for row in kept}
-    found = [known.get((trial.variant, trial.seed, _fingerprint(trial.keys))) for trial in trials]
-    left = found.count(None)
-    taken = [row["wall_seconds"] for row in known.values()]
-    minutes = left * (statistics.median(taken) if taken else seconds) / 60
-    print(
-        f"{len(trials)} runs, {left} to go: about {minutes:.0f} minutes; what is done is kept in {keeping}", flush=True
-    )
+    folder = RUNS / path.parent.name / path.name / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
+    files = [folder / f"{_digest(trial)}.json" for trial in trials]
+    rows = [_kept(file, here["commit"]) for file in files]
+    left = rows.count(None)
+    print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
+    print(f"finished runs are kept in {folder}", flush=True)
     if left:
-        counting_losses(load_corpus(str(trials[0].keys["data.corpus"])))  # else the first run would share the machine
+        counting_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     for i, trial in enumerate(trials):
-        if found[i] is not None:
-            continue
-        before = commit()  # it may be another one than at the beginning, and another one afterwards
-        row = _train(trial, measure, program, preset)
-        row["commit"] = before if commit() == before else f"{before.rstrip('+')}+"
-        known[trial.variant, trial.seed, _fingerprint(trial.keys)] = found[i] = row
-        _save(keeping, here, list(known.values()))
-        left -= 1
-        numbers = "  ".join(f"{name} {value:.4g}" for name, value in row["results"].items() if isinstance(value, float))
-        print(f"{trial.variant} seed {trial.seed}: {numbers}  ({row['wall_seconds']:.0f} s; {left} to go)", flush=True)
-    rows = [row for row in found if row is not None]
-    _save(path, here, rows)
-    return rows
+        if rows[i] is None:
+            rows[i] = row = _train(trial, measure, program, preset)
+            write_json(files[i], row)
+            left -= 1
+            losses = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
+            print(f"{trial['variant']} seed {trial['seed']}: {losses}  ({row['wall_seconds']:.0f} s; {left} to go)")
+    results = {"machine": here, "trials": rows}
+    write_json(path.with_suffix(".json"), results, indent=1)
+    return results
 
 
-def _train(trial: Trial, measure: Measure, program: str, preset: str) -> dict[str, Any]:
-    began = time.monotonic()
-    command = [sys.executable, "-m", program, "--preset", preset, *trial.arguments, "name=trial", f"logs={RUNS}"]
+def last_losses(run: RunFolder) -> dict[str, Any]:
+    """A finished run's validation losses, and the length of its last windows, its characters and its seconds."""
+    row = run.metrics()[-1]
+    return {key: row[key] for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")}
+
+
+def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], program: str, preset: str) -> Trial:
+    """The trial with its results."""
+    began, before = time.monotonic(), commit()
+    keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
+    command = [sys.executable, "-m", program, "--preset", preset, *key_words(keys)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
-        sys.exit(f"{trial.variant}: {' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
+        problem = (result.stderr or result.stdout).strip()[-500:]
+        sys.exit(f"{trial['variant']}: {' '.join(command)} failed: {problem}")
     lines = result.stdout.splitlines()
     (path,) = (line.removeprefix("run ") for line in lines if line.startswith("run "))
     for line in lines:
-        if line.startswith("torch.compile does not work"):  # then it was measured without
-            print(f"{trial.variant}: {line}", flush=True)
-    results = measure(RunFolder(Path(path)))
-    return {
-        "variant": trial.variant,
-        "seed": trial.seed,
-        "keys": dict(trial.keys),
-        "results": results,
+        if line.startswith("training without"):
+            print(f"{trial['variant']}: {line}", flush=True)
+    return trial | {
+        "results": measure(RunFolder(Path(path))),
         "compiled": any(line.startswith("compiled for") for line in lines),
         "wall_seconds": round(time.monotonic() - began, 1),
+        "commit": before if commit() == before else f"{before.rstrip('+')}+",  # if the code changed meanwhile
     }
 
 
-def _save(path: Path, here: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
-    write_atomically(path, (json.dumps({"machine": here, "trials": list(rows)}, indent=1) + "\n").encode())
+def _digest(trial: Trial) -> str:
+    return hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fingerprint(keys: Mapping[str, Any]) -> str:
-    return json.dumps(dict(keys), sort_keys=True)
+def _kept(file: Path, commit: str) -> Trial | None:
+    """The results of an earlier call, if they are of this very code."""
+    row = json.loads(file.read_text()) if file.exists() and not commit.endswith("+") else None
+    return row if row and row["commit"] == commit else None

@@ -11,7 +11,7 @@ from labml_nn.transformers import TransformerConfigs
 from labml_nn.transformers.mlm import MLM
 from torch import nn
 
-import model.labml_transformer  # noqa: F401, mends labml_nn's attention for today's labml
+import model.labml_transformer  # noqa: F401, repairs labml_nn's attention for current labml releases
 from benchmarks import peers, throughput
 from benchmarks.peers import Shape, collated
 from benchmarks.throughput import folio
@@ -39,14 +39,14 @@ def test_every_step_learns(name, shakespeare):
     if name == "folio":
         step = folio(SHAPE, **{"training.compile": False, "device": "cpu", "training.warmup": 0.0})
     else:
-        step = getattr(peers, name)(SHAPE, IDS % 3, N_TOKENS)  # three characters: soon found out
+        step = getattr(peers, name)(SHAPE, IDS % 3, N_TOKENS)  # three characters are soon learned
     first = step()
     for _ in range(60):
         last = step()
     assert last < 0.95 * first
 
 
-def test_batches_grow_up_to_what_memory_has_room_for(monkeypatch):
+def test_batches_grow_as_far_as_the_memory_allows(monkeypatch):
     def step_of(shape: Shape):
         if shape.batch_size > 2:
             raise torch.OutOfMemoryError
@@ -60,12 +60,12 @@ def test_batches_grow_up_to_what_memory_has_room_for(monkeypatch):
 
 @pytest.fixture
 def annotated(monkeypatch):
-    """labml_nn's own module; torchvision, which it imports for other experiments, needs the build of torch for CUDA."""
+    """labml_nn's own module. It imports torchvision for other experiments, which needs torch's CUDA build."""
     monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(datasets=Mock(), transforms=Mock()))
     return importlib.import_module("labml_nn.transformers.mlm.experiment")
 
 
-def test_the_annotated_step_is_the_one_that_its_authors_wrote(annotated):
+def test_the_annotated_step_is_its_authors_own(annotated):
     torch.manual_seed(0)
     step = peers.annotated(SHAPE, IDS, N_TOKENS)
     torch.manual_seed(1)
@@ -78,7 +78,7 @@ def test_the_annotated_step_is_the_one_that_its_authors_wrote(annotated):
 
 
 class LabmlExperiment:
-    """labml_nn's own `Configs.step`, with what its config tree would make; that tree no longer starts."""
+    """labml_nn's own `Configs.step` with the objects that its config tree would make; that tree no longer starts."""
 
     def __init__(self, annotated):
         self.its_step = annotated.Configs.step
@@ -86,7 +86,7 @@ class LabmlExperiment:
         transformer.n_src_vocab = transformer.n_tgt_vocab = N_TOKENS
         transformer.d_model, transformer.n_heads = SHAPE.d_model, SHAPE.n_heads
         transformer.n_layers, transformer.ffn.d_ff = SHAPE.n_layers, SHAPE.d_ff
-        src_embed, encoder, generator = transformer.src_embed, transformer.encoder, transformer.generator
+        encoder, src_embed, generator = transformer.encoder, transformer.src_embed, transformer.generator
         self.model = annotated.TransformerMLM(encoder=encoder, src_embed=src_embed, generator=generator)
         self.optimizer = Noam(
             self.model.parameters(), lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=SHAPE.d_model

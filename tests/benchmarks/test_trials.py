@@ -1,70 +1,70 @@
 import json
-import math
-from pathlib import Path
 
 import pytest
 
-from benchmarks.differences import paired
-from benchmarks.machine import machine
-from benchmarks.trials import Trial, run_trials, trials_of
+from benchmarks import trials
+from benchmarks.trials import last_losses, run_trials, trials_of
 from tests.conftest import TINY
 
 
-def rows(values: dict[str, list[float]]) -> list[dict]:
-    return [
-        {"variant": variant, "seed": seed, "results": {"loss": loss}}
-        for variant, losses in values.items()
-        for seed, loss in enumerate(losses)
-    ]
-
-
-def test_differences_are_paired_by_seed():
-    """Seeds that are far apart, a difference that is the same in each: unpaired it would drown."""
-    compared = paired(
-        rows({"base": [1.0, 2.0, 3.0], "better": [0.9, 1.91, 2.89], "alike": [1.1, 1.9, 3.0]}), "loss", "base"
-    )
-    assert compared["better"].difference == pytest.approx(-0.1)
-    assert compared["better"].stderr == pytest.approx(0.01 / 3**0.5)
-    assert compared["better"].verdict == "better"
-    assert compared["alike"].verdict == "tie"
-    assert compared["base"].is_tie
-
-
-def test_a_single_seed_decides_nothing():
-    compared = paired(rows({"base": [1.0], "other": [0.1]}), "loss", "base")
-    assert math.isnan(compared["other"].stderr)
-    assert compared["other"].verdict == "tie"
-
-
 def test_trials_come_seed_by_seed_with_the_variants_keys_over_the_common_ones():
-    trials = trials_of({"a": {"x": 1}, "b": {}}, {"x": 0, "name": "text"}, seeds=2)
-    assert [(trial.variant, trial.seed) for trial in trials] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
-    assert trials[0].arguments == ["x=1", "name=text", "seed=0"]
+    found = trials_of({"a": {"x": 1}, "b": {}}, {"x": 0, "name": "text"}, seeds=2)
+    assert [(trial["variant"], trial["seed"]) for trial in found] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert [trial["keys"]["x"] for trial in found] == [1, 0, 1, 0]
 
 
-def test_a_broken_off_comparison_goes_on_where_it_was(tmp_path, corpus_file, monkeypatch, capsys):
-    monkeypatch.setattr("benchmarks.trials.RUNS", tmp_path / "runs")
-    here, now = machine() | {"commit": "1234567"}, "1234567"
-    monkeypatch.setattr("benchmarks.trials.machine", lambda: here)
-    monkeypatch.setattr("benchmarks.trials.commit", lambda: now)
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A committed checkout whose commit a test can change."""
+    here = {"commit": "1234567", "torch": "2", "threads": "1"}
+    monkeypatch.setattr(trials, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(trials, "machine", lambda: here)
+    monkeypatch.setattr(trials, "commit", lambda: here["commit"])
+    return here
+
+
+def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, corpus_file, here):
     keys = TINY | {"data.corpus": str(corpus_file), "training.max_steps": 2}
-    trials = [Trial("small", seed, keys) for seed in (0, 1)]
-    measured: list[Path] = []
+    measured = run_trials(tmp_path / "results", [{"variant": "a", "seed": 3, "keys": keys}], last_losses, 1.0)
+    (row,) = measured["trials"]
+    assert row["results"]["chars"] == 2 * TINY["training.chars_per_step"]
+    assert (row["seed"], row["compiled"], row["commit"]) == (3, False, "1234567")
+    assert json.loads((tmp_path / "results.json").read_text()) == measured
+    (run,) = (tmp_path / "runs" / "trial").iterdir()
+    assert "seed: 3\n" in (run / "config.yaml").read_text()
 
-    def measure(run) -> dict[str, float]:
-        measured.append(run.path)
-        return {"loss": run.metrics()[-1]["loss.valid"]}
 
-    path = tmp_path / "results.json"
-    first = run_trials(path, trials[:1], measure, 1.0)
-    assert [row["seed"] for row in json.loads(path.read_text())["trials"]] == [0]
-    both = run_trials(path, trials, measure, 1.0)
-    assert both[0] == first[0]  # kept, not trained again
-    assert len(measured) == 2
+def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, monkeypatch, capsys):
+    trained = []
+
+    def train(trial, *_):
+        trained.append(trial)
+        return trial | {"results": {"loss": 1.0}, "wall_seconds": 1.0, "commit": trials.commit()}
+
+    monkeypatch.setattr(trials, "_train", train)
+    monkeypatch.setattr(trials, "load_corpus", lambda name: None)
+    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+    path, both = tmp_path / "results", trials_of({"small": {"training.max_steps": 2}}, {"data.corpus": "play"}, 2)
+    first = run_trials(path, both[:1], last_losses, 1.0)
+    assert run_trials(path, both, last_losses, 1.0)["trials"][0] == first["trials"][0]
+    assert trained == both  # the first one only once
     assert "2 runs, 1 to go" in capsys.readouterr().out
-    run_trials(path, [Trial("small", 0, keys | {"training.max_steps": 1})], measure, 1.0)
-    assert len(measured) == 3  # other settings are another run
-    here, now = here | {"commit": "1234567+"}, "1234567+"
-    run_trials(path, trials[:1], measure, 1.0)
-    run_trials(path, trials[:1], measure, 1.0)
-    assert len(measured) == 5  # what is not committed is never the same
+
+    other_keys = trials_of({"small": {"training.max_steps": 1}}, {"data.corpus": "play"}, 1)
+    run_trials(path, other_keys, last_losses, 1.0)
+    assert trained[2:] == other_keys
+    here["commit"] = "7654321"
+    run_trials(path, both, last_losses, 1.0)
+    assert trained[3:] == both
+    here["commit"] = "7654321+"  # with uncommitted changes, which cannot be told apart
+    run_trials(path, both, last_losses, 1.0)
+    run_trials(path, both, last_losses, 1.0)
+    assert trained[5:] == both + both
+
+
+def test_results_of_code_that_changed_during_the_run_do_not_count(tmp_path):
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"commit": "1234567+"}))
+    assert trials._kept(kept, "1234567") is None
+    kept.write_text(json.dumps({"commit": "1234567"}))
+    assert trials._kept(kept, "1234567") == {"commit": "1234567"}

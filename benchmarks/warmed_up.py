@@ -7,7 +7,7 @@ from training.schedule import Stage
 from training.step import TrainingStep
 
 
-def step_under_way(configs: Configs, stage: Stage) -> TrainingStep:
+def warmed_up_step(configs: Configs, stage: Stage) -> TrainingStep:
     """The step after some updates: compiled if the configs ask for it, and recorded on CUDA.
 
     Raises RuntimeError if compiling or recording fails.

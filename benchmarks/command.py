@@ -1,0 +1,149 @@
+"""Common parts of the benchmark commands: options, presets, machine facts, and the files of the results."""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+import yaml
+
+from configs.command_line import PRESETS, read_config, resolve
+from configs.experiment import best_device
+from configs.keys import ConfigError
+from configs.one_line import OneLineParser, fail, run_main
+from data.corpus import CorpusError
+from runs.files import ROOT, write_json
+from training import tracking
+
+RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
+OPTIONS = {
+    "seeds": "runs per variant, each with its own seed",
+    "seconds": "training time per run",
+    "steps": "training steps per run",
+    "chars": "characters per run that is limited by characters",
+    "repeats": "rounds, in each of which everyone has one turn",
+    "minutes": "length of the run whose memory is watched",
+    "kills": "runs to kill and resume",
+}
+
+
+def run_benchmark(
+    main: Callable[[argparse.Namespace, Path], int | None],
+    extra: Mapping[str, Mapping[str, Any]] | None = None,
+    unnamed: Collection[str] = (),
+    **numbers: float,
+) -> NoReturn:
+    """Call a benchmark's `main` with its options and the path of its results, and exit.
+
+    The help is the module's docstring. `numbers` are the defaults of number options, and `extra` has argparse's
+    arguments for other options. Options in `unnamed` do not change the name of the results.
+    """
+    module = sys.modules["__main__"]
+    parser = OneLineParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in numbers.items():
+        text = f"{OPTIONS[name]} (default: {default:,g})"
+        parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=text)
+    for name, arguments in (extra or {}).items():
+        parser.add_argument(f"--{name}", **arguments)
+
+    def run(words: list[str]) -> int:
+        tracking.be_quiet()
+        try:
+            options = parser.parse_args(words)
+            changed = {k: v for k, v in vars(options).items() if v != parser.get_default(k) and k not in unnamed}
+            return main(options, results_path(Path(module.__file__ or "").stem, changed)) or 0
+        except (ConfigError, CorpusError) as error:
+            return fail(error)
+
+    run_main(run)
+
+
+def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
+    """`benchmarks/results/<machine>/<name>`, the path of a benchmark's results without a suffix.
+
+    Options that differ from their default become part of the name, so that a short try does not overwrite a full
+    measurement: `warmup --seeds 1` writes `warmup-seeds-1.json`.
+    """
+    words = [name]
+    for key, value in (changed or {}).items():
+        words += [key] if value is True else [key, f"{value:g}" if isinstance(value, float) else str(value)]
+    return RESULTS / _slug(_machine_name()) / "-".join(map(_slug, words))
+
+
+def save_results(path: Path, **content: Any) -> None:
+    """Write a benchmark's results, with the machine facts, as `path`.json."""
+    write_json(path.with_suffix(".json"), {"machine": machine(), **content}, indent=1)
+
+
+def device_preset() -> str:
+    """The preset for the best device of this machine."""
+    return "gpu" if best_device() == "cuda" else "quick"
+
+
+def preset_values(preset: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Every config key of a preset, with `keys` on top."""
+    return resolve(read_config(PRESETS / f"{preset}.yaml"), keys)
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """The content of `benchmarks/recipes/<name>.yaml`."""
+    return yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
+
+
+def key_words(keys: Mapping[str, Any]) -> list[str]:
+    """Config keys as words of a command line."""
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in keys.items()]
+
+
+def machine() -> dict[str, str]:
+    """The facts that every result records: machine, versions, threads, commit and date."""
+    return {
+        "machine": _machine_name(),
+        "processor": _processor(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": str(torch.get_num_threads()),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def commit() -> str:
+    """The commit that is checked out, with a + if files have changed since; `unknown+` outside of git."""
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(["git", "-C", ROOT, *words], text=True, stderr=subprocess.DEVNULL).strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", ":!benchmarks/results"))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown+"
+
+
+def _machine_name() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {n} core{'s' * (n != 1)}"
+
+
+def _processor() -> str:
+    linux = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", linux.read_text()) if linux.exists() else None
+    name = found[1] if found else platform.processor() or platform.machine()
+    return re.sub(r"\((R|TM)\)", "", name).strip()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")

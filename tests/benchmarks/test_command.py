@@ -1,0 +1,76 @@
+import json
+import sys
+
+import pytest
+
+from benchmarks import command
+from benchmarks.command import results_path, run_benchmark, save_results
+from configs.keys import ConfigError
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a benchmark with some words; returns what its `main` was called with, the exit code and the output."""
+
+    def run(*words, main=None):
+        calls = []
+        monkeypatch.setattr(sys, "argv", ["ablation.py", *words])
+        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/ablation.py")
+        monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
+        begin, flag = {"default": "annotated"}, {"action": "store_true"}
+        with pytest.raises(SystemExit) as exited:
+            run_benchmark(
+                main or (lambda *arguments: calls.append(arguments)),
+                {"begin": begin, "quick": flag, "search": flag},
+                unnamed={"search"},
+                seeds=3,
+                seconds=90.0,
+            )
+        return calls, exited.value.code, capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ([], "ablation"),
+        (["--seeds", "3", "--seconds", "90"], "ablation"),
+        (["--seeds", "1"], "ablation-seeds-1"),
+        (["--seconds", "0.5"], "ablation-seconds-0-5"),
+        (["--begin", "more masks at first", "--seconds", "60"], "ablation-seconds-60-begin-more-masks-at-first"),
+        (["--quick"], "ablation-quick"),
+        (["--search"], "ablation"),
+    ],
+)
+def test_a_measurement_with_other_options_gets_its_own_files(words, name, run):
+    [(options, path)], code, _ = run(*words)
+    assert code == 0
+    assert path == results_path(name)
+    assert path.parent.parent == command.RESULTS
+    assert isinstance(options.seconds, float)
+
+
+def test_help_shows_the_docstring_and_the_defaults(run):
+    _, code, output = run("--help")
+    assert code == 0
+    assert "What it measures." in output.out
+    assert "(default: 90)" in output.out
+
+
+def test_wrong_input_is_one_line(run):
+    def failing(options, path):
+        raise ConfigError("no such text")
+
+    for words, main, message in ((["--seeds", "x"], None, "--seeds"), ([], failing, "no such text")):
+        calls, code, output = run(*words, main=main)
+        assert (calls, code) == ([], 2)
+        assert message in output.err
+        assert len(output.err.splitlines()) == 1
+
+
+def test_results_are_json_with_the_facts_of_the_machine(tmp_path):
+    save_results(tmp_path / "machine" / "x", ratio=float("nan"))
+    content = json.loads((tmp_path / "machine" / "x.json").read_text(), parse_constant=pytest.fail)
+    assert content["ratio"] is None
+    assert {"machine", "torch", "threads", "commit", "date"} <= set(content["machine"])
