@@ -65,7 +65,6 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
     print("  measuring (about a minute)", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
-    by_class, by_distance = breakdown(model, validation, vocabulary)
     references = run.reference_lines()
     results: dict[str, Any] = {
         "loss.valid": protocol.loss,
@@ -76,9 +75,7 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
         "counting": counting_sweep(configs.data.training_ids, validation, vocabulary.n_chars),
         "one_at_a_time": one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": hard_masks(model, validation, vocabulary),
-        "by_class": by_class,
-        "by_distance": by_distance,
-    }
+    } | breakdown(model, validation, vocabulary)
     if "floor" in references:
         results["excess"] = protocol.loss - references["floor"]
     print_tables(results)

@@ -21,11 +21,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
-from benchmarks.turns import ratios, take_turns
+from benchmarks.turns import take_turns
 from benchmarks.warmed_up import warmed_up_step
-from configs.experiment import configs_of
+from configs.experiment import Configs, configs_of
 from runs.delivery import SECONDS_TO_ANSWER, Delivery
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -52,20 +55,26 @@ def main(options: Namespace, path: Path) -> None:
             addresses[state], _ = servers.enter_context(server(folder / state.replace(" ", "_"), state))
 
         def turn(state: str) -> float:
-            run = RunFolder.create(folder / "logs" / uuid.uuid4().hex)
-            begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
-            run.save_status("in progress")
+            run = new_run(folder / "logs" / uuid.uuid4().hex, values, configs)
             return chars_per_second(step, stage, run, addresses[state], must_deliver=state == "answering")
 
         turns = take_turns({state: partial(turn, state) for state in addresses}, options.repeats, warmup=1)
     results = {}
     print(f"{'dashboard':18} characters per second   ratio to none (lowest to highest)")
     for state, rates in turns.items():
-        all_ratios = ratios(rates, turns[BASE])
+        all_ratios = np.divide(rates, turns[BASE]).tolist()
         rate, ratio = statistics.median(rates), statistics.median(all_ratios)
         results[state] = {"chars_per_second": rate, "ratio": ratio, "ratios": all_ratios}
         print(f"{state:18} {rate:21,.0f}   {ratio:.3f} ({min(all_ratios):.3f} to {max(all_ratios):.3f})")
     save_results(path, repeats=options.repeats, dashboards=results)
+
+
+def new_run(path: Path, values: dict[str, Any], configs: Configs) -> RunFolder:
+    """The folder of a run that is in progress."""
+    run = RunFolder.create(path)
+    begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
+    run.save_status("in progress")
+    return run
 
 
 @contextmanager

@@ -14,15 +14,13 @@ from argparse import Namespace
 from pathlib import Path
 
 from benchmarks.command import preset_values, run_benchmark, save_results
-from benchmarks.dashboard_cost import server
+from benchmarks.dashboard_cost import new_run, server
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
 from runs.delivery import Delivery
-from runs.run_folder import RunFolder
 from runs.uploader import Uploader
 from training import tracking
-from training.resume import begin
 from training.schedule import Stage
 from training.step import StepSums, TrainingStep
 
@@ -62,9 +60,7 @@ def main(options: Namespace, path: Path) -> None:
     assert isinstance(step, TimedStep)
     print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
     with tempfile.TemporaryDirectory() as name, server(Path(name)) as (address, _):
-        run = RunFolder.create(tracking.prepare("loop_cost", "", name))
-        begin(run, values, configs.data.loaded, configs.data.vocabulary, "", [])
-        run.save_status("in progress")
+        run = new_run(tracking.prepare("loop_cost", "", name), values, configs)
         callbacks = tracking.Tracking(run)
         callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.strategies import BASE, VARIANTS
-from benchmarks.turns import ratios, take_turns
+from benchmarks.turns import seconds_per_call, take_turns
 from benchmarks.warmed_up import warmed_up_step
 from configs.experiment import Configs, configs_of
 from training.schedule import Stage
@@ -36,14 +36,15 @@ def main(options: Namespace, path: Path) -> None:
 
     def turn(name: str) -> tuple[float, float]:
         step.masker = configs[name].masking.strategy
-        return time_steps(step, stage), time_draws(step, stage)
+        seconds_per_step = seconds_per_call(lambda: step(stage).loss_sum, STEPS)
+        return seconds_per_step, seconds_per_call(partial(draw, step, stage), STEPS)
 
     turns = take_turns({name: partial(turn, name) for name in configs}, options.repeats, warmup=1)
     results = {}
     print(f"{'strategy':18} prepare       bytes  ms per draw  ms per step   ratio to {BASE} (quartiles)")
     for name, found in turns.items():
         steps, draws = zip(*found, strict=True)
-        low, middle, high = np.quantile(ratios(steps, [base for base, _ in turns[BASE]]), (0.25, 0.5, 0.75)).tolist()
+        low, middle, high = np.quantile(np.divide(steps, [base for base, _ in turns[BASE]]), (0.25, 0.5, 0.75)).tolist()
         results[name] = row = {
             "prepare_seconds": prepare_seconds[name],
             "bytes": size(configs[name].masking.strategy),
@@ -67,26 +68,12 @@ def prepare(configs: Configs) -> float:
     return time.perf_counter() - began
 
 
-def time_steps(step: TrainingStep, stage: Stage) -> float:
-    """Seconds per step."""
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        sums = step(stage)
-    sums.loss_sum.item()  # waits for the device
-    return (time.perf_counter() - began) / STEPS
-
-
-def time_draws(step: TrainingStep, stage: Stage) -> float:
-    """Seconds per draw of windows and masks, including what the strategy learns from the losses (all 1 here)."""
-    losses = [torch.ones_like(batch.labels, dtype=torch.float32) for batch in step.draw(stage)]
-    losses[0].sum().item()  # waits for the device
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        batches = step.draw(stage)
-        for batch, batch_losses in zip(batches, losses, strict=True):
-            step.masker.observe(batch, batch_losses)
-    batches[0].labels.sum().item()
-    return (time.perf_counter() - began) / STEPS
+def draw(step: TrainingStep, stage: Stage) -> torch.Tensor:
+    """Draw the windows and masks of a step, and let the strategy learn from losses that are all 1."""
+    batches = step.draw(stage)
+    for batch in batches:
+        step.masker.observe(batch, torch.ones_like(batch.labels, dtype=torch.float32))
+    return batches[0].labels
 
 
 def size(value: object) -> int:

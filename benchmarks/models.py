@@ -71,6 +71,7 @@ def between(c: ModelConfigs, rotary: bool = False, geglu: bool = False, initiali
     return model
 
 
+@option(ModelConfigs.architecture, "hugging_face")
 class HuggingFaceBert(nn.Module):
     """`BertForMaskedLM` unchanged: it computes the logits at all positions, and the requested ones are returned."""
 
@@ -82,11 +83,6 @@ class HuggingFaceBert(nn.Module):
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
         logits = self.bert(input_ids=inputs).logits.flatten(0, 1)
         return logits if positions is None else logits[positions]
-
-
-@option(ModelConfigs.architecture)
-def hugging_face(c: ModelConfigs) -> nn.Module:
-    return HuggingFaceBert(c)
 
 
 def _register(name: str) -> None:

@@ -1,14 +1,14 @@
 """The operations that a training step needs, and how fast this machine multiplies matrices."""
 
 import statistics
-import time
 
 import torch
 
 from benchmarks.peers import MASKING_PROB, Shape
+from benchmarks.turns import seconds_per_call
 
 LARGE, LARGE_ON_CUDA = 2048, 8192  # rows and columns that reach the machine's best rate
-SECONDS = 0.2  # of products between two looks at the clock
+SECONDS = 0.2  # per measurement
 
 
 def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
@@ -44,14 +44,9 @@ def flops_per_second(rows: int, inner: int, columns: int, device: torch.device, 
     right = torch.randn(inner, columns, device=device, dtype=dtype)
     out = torch.empty(rows, columns, device=device, dtype=dtype)
 
-    def seconds(n: int) -> float:
-        """Per product, over `n` products after one that warms up."""
-        torch.mm(left, right, out=out)[0, 0].item()  # reading a value waits for the device
-        began = time.perf_counter()
-        for _ in range(n):
-            torch.mm(left, right, out=out)
-        out[0, 0].item()
-        return (time.perf_counter() - began) / n
+    def product() -> torch.Tensor:
+        return torch.mm(left, right, out=out)
 
-    n = max(1, int(SECONDS / seconds(3)))
-    return 2 * rows * inner * columns / statistics.median(seconds(n) for _ in range(5))
+    seconds_per_call(product, 1)  # warms up
+    n = max(1, int(SECONDS / seconds_per_call(product, 3)))
+    return 2 * rows * inner * columns / statistics.median(seconds_per_call(product, n) for _ in range(5))

@@ -58,7 +58,9 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
     began = time.monotonic()  # of a second run, which finds everything in the cache, as the killed runs do
     finished(keys)
     seconds = time.monotonic() - began
-    generator, steps, different = random.Random(0), [], []
+    generator = random.Random(0)
+    steps: list[int] = []
+    different: list[float] = []  # moments
     while len(steps) < times:
         process = start(keys)
         moment = generator.uniform(0.0, 1.0) * seconds

@@ -6,7 +6,6 @@ All take turns in one process, with the same shape and the same text. A ratio is
 """
 
 import statistics
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 
@@ -21,7 +21,7 @@ from benchmarks import peers
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.peak import flops_per_char, peak_flops_per_second
 from benchmarks.peers import MASKING_PROB, Shape, Step
-from benchmarks.turns import ratios, take_turns
+from benchmarks.turns import seconds_per_call, take_turns
 from benchmarks.warmed_up import warmed_up_step
 from configs.experiment import Configs, best_device, configs_of
 from runs.figures import save_figure
@@ -62,7 +62,7 @@ def main(options: Namespace, path: Path) -> None:
 def measure(shape: Shape, device: torch.device, repeats: int, names: Sequence[str]) -> dict[str, Any]:
     """The steps in turns at one shape, and how fast the device multiplies matrices."""
     steps = {name: STEPS[name](shape) for name in names}
-    turns = take_turns({name: partial(seconds_per_step, s, steps_per_turn(s)) for name, s in steps.items()}, repeats)
+    turns = take_turns({name: partial(seconds_per_call, s, steps_per_turn(s)) for name, s in steps.items()}, repeats)
     chars_per_second = {name: [shape.chars_per_step / seconds for seconds in turn] for name, turn in turns.items()}
     dtypes = (torch.float32, torch.bfloat16) if device.type == "cuda" else (torch.float32,)
     peaks = {str(dtype).removeprefix("torch."): peak_flops_per_second(shape, device, dtype) for dtype in dtypes}
@@ -75,7 +75,7 @@ def measure(shape: Shape, device: torch.device, repeats: int, names: Sequence[st
         rows[name] = {
             "chars_per_second": rate,
             "all": rates,
-            "ratios": {other: statistics.median(ratios(rates, theirs)) for other, theirs in chars_per_second.items()},
+            "ratios": {other: float(np.median(np.divide(rates, x))) for other, x in chars_per_second.items()},
             "flops_per_char": operations,
             "dtype": dtype,
             "share_of_peak": {kind: rate * operations / value for kind, value in peaks[dtype].items()},
@@ -95,7 +95,7 @@ def rates_by_batch(name: str, sizes: Sequence[int]) -> dict[int, float]:
         try:
             step = STEPS[name](shape)
             n = steps_per_turn(step)
-            seconds = statistics.median(seconds_per_step(step, n) for _ in range(TURNS_PER_BATCH))
+            seconds = statistics.median(seconds_per_call(step, n) for _ in range(TURNS_PER_BATCH))
         except torch.OutOfMemoryError:
             if not rates:
                 raise
@@ -141,17 +141,8 @@ STEPS: Mapping[str, Callable[[Shape], Step]] = {
 
 def steps_per_turn(step: Step) -> int:
     """How many steps take about a second; takes a few steps as warm-up."""
-    seconds_per_step(step, 2)
-    return max(1, round(SECONDS_PER_TURN / seconds_per_step(step, 2)))
-
-
-def seconds_per_step(step: Step, n: int) -> float:
-    """The mean over `n` steps, including the device's work."""
-    began = time.perf_counter()
-    for _ in range(n):
-        loss = step()
-    loss.item()  # waits for the device
-    return (time.perf_counter() - began) / n
+    seconds_per_call(step, 2)
+    return max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ on a machine of the same kind, with CUDA or without, the search runs first.
 import json
 import statistics
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -98,7 +99,7 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | Non
 
 def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert: str) -> Report:
     """Each recipe against Folio's, and the median of its seconds to each loss."""
-    columns: dict[str, dict[str, str]] = {f"to {name}": {} for name in LOSSES} | {"evaluations": {}, "compiled": {}}
+    columns: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for variant, by_seed in by_variant(rows).items():
         runs = list(by_seed.values())
         first = max(run["curve"][0][0] for run in runs)

@@ -1,8 +1,10 @@
-"""Alternating measurements: whatever disturbs the machine disturbs every candidate alike."""
+"""Timing, and alternating measurements: whatever disturbs the machine disturbs every candidate alike."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
+
+import torch
 
 Result = TypeVar("Result")
 
@@ -25,6 +27,10 @@ def take_turns(candidates: Mapping[str, Callable[[], Result]], rounds: int, warm
     return {name: found[warmup:] for name, found in results.items()}
 
 
-def ratios(values: Sequence[float], base: Sequence[float]) -> list[float]:
-    """The ratio of each turn to the base's turn in the same round."""
-    return [value / other for value, other in zip(values, base, strict=True)]
+def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
+    """The mean over `n` calls, including the device's work."""
+    began = time.perf_counter()
+    for _ in range(n):
+        result = call()
+    result.flatten()[0].item()  # waits for the device
+    return (time.perf_counter() - began) / n

@@ -106,10 +106,8 @@ def span_masks(n_windows: int) -> torch.Tensor:
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
 
 
-def breakdown(
-    model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary
-) -> tuple[dict[str, Measure], dict[str, Measure]]:
-    """The model by the protocol: by class of the masked character, and by distance to the nearest visible one."""
+def breakdown(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, dict[str, Measure]]:
+    """The model by the protocol, `by_class` of the masked character and `by_distance` to the nearest visible one."""
     losses, correct = masked_outcomes(model, validation.windows, validation.masked, vocabulary.mask_token)
     masked = validation.masked.cpu()
     classes = [*CLASSES.values(), lambda c: True]  # the last one takes the rest
@@ -122,7 +120,7 @@ def breakdown(
         f"{d}{' or more' * (d == FARTHEST)}": _measure(losses[distances == d], correct[distances == d])
         for d in range(1, FARTHEST + 1)
     }
-    return by_class, by_distance
+    return {"by_class": by_class, "by_distance": by_distance}
 
 
 def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-from benchmarks.turns import ratios, take_turns
+from benchmarks.turns import take_turns
 
 
 def test_every_candidate_has_one_turn_per_round_and_comes_first_in_turn():
@@ -7,7 +7,3 @@ def test_every_candidate_has_one_turn_per_round_and_comes_first_in_turn():
     results = take_turns(candidates, rounds=3, warmup=1)
     assert "".join(order) == "abcbcacababc"
     assert results == {"a": [6, 8, 10], "b": [4, 9, 11], "c": [5, 7, 12]}  # without the first round
-
-
-def test_a_ratio_is_to_the_turn_in_the_same_round():
-    assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]

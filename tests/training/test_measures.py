@@ -43,7 +43,7 @@ def test_measures_of_a_model_whose_answers_are_known():
     vocabulary = Vocabulary("abC \n")
     model = Copier(vocabulary.n_tokens)
     alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
-    by_class, by_distance = breakdown(model, alternating, vocabulary)
+    by_class, by_distance = breakdown(model, alternating, vocabulary).values()
     assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
