@@ -61,8 +61,9 @@ def run_trials(
             rows[i] = row = _train(trial, measure, program, preset)
             write_json(files[i], row)
             left -= 1
-            losses = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
-            print(f"{trial['variant']} seed {trial['seed']}: {losses}  ({row['wall_seconds']:.0f} s; {left} to go)")
+            numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
+            seconds = f"{row['wall_seconds']:.0f} s"
+            print(f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)", flush=True)
     results = {"machine": here, "trials": rows}
     write_json(path.with_suffix(".json"), results, indent=1)
     return results
