@@ -5,8 +5,7 @@ labml_db needs drivers for models and for indexes. Each is a dictionary in its o
 
 import json
 import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,55 +17,39 @@ from labml_db.index_driver import IndexDbDriver
 
 
 class Store:
-    """Strings by namespace and key, in one file. They survive a kill of the process once `put` has returned."""
+    """Strings by namespace and key, in one file, for one thread. They survive a kill of the process after `put`."""
 
     def __init__(self, path: Path):
         """Raises sqlite3.Error if the file cannot be opened or is not a database."""
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None)
         # A write-ahead log: readers do not wait for writers, and a killed process leaves no half-written data.
-        self._run("PRAGMA journal_mode = WAL")
-        self._run("PRAGMA synchronous = NORMAL")
-        self._run(
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute(
             "CREATE TABLE IF NOT EXISTS entries"
             " (namespace TEXT, key TEXT, value TEXT, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
         )
 
     def get(self, namespace: str, key: str) -> str | None:
-        rows = self._run("SELECT value FROM entries WHERE namespace = ? AND key = ?", namespace, key)
-        return rows[0][0] if rows else None
+        sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
+        row = self._connection.execute(sql, (namespace, key)).fetchone()
+        return row[0] if row else None
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, value))
+
+    def delete(self, namespace: str, key: str) -> None:
+        self._connection.execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction: everything written inside is kept, or nothing if an exception is raised."""
-        with self._lock:
-            if self._connection.in_transaction:
-                yield
-                return
+        with self._connection:  # commits or rolls back
             self._connection.execute("BEGIN")
-            try:
-                yield
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
-
-    def put(self, namespace: str, entries: Sequence[tuple[str, str]]) -> None:
-        """Write several keys, all of them or none."""
-        rows = [(namespace, key, value) for key, value in entries]
-        with self.transaction():
-            self._connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
-
-    def delete(self, namespace: str, key: str) -> None:
-        self._run("DELETE FROM entries WHERE namespace = ? AND key = ?", namespace, key)
+            yield
 
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
-
-    def _run(self, sql: str, *values: str) -> list[Any]:
-        with self._lock:
-            return self._connection.execute(sql, values).fetchall()
+        self._connection.close()
 
 
 class ModelDriver(DbDriver):
@@ -84,13 +67,14 @@ class ModelDriver(DbDriver):
         return [self.load_dict(k) for k in key]
 
     def save_dict(self, key: str, data: dict[str, Any]) -> None:
-        self.store.put(self.model_name, [(key, encode(data))])
+        self.store.put(self.model_name, key, encode(data))
 
     def msave_dict(self, key: list[str], data: list[dict[str, Any]]) -> None:
-        self.store.put(self.model_name, [(k, encode(d)) for k, d in zip(key, data, strict=True)])
+        for one_key, one_data in zip(key, data, strict=True):
+            self.save_dict(one_key, one_data)
 
     def delete(self, key: str) -> None:
-        self.store.delete(self.model_name, str(key))
+        self.store.delete(self.model_name, key)
 
 
 class IndexDriver(IndexDbDriver):
@@ -108,7 +92,7 @@ class IndexDriver(IndexDbDriver):
         return [self.get(key) for key in index_key]
 
     def set(self, index_key: str, model_key: str) -> None:
-        self.store.put(self.namespace, [(index_key, model_key)])
+        self.store.put(self.namespace, index_key, model_key)
 
     def delete(self, index_key: str) -> None:
         self.store.delete(self.namespace, index_key)

@@ -44,12 +44,31 @@ def test_other_types_are_refused_rather_than_pickled():
 
 def test_namespaces_are_separate_and_a_deleted_key_is_gone(tmp_path):
     store = Store(tmp_path / "store.sqlite3")
-    store.put("a", [("key", "1"), ("other", "2")])
-    store.put("b", [("key", "3")])
+    store.put("a", "key", "1")
+    store.put("a", "other", "2")
+    store.put("b", "key", "3")
     assert (store.get("a", "key"), store.get("b", "key")) == ("1", "3")
     store.delete("a", "key")
     assert store.get("a", "key") is None
     assert store.get("a", "other") == "2"
+
+
+def test_a_transaction_that_fails_stores_nothing(tmp_path):
+    store = Store(tmp_path / "store.sqlite3")
+    store.put("a", "key", "1")
+
+    def fail() -> None:
+        with store.transaction():
+            store.put("a", "key", "2")
+            store.put("a", "other", "3")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (store.get("a", "key"), store.get("a", "other")) == ("1", None)
+    with store.transaction():
+        store.put("a", "other", "4")
+    assert Store(tmp_path / "store.sqlite3").get("a", "other") == "4"
 
 
 def test_stored_values_survive_a_kill(tmp_path):
@@ -58,7 +77,7 @@ def test_stored_values_survive_a_kill(tmp_path):
     program = (
         "import os, sys; from pathlib import Path; from board.store import Store\n"
         "store = Store(Path(sys.argv[1]))\n"
-        "[store.put('n', [(str(i), str(i * i))]) for i in range(100)]\n"
+        "[store.put('n', str(i), str(i * i)) for i in range(100)]\n"
         "os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
