@@ -1,9 +1,9 @@
 """Protects labml-app: only this machine's browser gets in, and only listed files get out."""
 
-import asyncio
-import json
 import re
 
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,13 +15,12 @@ PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # addresses within the page; files have
 
 
 class Guard:
-    """An ASGI application around labml-app's.
+    """An ASGI application around labml-app's, for HTTP requests only.
 
     - A request gets 403 if its Host is not this machine (an attacker's name may resolve to 127.0.0.1), or if it comes
       from another site's page.
     - A body of more than 8 MiB gets 413, however it is sent.
     - Files come from the page's list only.
-    - An exception is answered with a plain 500, because labml-app's own answer contains a traceback.
     """
 
     def __init__(self, app: ASGIApp, page: Page):
@@ -29,23 +28,19 @@ class Guard:
         self.page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
-            answer = self._refusal(scope) or self._file(scope)
-            await (answer(scope, receive, send) if answer else Exchange(receive, send).run(self.app, scope))
-        # Nothing else is answered: labml-app has no WebSockets.
+        answer = self._refusal(scope) or self._file(scope) or self.app
+        await answer(scope, _limited(receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value.lower() for name, value in headers if name == b"host"]
+        headers = Headers(scope=scope)
+        hosts = [host.lower() for host in headers.getlist("host")]
         if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
             return PlainTextResponse("this dashboard is for localhost only\n", 403)
-        is_foreign = any(value.lower() != f"http://{hosts[0]}" for name, value in headers if name == b"origin")
-        if is_foreign or (scope["path"].startswith("/api/") and (b"sec-fetch-site", "cross-site") in headers):
+        is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
+        if is_foreign or (scope["path"].startswith("/api/") and "cross-site" in headers.getlist("sec-fetch-site")):
             return PlainTextResponse("another site's page may not use this dashboard\n", 403)
-        lengths = [value for name, value in headers if name == b"content-length"]
-        if any(not length.isdecimal() or int(length[:20]) > MAX_BODY for length in lengths):
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length[:20]) > MAX_BODY:
             return PlainTextResponse("too large\n", 413)
         return None
 
@@ -64,45 +59,16 @@ class Guard:
         return PlainTextResponse("not found\n", 404)
 
 
-class Exchange:
-    """One request and its answer: limits the body's size, and replaces error answers of the server."""
+def _limited(receive: Receive) -> Receive:
+    """`receive` with a limit for bodies whose size is not announced."""
+    size = 0
 
-    def __init__(self, receive: Receive, send: Send):
-        self._receive = receive
-        self._send = send
-        self.body_size = 0
-        self.has_started = False
-        self.is_replaced = False
-
-    async def run(self, app: ASGIApp, scope: Scope) -> None:
-        try:
-            await app(scope, self.receive, self.send)
-        except asyncio.CancelledError:  # the server ends; the traceback of an unfinished request would only confuse
-            pass
-        except Exception:  # anything that a hostile request makes labml-app raise
-            await self.replace(500)
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self.body_size += len(message.get("body", b""))
-        if self.body_size > MAX_BODY:
-            raise ValueError("the body is larger than announced, and too large")
+    async def receive_limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413, "too large")  # labml-app answers with this status
         return message
 
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] >= 500:
-            await self.replace(message["status"])
-        elif not self.is_replaced:
-            self.has_started = True
-            await self._send(message)
-
-    async def replace(self, status: int) -> None:
-        """Answer in place of labml-app, unless its own answer is already under way."""
-        if self.has_started or self.is_replaced:
-            return
-        self.is_replaced = True
-        status, words = (413, "too large") if self.body_size > MAX_BODY else (status, "internal error")
-        body = json.dumps({"error": words}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+    return receive_limited

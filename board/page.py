@@ -26,7 +26,7 @@ class Page:
     """The page and its files."""
 
     index: bytes
-    files: dict[str, tuple[bytes, str]]  # path -> content and media type
+    files: dict[str, tuple[bytes, str | None]]  # path -> content and media type
     is_offline: bool  # whether nothing comes from a CDN
 
     @property
@@ -51,9 +51,6 @@ def load_page(static: Path) -> Page:
             index = index.replace(address, url)
             paths[url] = path
         paths |= {f"/vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
-    files = {url: (path.read_bytes(), _media_type(path)) for url, path in paths.items() if path.suffix != ".map"}
+    listed = {url: path for url, path in paths.items() if path.suffix != ".map"}
+    files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
     return Page(index.encode(), files, is_offline)
-
-
-def _media_type(path: Path) -> str:
-    return mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -91,7 +91,7 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     shared_dashboard.receive(run)
     rows = {"rows_from": 0, "rows": [{"step": 1, "loss.valid": 2.0}]}
-    with pytest.raises(RefusedError, match="status must be"):
+    with pytest.raises(RefusedError, match="status is wrong"):
         ask(url, "POST", rows | {"status": {"status": "asleep"}}, 10)
     assert "loss.valid" not in shared_dashboard.series(run)
     assert ask(url, "POST", rows, 10)["rows"] == 1
