@@ -45,13 +45,13 @@ class Delivery:
         self.rows = 0  # rows of metrics.jsonl that the dashboard has
         self.row_bytes = 0  # the size of these rows: where the next one begins
         self.log = 0  # bytes of log.txt that the dashboard has
-        self.has_restarted = False
+        self.must_restart = False  # whether the dashboard has to drop what it has of the run
         self.about: dict[str, Any] = {}  # the run's description, as delivered
         self.knobs: Mapping[str, Any] | None = None  # as the dashboard's user wants them
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message, and return whether there is more to send. Raises DeliveryError and RunFolderError."""
-        before = self.rows, self.log, self.has_restarted
+        before = self.rows, self.log, self.must_restart
         lines = list(itertools.islice(self._lines(self.row_bytes), ROWS_PER_MESSAGE))
         try:
             rows = [json.loads(line) for line in lines]
@@ -60,33 +60,36 @@ class Delivery:
         log, log_to = self._next_log()
         about = self.run.about()
         message = {"rows_from": self.rows, "rows": rows, "log_from": self.log, "log_to": log_to, "log": log}
-        message["status"] = self.run.status()
-        reply = self._post(message | ({} if about == self.about else {"about": about}), seconds)
-        self.about, self.knobs = about, reply["knobs"]
-        if (reply["rows"], reply["log"]) == (self.rows + len(lines), log_to):
-            self.rows, self.row_bytes, self.log = reply["rows"], self.row_bytes + sum(map(len, lines)), log_to
+        message |= {"restart": self.must_restart, "status": self.run.status()}
+        if about != self.about:
+            message["about"] = about
+        reply = ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
+        n_rows, n_log, knobs = reply.get("rows"), reply.get("log"), reply.get("knobs")
+        are_counts = all(isinstance(count, int) and count >= 0 for count in (n_rows, n_log))
+        if not are_counts or not isinstance(knobs, dict | None):
+            raise DeliveryError(NOT_OURS)
+        self.about, self.knobs, self.must_restart = about, knobs, False
+        if (n_rows, n_log) == (self.rows + len(lines), log_to):
+            self.rows, self.row_bytes, self.log = n_rows, self.row_bytes + sum(map(len, lines)), log_to
         else:
-            self._continue_from(reply["rows"], reply["log"], seconds)
+            self._continue_from(n_rows, n_log)
         # If the dashboard took nothing, the next message waits, although there is more to send.
-        has_moved = (self.rows, self.log, self.has_restarted) != before
-        return has_moved and (self.n_remaining() > 0 or _size(self.run.log_path) > self.log)
+        has_moved = (self.rows, self.log, self.must_restart) != before
+        return has_moved and (self.must_restart or self.n_remaining() > 0 or _size(self.run.log_path) > self.log)
 
     def n_remaining(self) -> int:
         """The number of rows that the dashboard does not have."""
         return sum(1 for _ in self._lines(self.row_bytes))
 
-    def _continue_from(self, rows: int, log: int, seconds: float) -> None:
+    def _continue_from(self, rows: int, log: int) -> None:
         """Continue after the rows and the bytes of the log that the dashboard has.
 
         If it has more than the run folder (resuming a run removes rows), it drops them all and receives them anew.
         """
         self.about = {}  # a dashboard that lost rows may have lost the description too
         lengths = [len(line) for line in itertools.islice(self._lines(0), rows)]
-        if len(lengths) == rows and log <= _size(self.run.log_path):
-            self.rows, self.row_bytes, self.log = rows, sum(lengths), log
-            return
-        self.rows, self.row_bytes, self.log, self.has_restarted = 0, 0, 0, True
-        self._post({"restart": True, "about": self.run.about(), "status": self.run.status()}, seconds)
+        self.must_restart = len(lengths) < rows or log > _size(self.run.log_path)
+        self.rows, self.row_bytes, self.log = (0, 0, 0) if self.must_restart else (rows, sum(lengths), log)
 
     def _lines(self, start: int) -> Iterator[bytes]:
         """The complete lines of metrics.jsonl from byte `start`."""
@@ -105,14 +108,6 @@ class Delivery:
         content = content[: content.rfind(b"\n") + 1] or content
         return content.decode("utf-8", "replace"), self.log + len(content)
 
-    def _post(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        reply = ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
-        counts = [reply.get("rows"), reply.get("log")]
-        are_counts = all(isinstance(count, int) and count >= 0 for count in counts)
-        if not are_counts or not isinstance(reply.get("knobs"), dict | None):
-            raise DeliveryError(NOT_OURS)
-        return reply
-
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
@@ -128,10 +123,9 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
             reply = json.loads(response.read(2**20))
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
-    except urllib.error.URLError as error:
-        raise DeliveryError(getattr(error.reason, "strerror", None) or str(error.reason)) from error
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-        raise DeliveryError(str(error) or type(error).__name__) from error
+        cause = getattr(error, "reason", error)  # urllib's errors contain the system's
+        raise DeliveryError(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__) from error
     if not isinstance(reply, dict):
         raise DeliveryError(NOT_OURS)
     return reply
