@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent  # of the repository
-SIZE_LIMIT = 2**28  # bytes
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -20,10 +19,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        temporary.write_bytes(content)
+        flush(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -41,7 +38,7 @@ def to_json(content: Any, indent: int | None = None) -> str:
     return json.dumps(finite, indent=indent)
 
 
-def read_bytes(path: Path, limit: int = SIZE_LIMIT) -> bytes:
+def read_bytes(path: Path, limit: int = 2**28) -> bytes:
     """Read a regular file of at most `limit` bytes.
 
     Raises OSError for everything else, such as a folder, a pipe, a device, or a path that cannot exist.

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from runs.files import append_line, flush, read_bytes, to_json, write_atomically, write_json
-from runs.schema import ABOUT, CORPUS, EVENT, ROW, SHOWN_CONFIG, SIZES, STATUS, checked
+from runs.schema import ABOUT, CORPUS, EVENT, GROWING, ROW, SHOWN_CONFIG, SIZES, STATUS, checked
 
 
 class RunFolderError(ValueError):
@@ -39,7 +39,7 @@ class RunFolder:
         self.reference_lines_path = path / "reference_lines.json"
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
-        self._growing = (self.metrics_path, self.events_path, self.log_path)
+        self._growing = [path / name for name in GROWING]
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
