@@ -13,9 +13,9 @@ from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError
 from data.protocol import N_MASKED
+from runs.curves import save_measures
 from runs.files import ROOT, write_json
 from runs.find import find_run
-from runs.pictures import save_measures
 from runs.run_folder import RunFolder, RunFolderError
 from runs.statistics import Group, differing_keys, group_by_settings, paired_difference, seed_difference, standard_error
 from training import tracking

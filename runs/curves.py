@@ -1,4 +1,4 @@
-"""Plots the curves of a run: losses, learning rate and sequence length."""
+"""Plots a run: its curves during training, and its measurements by `evaluate.py`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from runs.figures import plain_text, save_figure
 Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
-def draw_losses(axes: Axes, rows: Rows, label: str = "", color: str | None = None) -> None:
+def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
     """Plot training loss (thin) and validation loss (thick, with a band of one standard error) against time.
 
     A value that is null leaves a gap.
@@ -23,7 +23,7 @@ def draw_losses(axes: Axes, rows: Rows, label: str = "", color: str | None = Non
         for key in ("seconds", "loss.train", "loss.valid", "loss.valid_stderr")
     )
     name = plain_text(f"{label} ") if label else ""
-    (line,) = axes.plot(seconds, valid, color=color, label=f"{name}validation")
+    (line,) = axes.plot(seconds, valid, label=f"{name}validation")
     axes.fill_between(seconds, valid - error, valid + error, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.plot(seconds, train, color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
 
@@ -53,4 +53,30 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     lengths.set_ylabel("sequence length")
     lengths.set_ylim(bottom=0)
     lengths.set_xlabel("training time (seconds)")
+    save_figure(path, figure)
+
+
+def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
+    """Plot loss by masking rate, beside the counting baseline, and accuracy by class and by distance; write a PNG."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    rates, classes, distances = figure.subplots(1, 3, width_ratios=[3, 3, 2])
+    names = list(results["masking_rates"])
+    rates.plot(names, [results["masking_rates"][name]["loss"] for name in names], "o-", label="model")
+    rates.plot(names, [results["counting"][name]["loss"] for name in names], "o:", color="grey", label="counting")
+    rates.set_xlabel("masking rate")
+    rates.set_ylabel("loss (nats per masked character)")
+    rates.set_ylim(bottom=0)
+    rates.legend()
+    for axes, table, label in (
+        (classes, "by_class", "class of the masked character"),
+        (distances, "by_distance", "nearest visible character"),
+    ):
+        bars = {name: row["accuracy"] for name, row in results[table].items() if row["n"]}
+        drawn = axes.bar(list(bars), list(bars.values()))
+        axes.bar_label(drawn, fmt="{:.0%}", fontsize="small")
+        axes.set_ylim(0, 1.08)
+        axes.set_xlabel(label)
+        axes.tick_params(axis="x", labelrotation=20)
+    classes.set_ylabel("accuracy")
+    figure.suptitle(plain_text(title))
     save_figure(path, figure)

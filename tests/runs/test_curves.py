@@ -5,9 +5,8 @@ import warnings
 import pytest
 from matplotlib.figure import Figure
 
-from runs.curves import draw_losses, draw_reference_lines, save_curves
+from runs.curves import draw_losses, draw_reference_lines, save_curves, save_measures
 from runs.figures import plain_text
-from runs.pictures import save_measures
 from tests.runs.conftest import metrics_row
 
 PNG = b"\x89PNG"
