@@ -41,11 +41,15 @@ def main(arguments: list[str]) -> int:
         if bool(options.knobs) != (options.changed is not None):
             raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
         server = f"http://127.0.0.1:{options.port}"
-        if options.imported is not None:
-            return import_runs(options.imported, options.logs, server)
-        if options.changed is not None:
+        if options.imported is None and options.changed is None:
+            return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
+        try:
+            if options.imported is not None:
+                return import_runs(options.imported, options.logs, server)
             return set_knobs(options.changed, options.knobs, options.logs, server)
-        return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
+        except DeliveryError as error:
+            start = "start one with make dashboard, or choose another with --port"
+            raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
     except (ConfigError, RunFolderError, KnobError, DeliveryError) as error:
         return fail(error)
     except KeyboardInterrupt:
@@ -55,13 +59,12 @@ def main(arguments: list[str]) -> int:
 def serve(database: Path, port: int) -> int:
     """Serve until Ctrl-C."""
     try:
-        from board.server import ServerError
-        from board.server import serve as run_server
+        from board import server
 
-        run_server(database, port)
+        server.serve(database, port)
     except ImportError as error:
         raise ConfigError(f"{error}: install what is missing with make dashboard") from error
-    except ServerError as error:
+    except server.ServerError as error:
         raise ConfigError(str(error)) from error
     return 0
 
@@ -78,9 +81,6 @@ def import_runs(name: str, logs: Path, server: str) -> int:
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
             n_failed += 1
-        except DeliveryError as error:
-            start = "start one with make dashboard, or choose another with --port"
-            raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
     return 1 if n_failed else 0
 
 
@@ -91,12 +91,10 @@ def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     knobs_of(values, run.about()["rates"])  # reject wrong values before they are sent
     try:
         reply = ask(f"{server}/api/folio/runs/{run.path.name}/knobs", "PUT", values, SECONDS_TO_ANSWER)
-        if not isinstance(reply.get("knobs"), dict):
-            raise DeliveryError(NOT_OURS)
     except RefusedError as error:
         raise ConfigError(f"not changed: {error}") from error
-    except DeliveryError as error:
-        raise ConfigError(f"no dashboard at {server} ({error}): start one with make dashboard") from error
+    if not isinstance(reply.get("knobs"), dict):
+        raise DeliveryError(NOT_OURS)
     wanted = ", ".join(f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items())
     print(f"asked run {run.path.name} for {wanted}; its log reports the change")
     return 0
