@@ -64,15 +64,14 @@ class Delivery:
         if about != self.about:
             message["about"] = about
         reply = ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
-        n_rows, n_log, knobs = reply.get("rows"), reply.get("log"), reply.get("knobs")
-        are_counts = all(isinstance(count, int) and count >= 0 for count in (n_rows, n_log))
-        if not are_counts or not isinstance(knobs, dict | None):
+        are_counts = all(isinstance(reply.get(key), int) and reply[key] >= 0 for key in ("rows", "log"))
+        if not are_counts or not isinstance(reply.get("knobs"), dict | None):
             raise DeliveryError(NOT_OURS)
-        self.about, self.knobs, self.must_restart = about, knobs, False
-        if (n_rows, n_log) == (self.rows + len(lines), log_to):
-            self.rows, self.row_bytes, self.log = n_rows, self.row_bytes + sum(map(len, lines)), log_to
+        self.about, self.knobs, self.must_restart = about, reply.get("knobs"), False
+        if (reply["rows"], reply["log"]) == (self.rows + len(lines), log_to):
+            self.rows, self.row_bytes, self.log = reply["rows"], self.row_bytes + sum(map(len, lines)), log_to
         else:
-            self._continue_from(n_rows, n_log)
+            self._continue_from(reply["rows"], reply["log"])
         # If the dashboard took nothing, the next message waits, although there is more to send.
         has_moved = (self.rows, self.log, self.must_restart) != before
         return has_moved and (self.must_restart or self.n_remaining() > 0 or _size(self.run.log_path) > self.log)
