@@ -73,6 +73,13 @@ class CorpusUnits(Segmenter):
     unit_of: torch.Tensor  # [n_chars] int32, non-decreasing
     weights: torch.Tensor  # [n_units] float32
 
+    @classmethod
+    def from_pieces(cls, pieces: Sequence[str], weights: Sequence[float] | None = None) -> Self:
+        """One unit for each of the pieces that make up the text; all weights are 1 by default."""
+        lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64)
+        unit_of = torch.repeat_interleave(torch.arange(len(pieces), dtype=torch.int32), lengths)
+        return cls(unit_of, torch.tensor([1.0] * len(pieces) if weights is None else weights, dtype=torch.float32))
+
     def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         units = self.unit_of[offsets]
         return units, self.weights[units]

@@ -8,21 +8,23 @@ column more often than the average, because the window's ends cut units, and a s
 at 15% on tiny Shakespeare by 11 to 20% in windows of 32, by 6 to 11% in windows of 64, by 1 to 5% in windows of 256.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
-from data.masking.names import find_names
+from data.masking.names import names_pattern
 from data.masking.segmenters import RARELY, AdaptiveUnits, Characters, CorpusUnits, Segmenter, Spans
-from data.masking.weights import collocations, surprise, tf_idf
-from data.masking.words import FUNCTION_WORDS, Words, numbered
+from data.masking.weights import collocations, joined, surprise, tf_idf
+from data.masking.words import FUNCTION_WORDS, WORD, cut
 
 Strategy = Callable[[str], Segmenter]
 STRATEGIES: dict[str, Strategy] = {}
 
 NAME_WEIGHT = 3.0  # `entity`: the weight of a name; other words have 1
-CONTENT_WEIGHT = 2.0  # `syntax`: the weight of a phrase of content words; function words have 1
+PHRASE_WEIGHT = 2.0  # `syntax`: the weight of a phrase of content words; function words have 1
 LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
@@ -43,13 +45,13 @@ def random(text: str) -> Segmenter:
 def whole_word(text: str) -> Segmenter:
     """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each character between
     words."""
-    return Words(text).units()
+    return CorpusUnits.from_pieces(cut(text))
 
 
 @strategy
 def span(text: str) -> Segmenter:
     """Spans of words (SpanBERT, Joshi et al. 2020): lengths geometric with p = 0.2, at most 10, w = 1."""
-    return Spans(Words(text).units(spaces_join=True))
+    return Spans(CorpusUnits.from_pieces(cut(text, rf"{WORD.pattern}\W*")))
 
 
 @strategy
@@ -60,66 +62,65 @@ def span_characters(text: str) -> Segmenter:
 
 @strategy
 def entity(text: str) -> Segmenter:
-    """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `find_names` finds the names in
+    """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern` finds the names in
     the text itself."""
-    return Words(text).units(extents=find_names(text), extent_weight=NAME_WEIGHT)
+    name = names_pattern(text)
+    pieces = cut(text, name, r"(?<=\w)['’]\w+")  # what follows a name, such as 's, is a unit of its own
+    return CorpusUnits.from_pieces(pieces, [NAME_WEIGHT if re.fullmatch(name, piece) else 1.0 for piece in pieces])
 
 
 @strategy
 def frequency(text: str) -> Segmenter:
     """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare ones."""
-    words = Words(text)
-    return words.units(words.counts() ** FREQUENCY_POWER, between=words.character_counts() ** FREQUENCY_POWER)
+    pieces = cut(text)
+    words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
+    counts = (words[piece.lower()] or characters[piece] for piece in pieces)
+    return CorpusUnits.from_pieces(pieces, [count**FREQUENCY_POWER for count in counts])
 
 
 @strategy
 def contextual(text: str) -> Segmenter:
     """Words, and the characters between them, by how surprising they are in context: w = the sum of -log p(character |
     two neighbors on each side), counted without the occurrence itself, and at least 0.001 nats."""
-    words = Words(text)
-    surprises = surprise(text)
-    return words.units(words.sums(surprises).clip(min=RARELY), between=surprises.clip(min=RARELY))
+    pieces = cut(text)
+    begins = np.cumsum([0, *map(len, pieces[:-1])])
+    return CorpusUnits.from_pieces(pieces, np.add.reduceat(surprise(text), begins).clip(min=RARELY))
 
 
 @strategy
 def pmi(text: str) -> Segmenter:
     """Whole n-grams of words with the highest pointwise mutual information (PMI-Masking, Levine et al. 2021): w = 1."""
-    words = Words(text)
-    return words.units(joined=words.grams(collocations(words.lower)))
+    pieces = cut(text)
+    words = [piece.lower() for piece in pieces if WORD.match(piece)]
+    return CorpusUnits.from_pieces(joined(pieces, collocations(words)))
 
 
 @strategy
 def semantic(text: str) -> Segmenter:
     """Words by how informative they are: w = tf-idf of the word in its speech (Sparck Jones 1972). Characters between
     words have the weight of the least informative word."""
-    words = Words(text)
-    weights = tf_idf(words)
-    return words.units(weights, between=np.full(len(text), weights.min(initial=1.0)))
+    pieces, of_words = cut(text), tf_idf(text)
+    weights = np.full(len(pieces), min(of_words, default=1.0))
+    weights[[WORD.match(piece) is not None for piece in pieces]] = of_words
+    return CorpusUnits.from_pieces(pieces, weights)
 
 
 @strategy
 def syntax(text: str) -> Segmenter:
     """Phrases, which are runs of at most four content words between function words and punctuation: w = 2, and 1 for a
     function word. A rule of thumb without parts of speech; its list of function words is English."""
-    words = Words(text)
-    content = np.array([word not in FUNCTION_WORDS for word in words.lower], dtype=bool)
-    return words.units(np.where(content, CONTENT_WEIGHT, 1.0), joined=words.runs(content, LONGEST_PHRASE))
+    content_word = rf"(?!(?i:{'|'.join(FUNCTION_WORDS)})(?!\w|['’]\w)){WORD.pattern}"
+    phrase = rf"{content_word}(?: {content_word}){{0,{LONGEST_PHRASE - 1}}}"
+    pieces = cut(text, phrase)
+    return CorpusUnits.from_pieces(pieces, [PHRASE_WEIGHT if re.match(phrase, piece) else 1.0 for piece in pieces])
 
 
 @strategy
 def adaptive(text: str) -> Segmenter:
     """Words, and the characters between them, by how hard the model finds them now: w = a running mean of its loss on
     the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""
-    words = Words(text)
-    units = words.units()
-    types = unit_types(words, units)
-    return AdaptiveUnits(units, types, torch.ones(int(types.max()) + 1 if len(types) else 1))
-
-
-def unit_types(words: Words, units: CorpusUnits) -> torch.Tensor:
-    """The type of each unit `[n_units]`: the word in lower case, or the single character."""
-    begins = np.flatnonzero(np.diff(units.unit_of.numpy(), prepend=-1))
-    names = [words.text[begin] for begin in begins.tolist()]
-    for unit, word in zip(np.searchsorted(begins, words.begins).tolist(), words.lower, strict=True):
-        names[unit] = word
-    return torch.from_numpy(numbered(names).astype(np.int32))
+    pieces = cut(text)
+    types = [piece.lower() for piece in pieces]
+    number = {name: i for i, name in enumerate(sorted(set(types)))}
+    type_of = torch.tensor([number[name] for name in types], dtype=torch.int32)
+    return AdaptiveUnits(CorpusUnits.from_pieces(pieces), type_of, torch.ones(len(number)))

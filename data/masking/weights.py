@@ -1,17 +1,21 @@
 """Statistics of a text that strategies take their weights and units from: surprise, tf-idf, and mutual information."""
 
+import math
 import re
 from collections import Counter
+from collections.abc import Collection
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
-from data.masking.words import Floats, Words
+from data.masking.words import WORD
 
 CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))  # characters to the left and right, smaller contexts first
 PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5  # the number of n-grams as a share of the vocabulary's size
 
 
-def surprise(text: str) -> Floats:
+def surprise(text: str) -> npt.NDArray[np.float64]:
     """-log p(character | two neighbors on each side) in nats, `[n_chars]`.
 
     Uses Witten-Bell interpolation as `data.counting` does, on counts over the text itself without the occurrence that
@@ -38,19 +42,21 @@ def surprise(text: str) -> Floats:
     return -np.log(probs)
 
 
-def tf_idf(words: Words) -> Floats:
-    """The tf-idf of every word in its speech (Sparck Jones 1972), `[n_words]`. An empty line ends a speech.
+def tf_idf(text: str) -> list[float]:
+    """The tf-idf of every word of a text in its speech (Sparck Jones 1972), in order. An empty line ends a speech.
 
     tf is the word's share of the words of the speech, idf is log((1 + speeches) / speeches with the word).
     """
-    borders = np.array([match.start() for match in re.finditer(r"\n\s*\n", words.text)])
-    speech_of = np.searchsorted(borders, words.begins)
-    n_speeches, n_types = speech_of.max(initial=0) + 1, words.types.max(initial=0) + 1
-    pairs, pair_of, pair_counts = np.unique(speech_of * n_types + words.types, return_inverse=True, return_counts=True)
-    tf = pair_counts[pair_of] / np.bincount(speech_of, minlength=n_speeches)[speech_of]
-    speeches_with = np.bincount(pairs % n_types, minlength=n_types)
+    parts = (WORD.findall(part) for part in re.split(r"\n\s*\n", text))
+    speeches = [[word.lower() for word in part] for part in parts if part]
+    speeches_with = Counter(word for speech in speeches for word in set(speech))
     # The 1 keeps the weight of a word that is in every speech above 0.
-    return tf * np.log((1 + n_speeches) / speeches_with[words.types])
+    idf = {word: math.log((1 + len(speeches)) / n) for word, n in speeches_with.items()}
+    weights = []
+    for speech in speeches:
+        counts = Counter(speech)
+        weights += [counts[word] / len(speech) * idf[word] for word in speech]
+    return weights
 
 
 def collocations(words: list[str]) -> set[tuple[str, ...]]:
@@ -60,17 +66,30 @@ def collocations(words: list[str]) -> set[tuple[str, ...]]:
     """
     counts = {n: Counter(zip(*(words[i:] for i in range(n)), strict=False)) for n in range(1, PMI_LONGEST + 1)}
     frequent = {gram: count for n in counts for gram, count in counts[n].items() if n == 1 or count >= PMI_MIN_COUNT}
-    log_p = {gram: float(np.log(count / len(words))) for gram, count in frequent.items()}
-    best: dict[tuple[str, ...], float] = {}  # the highest sum of log p over all ways to cut, no cut included
+    log_p = {gram: math.log(count / len(words)) for gram, count in frequent.items()}
 
     def cut(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram in at least two parts."""
-        return max(uncut(gram[:i]) + uncut(gram[i:]) for i in range(1, len(gram)))
+        return max((best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))), default=-math.inf)
 
-    def uncut(gram: tuple[str, ...]) -> float:
-        if gram not in best:
-            best[gram] = max(log_p.get(gram, -np.inf), cut(gram) if len(gram) > 1 else -np.inf)
-        return best[gram]
+    @cache
+    def best(gram: tuple[str, ...]) -> float:
+        """The highest sum of log p over all ways to cut an n-gram, no cut included."""
+        return max(log_p.get(gram, -math.inf), cut(gram))
 
     scored = sorted(((log_p[gram] - cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True)
     return {gram for score, gram in scored[: max(1, int(PMI_SHARE * len(counts[1])))] if score > 0}
+
+
+def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
+    """The pieces of a text, with the words of each n-gram in one piece: longest first, from left to right."""
+    pieces = pieces.copy()
+    places = [i for i, piece in enumerate(pieces) if WORD.match(piece)]
+    words = [pieces[i].lower() for i in places]
+    word = 0
+    while word < len(words):
+        n = next((n for n in range(PMI_LONGEST, 1, -1) if tuple(words[word : word + n]) in grams), 1)
+        first, end = places[word], places[word + n - 1] + 1
+        pieces[first:end] = ["".join(pieces[first:end]), *[""] * (end - first - 1)]
+        word += n
+    return [piece for piece in pieces if piece]

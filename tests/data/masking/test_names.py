@@ -1,13 +1,14 @@
+import re
 from collections import Counter
 
 from data.corpus import Corpus
-from data.masking.names import find_names
+from data.masking.names import names_pattern
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n"
 
 
 def names_in(text: str) -> list[str]:
-    return [text[begin:end] for begin, end in find_names(text)]
+    return re.findall(names_pattern(text), text)
 
 
 def test_names_are_speakers_and_capitals_inside_a_sentence():
