@@ -4,11 +4,9 @@ Tiny Shakespeare comes from the file that the environment variable `FOLIO_TINY_S
 from a download, in this order. Its hash is checked in each case.
 """
 
-import errno
 import hashlib
 import http.client
 import os
-import stat
 import time
 import urllib.request
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from pathlib import Path
 
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from runs.files import reporting_os_errors, write_atomically
+from runs.files import read_bytes, reporting_os_errors, write_atomically
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
 TINY_SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -142,15 +140,14 @@ def _read_text(name: str, source: str) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         path = Path(name).expanduser()
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait forever, reading a device never end
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        if not status.st_size:
-            raise OSError(errno.ENODATA, "it is empty")
-        if (needed := status.st_size * MEMORY_PER_BYTE) > memory:
-            size = f"its {status.st_size / 1e6:,.0f} MB need about {needed / 1e9:,.0f} GB of memory"
-            raise OSError(errno.EFBIG, f"{size}, and this machine has {memory / 1e9:,.0f} GB")
-        return path.read_bytes().decode("utf-8")
+        size = path.stat().st_size
+        if (needed := size * MEMORY_PER_BYTE) > memory:
+            need = f"its {size / 1e6:,.0f} MB need about {needed / 1e9:,.0f} GB of memory"
+            raise OSError(f"{need}, and this machine has {memory / 1e9:,.0f} GB")
+        content = read_bytes(path, limit=size)
+        if not content:
+            raise OSError("it is empty")
+        return content.decode()
     except UnicodeDecodeError as error:
         raise CorpusError(f"{source}: {name!r} is not UTF-8 text (byte {error.start}): convert it first") from error
     except (OSError, RuntimeError, ValueError) as error:  # unreadable; an unknown ~user; a name that no file can have

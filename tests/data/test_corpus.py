@@ -198,7 +198,7 @@ def make(path: Path, kind: str) -> None:
         ("missing file", "No such file"),
         ("empty file", "is empty"),
         ("Latin-1", "is not UTF-8 text (byte 3)"),
-        ("folder", "not a regular file"),
+        ("folder", "Is a directory"),
         ("named pipe", "not a regular file"),
         ("device", "not a regular file"),
         ("symlink loop", "Too many levels of symbolic links"),
