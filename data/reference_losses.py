@@ -4,7 +4,6 @@ Counting and the floor take some seconds. They depend on the corpus and the prot
 """
 
 import contextlib
-import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ import data.corpus
 from data import protocol
 from data.corpus import Corpus
 from data.counting import count
-from data.play.automaton import Automaton
 from data.play.floor import Floor, masked_channel
 from data.protocol import N_MASKED, validation_set
 from data.vocabulary import Vocabulary
@@ -36,20 +34,18 @@ def unigram_loss(training_ids: torch.Tensor, validation_ids: torch.Tensor, n_cha
 
 def counting_losses(corpus: Corpus) -> np.ndarray:
     """The summed loss of counting in nats per window of the validation protocol, `[n_windows]`."""
-    return _cached(_path(corpus), lambda: _count(corpus))
+    return _cached("counting", corpus, _count)
 
 
 def floor_losses(corpus: Corpus) -> np.ndarray:
     """The summed Bayes-optimal loss in nats per window, `[n_windows]`, of a corpus with a known automaton."""
-    automaton = corpus.automaton
-    assert automaton is not None
-    return _cached(_path(corpus, automaton), lambda: _floor(corpus, automaton))
+    return _cached("floor", corpus, _floor)
 
 
 def is_cached(corpus: Corpus) -> bool:
     """Whether all losses of a corpus are in the cache."""
-    paths = [_path(corpus)] + ([_path(corpus, corpus.automaton)] if corpus.automaton else [])
-    return all(_load(path) is not None for path in paths)
+    names = ("counting", "floor") if corpus.automaton else ("counting",)
+    return all(_load(_path(name, corpus)) is not None for name in names)
 
 
 def mean_loss(window_losses: np.ndarray) -> float:
@@ -57,12 +53,7 @@ def mean_loss(window_losses: np.ndarray) -> float:
     return float(window_losses.mean()) / N_MASKED
 
 
-def _path(corpus: Corpus, automaton: Automaton | None = None) -> Path:
-    """The cache file of the counting losses or, with an automaton, of the floor losses."""
-    name = "counting"
-    if automaton is not None:
-        content = repr((automaton.characters, [sorted(following.items()) for following in automaton.successors]))
-        name = f"floor-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+def _path(name: str, corpus: Corpus) -> Path:
     return data.corpus.CACHE / "references" / f"{name}-{corpus.sha256[:16]}-{protocol.SEED}-{VERSION}.npy"
 
 
@@ -74,18 +65,20 @@ def _count(corpus: Corpus) -> np.ndarray:
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
 
-def _floor(corpus: Corpus, automaton: Automaton) -> np.ndarray:
-    floor = Floor(automaton)
-    validation = validation_set(Vocabulary(automaton.alphabet).encode(corpus.validation))
+def _floor(corpus: Corpus) -> np.ndarray:
+    assert corpus.automaton is not None
+    floor = Floor(corpus.automaton)
+    validation = validation_set(Vocabulary(corpus.automaton.alphabet).encode(corpus.validation))
     shown = validation.windows.masked_fill(validation.masked, floor.n_chars)
     losses = floor.losses(validation.windows, shown, validation.masked, masked_channel(floor.n_chars))
     return losses.sum(dim=1).numpy()
 
 
-def _cached(path: Path, compute: Callable[[], np.ndarray]) -> np.ndarray:
+def _cached(name: str, corpus: Corpus, compute: Callable[[Corpus], np.ndarray]) -> np.ndarray:
+    path = _path(name, corpus)
     losses = _load(path)
     if losses is None:
-        losses = compute()
+        losses = compute(corpus)
         content = io.BytesIO()
         np.save(content, losses)
         with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
@@ -94,9 +87,8 @@ def _cached(path: Path, compute: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 def _load(path: Path) -> np.ndarray | None:
-    """The cached losses; None if there are none, or if they are unusable."""
+    """The cached losses; None if there are none, or if the file is damaged."""
     try:
-        losses = np.load(path, allow_pickle=False)
+        return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return losses if losses.ndim == 1 and np.isfinite(losses).all() else None
