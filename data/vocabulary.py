@@ -1,6 +1,5 @@
 """Characters to token ids and back."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from runs.files import write_atomically
+from runs.files import write_json
 
 PAD, MASK = "[PAD]", "[MASK]"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
@@ -22,39 +21,27 @@ class Vocabulary:
     """
 
     def __init__(self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)):
+        """`special_tokens` include `[PAD]` and `[MASK]`."""
         self.characters = sorted(set(characters))
         self.special_tokens = list(special_tokens)
         self.n_chars = len(self.characters)
         self.n_tokens = self.n_chars + len(self.special_tokens)
         self._id_of = {token: i for i, token in enumerate(self.characters + self.special_tokens)}
+        self.padding_token, self.mask_token = self.id_of(PAD), self.id_of(MASK)
 
     def id_of(self, token: str) -> int:
         """The id of one character or special token. Raises KeyError for any other."""
         return self._id_of[token]
-
-    @property
-    def mask_token(self) -> int:
-        """The id of `[MASK]`."""
-        return self._id_of[MASK]
-
-    @property
-    def padding_token(self) -> int:
-        """The id of `[PAD]`."""
-        return self._id_of[PAD]
 
     def encode(self, text: str) -> torch.Tensor:
         """Token ids `[len(text)]` (int64) of a text without special tokens.
 
         Raises ValueError, naming the first unknown character.
         """
-        # One table lookup by code point for the whole text, without a Python loop.
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        known = np.array([ord(c) for c in self.characters], dtype=np.uint32)
-        id_of_code = np.full(1 + max(codes.max(initial=0), known.max(initial=0)), -1)
-        id_of_code[known] = np.arange(self.n_chars)
-        ids = id_of_code[codes]
-        if (ids < 0).any():
-            raise ValueError(f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary")
+        try:
+            ids = np.fromiter(map(self.id_of, text), dtype=np.int64, count=len(text))
+        except KeyError as error:
+            raise ValueError(f"the character {error.args[0]!r} is not in the vocabulary") from None
         return torch.from_numpy(ids)
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
@@ -64,8 +51,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON. Raises OSError."""
-        content = {"characters": self.characters, "special_tokens": self.special_tokens}
-        write_atomically(path, json.dumps(content).encode())
+        write_json(path, {"characters": self.characters, "special_tokens": self.special_tokens})
 
 
 def printable(text: str) -> str:
