@@ -35,7 +35,7 @@ class DataConfigs(BaseConfigs):
     vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
     training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
     validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
-    windows: Windows | PairWindows = "training_windows"  # type: ignore[assignment]
+    windows: Windows = "training_windows"  # type: ignore[assignment]
     validation: ValidationSet = "by_protocol"  # type: ignore[assignment]
     validation_pairs: WindowBatch | None = "held_out_pairs"  # type: ignore[assignment]
 
@@ -68,7 +68,7 @@ def by_protocol(c: DataConfigs) -> ValidationSet:
 
 
 @option(DataConfigs.windows)
-def training_windows(c: DataConfigs) -> Windows | PairWindows:
+def training_windows(c: DataConfigs) -> Windows:
     if len(c.training_ids) <= c.longest:
         raise CorpusError(
             f"the training text has {len(c.training_ids):,} characters, too few for windows of {c.longest:,}:"

@@ -6,13 +6,12 @@ Every pair has the same length, without padding. A and B share it equally; A get
 """
 
 import re
-from typing import Any
+from bisect import bisect_left
 
 import torch
 
 from data.corpus import CorpusError
-from data.generators import restore_generator
-from data.windows import Pairs, WindowBatch
+from data.windows import Pairs, WindowBatch, Windows
 
 CLS, SEP = "[CLS]", "[SEP]"
 N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
@@ -25,7 +24,7 @@ def speech_borders(text: str) -> torch.Tensor:
     return torch.tensor([offset for offset in offsets if offset < len(text)], dtype=torch.int64)
 
 
-class PairWindows:
+class PairWindows(Windows):
     """Draws pairs of text. An independent coin per pair decides its label, so half of the labels are 1.
 
     `nsp` is next-sentence prediction (Devlin et al. 2018). A ends at a border between speeches. B begins at the same
@@ -53,13 +52,12 @@ class PairWindows:
         `objective` is nsp or sop, `longest` the greatest `seq_len` that will be drawn. Raises CorpusError if the text
         has too few speeches for it.
         """
-        self.ids = ids
+        super().__init__(ids, seed=seed)
         self.objective = objective
         self.cls_token = cls_token
         self.sep_token = sep_token
-        self.borders = borders.cpu()  # counted on the host, which avoids synchronizing with the device
+        self.borders = borders.tolist()  # counted on the host, which avoids synchronizing with the device
         self.borders_on_device = borders.to(ids.device)
-        self.generator = torch.Generator(device=ids.device).manual_seed(seed)
         first, last = self._usable_borders(longest)
         if objective == "nsp" and last - first < 2:
             raise CorpusError(
@@ -106,25 +104,13 @@ class PairWindows:
     def _usable_borders(self, seq_len: int) -> tuple[int, int]:
         """The first and one past the last border that have enough text on both sides for pairs of `seq_len`."""
         n_first, n_second = _lengths(seq_len)
-        limits = torch.tensor([n_first, len(self.ids) - n_second + 1])
-        first, last = torch.searchsorted(self.borders, limits).tolist()
-        return first, last
+        return bisect_left(self.borders, n_first), bisect_left(self.borders, len(self.ids) - n_second + 1)
 
     def _range(self, begin: int, end: int) -> torch.Tensor:
         return torch.arange(begin, end, device=self.ids.device)
 
-    def _integers(self, high: int, n: int) -> torch.Tensor:
-        return torch.randint(high, (n,), generator=self.generator, device=self.ids.device)
-
     def _coins(self, n: int) -> torch.Tensor:
         return torch.rand(n, generator=self.generator, device=self.ids.device) < 0.5
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state that decides all pairs still to be drawn."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        restore_generator(self.generator, state["generator"])
 
 
 def _lengths(seq_len: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from data.masking import IndependentMasker, MaskedBatch, Masker
-from data.pairs import PairWindows
 from data.windows import Windows
 from training.objective import MaskedLoss, masked_loss, n_labels
 from training.schedule import Stage
@@ -46,7 +45,7 @@ class TrainingStep:
     def __init__(
         self,
         model: nn.Module,
-        windows: Windows | PairWindows,
+        windows: Windows,
         masker: Masker | IndependentMasker,
         optimizers: Sequence[Optimizer],
         *,
