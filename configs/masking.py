@@ -171,4 +171,4 @@ def labml_nn(c: MaskingConfigs) -> IndependentMasker:
         randomize_prob=c.randomize_prob,
         no_change_prob=c.no_change_prob,
     )
-    return IndependentMasker(mlm, c.vocabulary.padding_token)
+    return IndependentMasker(mlm)

@@ -1,6 +1,6 @@
 """The interface of the annotated labml implementation, and a masker for training with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,23 +55,22 @@ class MLM:
 
 
 class IndependentMasker:
-    """Masks training windows with a callable of the annotated interface, such as `MLM` or labml_nn's own.
+    """Masks training windows with `MLM` or labml_nn's own.
 
     The number of selected positions varies from batch to batch, so this masker does not suit a compiled step.
     """
 
-    def __init__(self, mlm: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], padding_token: int):
+    def __init__(self, mlm: MLM):
         self.mlm = mlm
-        self.padding_token = padding_token
 
     def __call__(
         self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
     ) -> MaskedBatch:
         """Mask windows as `Masker` does. Raises ValueError if `masking_prob` is not the rate of `mlm`."""
-        if masking_prob != self.mlm.masking_prob:  # type: ignore[attr-defined]
+        if masking_prob != self.mlm.masking_prob:
             raise ValueError("masking_prob cannot change from stage to stage with masking.strategy=labml_nn")
         inputs, labels = self.mlm(tokens.clone())
-        positions = torch.nonzero(labels.flatten() != self.padding_token).flatten()
+        positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
         return MaskedBatch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:

@@ -70,7 +70,7 @@ def test_shares_above_one_are_refused():
 
 def test_an_independent_masker_returns_what_its_mlm_returns():
     tokens = text(50, 40)
-    batch = IndependentMasker(mlm(), PAD)(tokens, torch.arange(2_000).view(50, 40), 0.15)
+    batch = IndependentMasker(mlm())(tokens, torch.arange(2_000).view(50, 40), 0.15)
     inputs, labels = mlm()(tokens)
     assert torch.equal(batch.inputs, inputs)
     assert torch.equal(batch.labels, labels[labels != PAD])
@@ -79,4 +79,4 @@ def test_an_independent_masker_returns_what_its_mlm_returns():
 
 def test_an_independent_masker_refuses_another_masking_rate():
     with pytest.raises(ValueError, match="masking_prob cannot change"):
-        IndependentMasker(mlm(), PAD)(text(2, 8), torch.arange(16).view(2, 8), 0.3)
+        IndependentMasker(mlm())(text(2, 8), torch.arange(16).view(2, 8), 0.3)
