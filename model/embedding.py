@@ -58,10 +58,7 @@ lookup.register_autograd(_gradients, setup_context=_save)
 
 
 class Embedding(nn.Embedding):
-    """`nn.Embedding` without its options, with a deterministic gradient."""
-
-    def __init__(self, n_tokens: int, d_model: int):
-        super().__init__(n_tokens, d_model)
+    """`nn.Embedding` with a deterministic gradient; its options have no effect."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         return lookup(self.weight, tokens)

@@ -36,7 +36,7 @@ class Automaton:
             warnings.simplefilter("ignore")  # PyTorch warns that CSR is in beta
             return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
 
-    def stationary(self, tolerance: float = 1e-12, max_steps: int = 200_000) -> torch.Tensor:
+    def stationary(self, max_steps: int = 200_000) -> torch.Tensor:
         """The stationary distribution of the states, `[n_states]`, by power iteration.
 
         Raises ArithmeticError if the chain does not converge, for example because it is periodic.
@@ -46,7 +46,7 @@ class Automaton:
         visits = torch.full((n_states, 1), 1 / n_states, dtype=torch.float64)
         for step in range(max_steps):
             after = push @ visits
-            if step % 100 == 0 and (after - visits).abs().sum() < tolerance:
+            if step % 100 == 0 and (after - visits).abs().sum() < 1e-12:
                 return (after / after.sum()).flatten()
             visits = after
         raise ArithmeticError("the automaton's chain does not converge to a stationary distribution")
@@ -58,12 +58,10 @@ class Automaton:
         """
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        runs: dict[int, tuple[str, list[float], list[int]]] = {}
+        run_from = cache(self._run)
         pieces, written, state = [], 0, 0
         while written < length:
-            if state not in runs:
-                runs[state] = self._run(state)
-            text, cumulative, successors = runs[state]
+            text, cumulative, successors = run_from(state)
             pieces.append(text)
             written += len(text)
             if not draws:
