@@ -42,10 +42,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     digits = np.empty(n_chars, dtype=np.int64)  # of each character: its rank by frequency
     digits[frequencies.argsort(kind="stable")[::-1]] = np.arange(n_chars).clip(max=MAX_CHARACTERS_IN_CONTEXT)
     base = int(digits.max()) + 1
-    training_digits, window_digits = digits[training], digits[windows]
-    rows, columns = masked.nonzero()
-    truth = windows[rows, columns]
-    left, right = _visible_neighbors(masked, rows, columns)
+    training_digits, window_digits = digits[training], digits[windows].ravel()
+    positions, truth = np.flatnonzero(masked), windows[masked]
+    left, right = _visible_neighbors(masked)
 
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
@@ -54,7 +53,7 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         asked = np.flatnonzero(alive & _uses(left, right, before, after))
         if not len(asked):
             continue
-        contexts = _contexts(window_digits, rows[asked], columns[asked], before, after, base)
+        contexts = _contexts(window_digits, positions[asked], before, after, base)
         found, total, types, of_truth, most_frequent = _look_up(
             training, training_digits, before, after, base, n_chars, contexts, truth[asked]
         )
@@ -65,8 +64,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     return Counts(-np.log(probs), best == truth)
 
 
-def _visible_neighbors(masked: Bools, rows: Ints, columns: Ints) -> tuple[Ints, Ints]:
-    """The numbers of consecutive visible characters left and right of positions, at most MAX_SIDE each."""
+def _visible_neighbors(masked: Bools) -> tuple[Ints, Ints]:
+    """The numbers of consecutive visible characters left and right of masked ones, at most MAX_SIDE each."""
+    rows, columns = masked.nonzero()
     hidden = np.pad(masked, ((0, 0), (MAX_SIDE, MAX_SIDE)), constant_values=True)  # as is everything outside the window
     distances = np.arange(1, MAX_SIDE + 1)
     left = hidden[rows[:, None], columns[:, None] + MAX_SIDE - distances]
@@ -95,11 +95,11 @@ def _uses(left: Ints, right: Ints, before: int, after: int) -> Bools:
     return uses
 
 
-def _contexts(digits: Ints, rows: Ints, columns: Ints, before: int, after: int, base: int) -> Ints:
-    """The contexts of positions as numbers, `[n_positions]`."""
-    numbers = np.zeros(len(rows), dtype=np.int64)
+def _contexts(digits: Ints, positions: Ints, before: int, after: int, base: int) -> Ints:
+    """The contexts of positions in `digits` as numbers, `[n_positions]`."""
+    numbers = np.zeros(len(positions), dtype=np.int64)
     for distance in [*range(-before, 0), *range(1, after + 1)]:
-        numbers = numbers * base + digits[rows, columns + distance]
+        numbers = numbers * base + digits[positions + distance]
     return numbers
 
 
@@ -139,7 +139,7 @@ def _count_pairs(
     counts: Ints = np.empty(0, dtype=np.int64)
     for start in range(before, len(training) - after, OFFSETS_AT_ONCE):
         offsets = np.arange(start, min(start + OFFSETS_AT_ONCE, len(training) - after))
-        numbers = _contexts(digits[None], np.zeros_like(offsets), offsets, before, after, base)
+        numbers = _contexts(digits, offsets, before, after, base)
         at = np.minimum(np.searchsorted(contexts, numbers), len(contexts) - 1)
         kept = contexts[at] == numbers
         found, found_counts = np.unique(at[kept] * n_chars + training[offsets[kept]], return_counts=True)
