@@ -4,8 +4,7 @@ A strategy is a function from the training text to a `Segmenter` (see `data.mask
 `@strategy` under its own name, which `masking.strategy` accepts. All strategies hide the same number of characters.
 
 `random` and `span_characters` hide every column of a window equally often. The others hide the first and the last
-column more often than the average, because the window's ends cut units, and a short unit is more often hidden whole:
-at 15% on tiny Shakespeare by 11 to 20% in windows of 32, by 6 to 11% in windows of 64, by 1 to 5% in windows of 256.
+column more often, because the window's ends cut units, and a short unit is more often hidden whole (docs/masking.md).
 """
 
 import re
