@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from configs.command_line import Command, one_seed, parse
+from configs.command_line import Command, parse
 from configs.experiment import Configs, registered_configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
@@ -34,8 +34,7 @@ def main(arguments: list[str]) -> int:
         if command.n_seeds > 1:
             return run_seeds(arguments, command)
         print(command.source, flush=True)
-        resumed = command.resumed.path if command.resumed else None
-        path = tracking.prepare(command.values["name"], command.comment, str(command.logs), resumed)
+        path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
         configs = registered_configs(command.values)
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
         run = command.resumed or RunFolder.create(path)
@@ -56,31 +55,23 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     print(f"run {run.path}", flush=True)
     earlier = trainer.wall_seconds  # of a resumed run
     try:
-        with interruption.watched(), callbacks.training(lambda: interruption.signal is not None):
+        with interruption.watched(), callbacks.training(lambda: trainer.progress() < 1):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
-            if trainer.progress() >= 1:
-                interruption.signal = None  # it arrived after the last step
     except HealthCheckError as error:
-        return stop(str(error))
+        return fail(f"stopped: {error}", code=1)
     except OSError as error:
-        return stop(f"cannot save the run ({error.strerror or error}): make room for {run.path}")
+        return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        return stop(what_to_lower(run.config()))
+        return fail(f"stopped: {what_to_lower(run.config())}", code=1)
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
-    if interruption.signal is None:
+    if interruption.signal is None or trainer.progress() >= 1:  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
-    else:
-        print(f"interrupted and saved ({seconds}); resume with", flush=True)
-        print(f"python experiment.py --resume {run.path.name}", flush=True)
-    return interruption.exit_code
-
-
-def stop(reason: str) -> int:
-    """Print why the training stopped, in one line; returns the exit code."""
-    print(f"stopped: {reason}", file=sys.stderr, flush=True)
-    return 1
+        return 0
+    print(f"interrupted and saved ({seconds}); resume with", flush=True)
+    print(f"python experiment.py --resume {run.path.name}", flush=True)
+    return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
 
 
 def run_seeds(arguments: list[str], command: Command) -> int:
@@ -88,7 +79,8 @@ def run_seeds(arguments: list[str], command: Command) -> int:
     first = command.values["seed"]
     for seed in range(first, first + command.n_seeds):
         print(f"seed {seed}", flush=True)
-        code = subprocess.run([sys.executable, __file__, *one_seed(arguments, seed)]).returncode
+        one_run = [*arguments, "--seeds=1", f"seed={seed}"]  # the last value of an option or a key counts
+        code = subprocess.run([sys.executable, __file__, *one_run]).returncode
         if code:
             return code
     return 0
@@ -99,11 +91,6 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 128 plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 0 if self.signal is None else 128 + self.signal
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -112,11 +112,6 @@ def ignored_in_comparisons() -> frozenset[str]:
     return frozenset(name for name, setting in SETTINGS.items() if not setting.key.compared)
 
 
-def one_seed(arguments: Sequence[str], seed: int) -> list[str]:
-    """The same command line for a single run with a seed; the last value of a key or an option counts."""
-    return [*arguments, "--seeds=1", f"seed={seed}"]
-
-
 def presets() -> list[str]:
     """The names that --preset takes."""
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))

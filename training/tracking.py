@@ -39,21 +39,21 @@ class PlainDestination(Destination):
             print(text.strip("\n"), flush=True)
 
 
-def prepare(name: str, comment: str, logs: str, resumed: Path | None = None) -> Path:
+def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
     """Create labml's experiment, and return the folder of its run; nothing is written yet.
 
-    `resumed` is the folder of the run that continues. Raises DeliveryError if the dashboard's address is not valid.
+    `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises DeliveryError if the dashboard's
+    address is not valid.
     """
     be_quiet()
     if not sys.stdout.isatty():
         logger_singleton()._Logger__destinations = [PlainDestination()]
     dashboard_address()  # raises before anything is written
-    experiments, folder, uuid = Path(logs), name, None
-    if resumed:  # it may have been moved, and labml builds the path of a run from these three
-        experiments, folder, uuid = resumed.parent.parent, resumed.parent.name, resumed.name
+    # A resumed run may have been moved. labml builds its path from `logs` and these two.
+    folder, uuid = (resumed.path.parent.name, resumed.path.name) if resumed else (name, None)
     # labml's own connection to the server retries forever and would keep the process from ending, so `runs.delivery`
     # replaces it, and labml's copy of all output for that connection is switched off.
-    lab.configure({"experiments_path": str(experiments), "app_url": ""})
+    lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)

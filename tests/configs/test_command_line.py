@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from configs.command_line import SETTINGS, ignored_in_comparisons, one_seed, parse, presets, read_config, resolve
+from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve
 from configs.keys import ConfigError
 
 
@@ -39,12 +39,13 @@ def test_keys_and_options_come_in_any_order():
     assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (2, 64, 3)
 
 
-def test_a_single_run_of_several_seeds_has_the_same_command_line_but_for_the_seed():
+def test_the_last_value_of_an_option_or_a_key_counts():
+    """`--seeds` starts each run with the command line and one seed behind it."""
     arguments = ["seed=1", "--preset", "annotated", "--seeds", "3", "model.d_ff=64"]
-    single = parse(one_seed(arguments, 2))
+    single = parse([*arguments, "--seeds=1", "seed=2"])
     assert single.n_seeds == 1
     assert single.values == parse(arguments).values | {"seed": 2}
-    assert parse(one_seed(["--preset", "quick", "--seeds=3"], 0)).n_seeds == 1
+    assert parse(["--preset", "quick", "--seeds=3", "--seeds=1", "seed=0"]).n_seeds == 1
 
 
 def test_the_preset_follows_the_device_that_is_asked_for():
