@@ -9,13 +9,12 @@ import torch
 
 from configs.keys import ConfigError, shortened
 from configs.masking import check_masking
-from configs.memory import least_bytes, memory_of
+from configs.memory import check_memory
 from configs.rows import check_untils, is_number
 from data.pairs import SHORTEST
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
-LABML_NN_MAX_LEN = 5_000  # characters that labml_nn's positional encodings cover
 
 
 def check(values: Mapping[str, Any]) -> None:
@@ -38,23 +37,18 @@ def check(values: Mapping[str, Any]) -> None:
     _check_stages(values)
     check_masking(values)
     _check_objective(values)
-    _check_memory(values)
+    check_memory(values)
 
 
 def _check_device(device: str) -> None:
-    if device == "cpu" or device == "auto":
-        return
-    if device == "mps":
-        if not torch.backends.mps.is_available():
-            raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
-        return
-    match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
-    if not match:
+    if not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", device):
         raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
-    if not torch.cuda.is_available():
-        raise ConfigError(f"device={device}: PyTorch found no CUDA device; use device=cpu")
-    if int(match[1] or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device={device}: PyTorch found {torch.cuda.device_count()} CUDA devices, from cuda:0")
+    kind, _, number = device.partition(":")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
+    n_found = torch.cuda.device_count()
+    if kind == "cuda" and int(number or 0) >= n_found:
+        raise ConfigError(f"device={device}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
 
 
 def _check_model(values: Mapping[str, Any]) -> None:
@@ -64,18 +58,6 @@ def _check_model(values: Mapping[str, Any]) -> None:
     if values["model.architecture"] == "modern" and d_model // n_heads % 2:
         raise ConfigError(
             f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
-        )
-
-
-def _check_memory(values: Mapping[str, Any]) -> None:
-    needed, available = least_bytes(values), memory_of(values["device"])
-    if available is not None and needed > available:
-        raise ConfigError(
-            f"training needs at least {needed / 2**30:,.0f} GiB of memory,"
-            f" {values['device']} has {available / 2**30:,.0f}:"
-            f" lower model.d_model (now {values['model.d_model']}), model.n_layers (now {values['model.n_layers']}),"
-            f" model.d_ff (now {values['model.d_ff']}) or training.chars_per_step"
-            f" (now {values['training.chars_per_step']})"
         )
 
 
@@ -119,7 +101,7 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
     for key, share in (("until", row["until"]), ("masking_prob", masking_prob)):
         if not is_number(share) or not 0 < share <= 1:
             raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
-    longest = LABML_NN_MAX_LEN if values["model.architecture"] == "labml_nn" else 2**20
+    longest = 5_000 if values["model.architecture"] == "labml_nn" else 2**20  # labml_nn encodes 5,000 positions
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
         raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]

@@ -20,7 +20,6 @@ from labml.configs import BaseConfigs
 
 from configs.strict_yaml import parse_yaml
 
-NONE_WORDS = ("none", "null", "")
 LONGEST_VALUE = 60  # characters of a value that an error message repeats
 
 
@@ -54,7 +53,7 @@ class Setting:
 
     def parse(self, value: Any) -> Any:
         """Convert a value from YAML or from the text of a command line to the key's type. Raises ConfigError."""
-        if self.optional and (value is None or (isinstance(value, str) and value.lower() in NONE_WORDS)):
+        if self.optional and str(value).lower() in ("none", "null", ""):
             return None
         parsed, hint = _PARSERS[self.kind](value), ""
         if parsed is not None and self._is_allowed(parsed):

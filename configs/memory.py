@@ -6,11 +6,23 @@ from typing import Any
 
 import torch
 
+from configs.keys import ConfigError
+
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
 
 
-def least_bytes(values: Mapping[str, Any]) -> int:
+def check_memory(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if training cannot fit into the memory of its device."""
+    needed, available = (size / 2**30 for size in (_least_bytes(values), _memory_of(values["device"])))
+    if needed > available:
+        raise ConfigError(
+            f"training needs at least {needed:,.0f} GiB of memory, {values['device']} has {available:,.0f}:"
+            f" lower {_sizes(values)}"
+        )
+
+
+def _least_bytes(values: Mapping[str, Any]) -> int:
     """A lower bound in bytes of the memory that training needs: weights, gradients, optimizer and activations."""
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
@@ -20,14 +32,11 @@ def least_bytes(values: Mapping[str, Any]) -> int:
     return weights * BYTES * COPIES + activations
 
 
-def memory_of(device: str) -> int | None:
-    """The memory of a device in bytes; None if it is not known."""
+def _memory_of(device: str) -> int:
+    """The memory of a device in bytes."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_properties(torch.device(device)).total_memory
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -39,11 +48,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def what_to_lower(values: Mapping[str, Any]) -> str:
     """The message for a run that ran out of memory: the keys that decide, with their values."""
-    keys = ("training.chars_per_step", "model.d_model", "model.n_layers", "model.d_ff")
-    lower = ", ".join(f"{key} (now {values[key]})" for key in keys)
     longest = max(row["seq_len"] for row in values["training.stages"])
     return (
         f"out of memory on {values['device']}: raise training.grad_accum_steps"
         f" (now {values['training.grad_accum_steps']}) to split each step,"
-        f" or lower {lower} or the longest seq_len (now {longest})"
+        f" or lower {_sizes(values)} or the longest seq_len (now {longest})"
     )
+
+
+def _sizes(values: Mapping[str, Any]) -> str:
+    keys = ("model.d_model", "model.n_layers", "model.d_ff", "training.chars_per_step")
+    return ", ".join(f"{key} (now {values[key]})" for key in keys)
