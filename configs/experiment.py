@@ -41,14 +41,15 @@ class Configs(BaseConfigs):
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
 
-    torch_device: torch.device = "by_name"  # type: ignore[assignment]
-    network: nn.Module = "on_device"  # type: ignore[assignment]
-    step: TrainingStep = "training_step"  # type: ignore[assignment]
-    schedule: Schedule = "by_keys"  # type: ignore[assignment]
-    evaluator: Evaluator = "by_protocol"  # type: ignore[assignment]
-    references: References = "in_background"  # type: ignore[assignment]
-    prompts: list[str] = "checked_prompts"  # type: ignore[assignment]
-    trainer: Trainer = "wire"  # type: ignore[assignment]
+    # Computed by the function below with @option for it.
+    torch_device: torch.device
+    network: nn.Module
+    step: TrainingStep
+    schedule: Schedule
+    evaluator: Evaluator
+    references: References
+    prompts: list[str]
+    trainer: Trainer
 
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
@@ -60,8 +61,8 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 
 def registered_configs(values: Mapping[str, Any]) -> Configs:
     """The config tree for resolved keys, as the configs of labml's current experiment."""
-    configs = Configs()
-    experiment.configs(configs, dict(values))
+    configs = configs_of(values)
+    experiment.configs(configs)
     return configs
 
 
@@ -104,21 +105,6 @@ def _training(c: Configs) -> TrainingConfigs:
     return conf
 
 
-@option(Configs.objective, "configs")
-def _objective() -> ObjectiveConfigs:
-    return ObjectiveConfigs()
-
-
-@option(Configs.checkpoint, "configs")
-def _checkpoint() -> CheckpointConfigs:
-    return CheckpointConfigs()
-
-
-@option(Configs.sample, "configs")
-def _sample() -> SampleConfigs:
-    return SampleConfigs()
-
-
 def pairs_objective(c: Configs) -> str:
     """The objective on pairs of text, nsp or sop; empty if there is none."""
     return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
@@ -126,7 +112,7 @@ def pairs_objective(c: Configs) -> str:
 
 @option(Configs.torch_device)
 def by_name(c: Configs) -> torch.device:
-    return torch.device(best_device() if c.device == "auto" else c.device)
+    return torch.device(c.device)
 
 
 def best_device() -> str:
@@ -171,7 +157,7 @@ def by_keys(c: Configs) -> Schedule:
         decay=c.training.decay,
         final_learning_rate=c.training.final_learning_rate,
         evaluations=c.training.evaluations,
-        evaluations_per_sample=c.sample.every_evaluations,
+        evaluations_per_sample=c.sample.every_evaluations or math.inf,
         seconds_per_checkpoint=c.checkpoint.every_seconds,
     )
 

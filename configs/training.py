@@ -1,6 +1,6 @@
 """The training: budget, stages, optimizer, second objective, checkpoints, samples.
 
-A new optimizer is one function with `@option`: see `adamw`.
+A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
 """
 
 from typing import Annotated, Any
@@ -54,8 +54,9 @@ class TrainingConfigs(BaseConfigs):
     device: torch.device
     masking_prob: float
 
-    stage_rows: list[Stage] = "with_masking_prob"  # type: ignore[assignment]
-    autocast: bool = "by_precision"  # type: ignore[assignment]
+    # Computed by the functions below.
+    stage_rows: list[Stage]
+    autocast: bool
 
 
 class ObjectiveConfigs(BaseConfigs):

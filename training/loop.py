@@ -127,7 +127,7 @@ class Trainer:
             with reporting_os_errors(callbacks.says, "the best weights"):
                 save_best(run.checkpoints, self.model, {"step": self.step, "loss.valid": evaluation.loss})
                 self.best_loss = evaluation.loss
-        if self.schedule.is_sample_due(self.n_evaluations):
+        if self.n_evaluations % self.schedule.evaluations_per_sample == 0:
             callbacks.sampled(self.sample(stage.masking_prob))
 
     def _append(self, write: Callable[[dict[str, Any]], None], row: dict[str, Any], callbacks: Callbacks) -> None:
@@ -135,7 +135,6 @@ class Trainer:
             self.rows.append(write, row)
 
     def _save(self, run: RunFolder) -> None:
-        """Save a checkpoint. Raises OSError."""
         self.rows.write_all()
         machine = environment(self.device, self.compilation.is_wanted)
         save_last(run.checkpoints, self.model, self.state_dict() | {"environment": machine, "sizes": run.sizes()})

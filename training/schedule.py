@@ -23,14 +23,8 @@ class Stage:
 
 
 def stage_at(stages: Sequence[Stage], progress: float) -> Stage:
-    """The stage at `progress`, the share of the training budget that is spent.
-
-    A row applies while progress < until; the last row applies to the end.
-    """
-    for stage in stages:
-        if progress < stage.until:
-            return stage
-    return stages[-1]
+    """The stage at `progress`, the share of the training budget that is spent; from 1 on, the last stage."""
+    return next((stage for stage in stages if progress < stage.until), stages[-1])
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class Schedule:
     decay: float
     final_learning_rate: float
     evaluations: int  # their number, evenly spaced, the last one at the end
-    evaluations_per_sample: int  # 0: no samples
+    evaluations_per_sample: float  # infinite: no samples
     seconds_per_checkpoint: float
 
     def learning_rate_factor(self, progress: float) -> float:
@@ -81,7 +75,3 @@ class Schedule:
     def evaluations_due(self, progress: float) -> int:
         """The number of evaluations up to `progress`."""
         return int(min(progress, 1) * self.evaluations + 1e-9)
-
-    def is_sample_due(self, n_evaluations: int) -> bool:
-        """Whether samples follow this evaluation; the first evaluation is number 1."""
-        return self.evaluations_per_sample > 0 and n_evaluations % self.evaluations_per_sample == 0
