@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
-from runs.files import flush, write_atomically
+from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
 
 HASH = "sha256"
@@ -175,9 +176,7 @@ def environment(device: torch.device, compile: bool) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes:
     try:
-        if not path.is_file():
-            raise FileNotFoundError(0, "no such file")
-        return path.read_bytes()
+        return read_bytes(path, limit=sys.maxsize)
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
 

@@ -28,9 +28,7 @@ class TrainingClock:
 
     def stop(self) -> None:
         self._synchronize()
-        if self._started is not None:
-            self._before += time.perf_counter() - self._started
-        self._started = None
+        self._before, self._started = self.seconds, None
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -1,7 +1,4 @@
-"""The optimizers: Muon for the layers' matrices with AdamW for the rest, AdamW alone, or labml_nn's Noam.
-
-A new optimizer is one function here that returns a list of PyTorch optimizers, and one option in `configs/training.py`.
-"""
+"""The optimizers: Muon for the layers' matrices with AdamW for the rest, AdamW alone, or labml_nn's Noam."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -106,23 +103,17 @@ class Muon(Optimizer):
         """Update every matrix that has a gradient."""
         assert closure is None, "Muon does not recompute the loss"
         for group in self.param_groups:
-            by_shape: dict[torch.Size, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+            by_shape: dict[torch.Size, list[torch.Tensor]] = {}
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    matrices, gradients = by_shape.setdefault(matrix.shape, ([], []))
-                    matrices.append(matrix)
-                    gradients.append(matrix.grad)
-            for matrices, gradients in by_shape.values():
-                self._update(matrices, gradients, group["lr"], group["weight_decay"], group["momentum"])
+                    by_shape.setdefault(matrix.shape, []).append(matrix)
+            for matrices in by_shape.values():
+                self._update(matrices, group["lr"], group["weight_decay"], group["momentum"])
 
     def _update(
-        self,
-        matrices: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        lr: float | torch.Tensor,
-        weight_decay: float,
-        momentum: float,
+        self, matrices: list[torch.Tensor], lr: float | torch.Tensor, weight_decay: float, momentum: float
     ) -> None:
+        gradients = [matrix.grad for matrix in matrices]
         momenta = [self._momentum(matrix) for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         updates = orthogonal(torch.stack(torch._foreach_lerp(gradients, momenta, momentum)))  # Nesterov momentum

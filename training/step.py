@@ -99,7 +99,7 @@ class TrainingStep:
         grad_norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_norm_clip)
         is_finite = grad_norm.isfinite() & torch.stack([loss.loss_sum for loss in losses]).isfinite().all()
         self._optimize_if(is_finite)
-        self._clear_gradients()
+        self.model.zero_grad()
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
         sums = StepSums(
             n_labels=count,
@@ -145,10 +145,6 @@ class TrainingStep:
         for optimizer in self.optimizers:
             optimizer.step()
 
-    def _clear_gradients(self) -> None:
-        for parameter in self.model.parameters():
-            parameter.grad = None
-
     @contextmanager
     def without_side_effects(self) -> Iterator[None]:
         """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are not restored."""
@@ -159,7 +155,7 @@ class TrainingStep:
         finally:
             self.windows.load_state_dict(windows)
             self.masker.load_state_dict(masker)
-            self._clear_gradients()
+            self.model.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides the steps to come."""
