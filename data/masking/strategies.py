@@ -83,7 +83,7 @@ def contextual(text: str) -> Segmenter:
     two neighbors on each side), counted without the occurrence itself, and at least 0.001 nats."""
     pieces = cut(text)
     begins = np.cumsum([0, *map(len, pieces[:-1])])
-    return CorpusUnits.from_pieces(pieces, np.add.reduceat(surprise(text), begins).clip(min=RARELY))
+    return CorpusUnits.from_pieces(pieces, np.add.reduceat(surprise(text), begins).clip(min=RARELY).tolist())
 
 
 @strategy
@@ -101,7 +101,7 @@ def semantic(text: str) -> Segmenter:
     pieces, of_words = cut(text), tf_idf(text)
     weights = np.full(len(pieces), min(of_words, default=1.0))
     weights[[WORD.match(piece) is not None for piece in pieces]] = of_words
-    return CorpusUnits.from_pieces(pieces, weights)
+    return CorpusUnits.from_pieces(pieces, weights.tolist())
 
 
 @strategy
