@@ -86,16 +86,18 @@ class Builder:
     """Builds an automaton from texts between joints.
 
     A joint is a point in the grammar that writes nothing; texts lead from joint to joint. `automaton` removes the
-    joints, so that every remaining state writes a character.
+    joints, so that every remaining node writes a character.
     """
 
     def __init__(self) -> None:
         self._characters: list[str | None] = []  # of each node; None for a joint
         self._edges: list[dict[int, float]] = []
 
-    def joint(self) -> int:
-        """Add a joint and return its number."""
-        return self._node(None)
+    def joint(self, character: str | None = None) -> int:
+        """Add a joint, or a state that writes `character`, and return its number."""
+        self._characters.append(character)
+        self._edges.append({})
+        return len(self._edges) - 1
 
     def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
         """Add a choice between texts with weights, from one joint to another. Common beginnings share their states.
@@ -109,7 +111,7 @@ class Builder:
             else:
                 self._edges[start][end] = self._edges[start].get(end, 0.0) + weight
         for character, rests in by_first.items():
-            node = self._node(character)
+            node = self.joint(character)
             self._edges[start][node] = sum(rests.values())
             self.choice(node, rests, end)
 
@@ -140,8 +142,3 @@ class Builder:
                     order.append(target)
         successors = tuple({number[t]: p for t, p in following(node).items()} for node in order)
         return Automaton("".join(self._characters[node] or "" for node in order), successors)
-
-    def _node(self, character: str | None) -> int:
-        self._characters.append(character)
-        self._edges.append({})
-        return len(self._edges) - 1
