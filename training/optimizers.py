@@ -113,7 +113,7 @@ class Muon(Optimizer):
     def _update(
         self, matrices: list[torch.Tensor], lr: float | torch.Tensor, weight_decay: float, momentum: float
     ) -> None:
-        gradients = [matrix.grad for matrix in matrices]
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         momenta = [self._momentum(matrix) for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         updates = orthogonal(torch.stack(torch._foreach_lerp(gradients, momenta, momentum)))  # Nesterov momentum
