@@ -47,8 +47,7 @@ def main(options: Namespace, path: Path) -> None:
     names = list(CHANGES)[list(CHANGES).index(options.begin) :]
     keys = COMMON | {"training.max_seconds": options.seconds}
     trials = trials_of({name: recipes()[name] for name in names}, keys, options.seeds)
-    # On one core a run takes 20 seconds more than its training.
-    measured = run_trials(path, trials, last_losses, options.seconds + 20, "benchmarks.models")
+    measured = run_trials(path, trials, last_losses, seconds_per_run=options.seconds + 20)
     report(names, options.seconds).save(path, measured)
 
 

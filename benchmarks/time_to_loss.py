@@ -48,7 +48,7 @@ def main(options: Namespace, path: Path) -> None:
     best = min(searched["trials"], key=lambda row: row["results"]["loss.valid"])["variant"]
     trials = trials_of(recipes(preset, SEARCHED[preset][best], options.seconds), COMMON, options.seeds)
     seconds_per_run = 1.13 * options.seconds + 50  # with evaluations, compilation and the start
-    measured = run_trials(path, trials, measure, seconds_per_run, "benchmarks.models", preset)
+    measured = run_trials(path, trials, measure, seconds_per_run, preset)
     searched_on = f"{best} (searched on {searched['machine']['machine']})"
     report(measured["trials"], preset, options.seconds, searched_on).save(path, measured)
 
@@ -68,7 +68,7 @@ def search(preset: str) -> dict[str, Any]:
     """Train BERT with every batch size and learning rate of the search; returns the results and writes them."""
     seconds = SECONDS_PER_SEARCHED_RUN[preset]
     trials = trials_of(SEARCHED[preset], COMMON | recipe("bert") | {"training.max_seconds": seconds}, 1)
-    return run_trials(results_path("bert_search"), trials, last_losses, seconds + 30, "benchmarks.models", preset)
+    return run_trials(results_path("bert_search"), trials, last_losses, seconds + 30, preset)
 
 
 def earlier_search(preset: str) -> dict[str, Any] | None:

@@ -39,13 +39,11 @@ def run_trials(
     trials: list[Trial],
     measure: Callable[[RunFolder], dict[str, Any]],
     seconds_per_run: float,
-    program: str = "experiment",
     preset: str = "quick",
 ) -> dict[str, Any]:
     """Train and measure all trials; write {"machine": ..., "trials": ...} to `path`.json and return it.
 
-    `seconds_per_run` is the expected duration. `program` is the module that trains: experiment, or one that adds
-    models to it. Raises SystemExit if a run fails.
+    `seconds_per_run` is the expected duration. Raises SystemExit if a run fails.
     """
     here = machine()
     folder = RUNS / path.parent.name / path.name / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
@@ -58,7 +56,7 @@ def run_trials(
         counting_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     for i, trial in enumerate(trials):
         if rows[i] is None:
-            rows[i] = row = _train(trial, measure, program, preset)
+            rows[i] = row = _train(trial, measure, preset)
             write_json(files[i], row)
             left -= 1
             numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
@@ -75,11 +73,11 @@ def last_losses(run: RunFolder) -> dict[str, Any]:
     return {key: row[key] for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")}
 
 
-def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], program: str, preset: str) -> Trial:
+def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], preset: str) -> Trial:
     """The trial with its results."""
     began, before = time.monotonic(), commit()
     keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
-    command = [sys.executable, "-m", program, "--preset", preset, *key_words(keys)]
+    command = [sys.executable, "-m", "benchmarks.models", "--preset", preset, *key_words(keys)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if result.returncode:
         problem = (result.stderr or result.stdout).strip()[-500:]
