@@ -3,9 +3,10 @@
 python evaluate.py RUN [RUN ...]        RUN: a folder, a uuid or its first characters, or `last`
 """
 
-import math
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from configs.command_line import ignored_in_comparisons, read_config, resolve
 from configs.experiment import Configs, best_device, configs_of
@@ -13,14 +14,14 @@ from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError
 from data.protocol import N_MASKED
+from runs import statistics
 from runs.curves import save_measures
 from runs.files import ROOT, write_json
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
-from runs.statistics import Group, differing_keys, group_by_settings, paired_difference, seed_difference, standard_error
 from training import tracking
 from training.checkpoint import CheckpointError, load_weights, put_weights
-from training.evaluation import Evaluation, evaluate
+from training.evaluation import evaluate
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 
 
@@ -34,17 +35,17 @@ def main(arguments: list[str]) -> int:
         options = parser.parse_args(arguments)
         found = [find_run(name, options.logs) for name in options.runs]
         runs = list({run.path: run for run in found}.values())
-        evaluations = []
+        window_losses = []
         for run in runs:
             configs = trained(run)
             print(f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name})", flush=True)
-            evaluations.append(measure(run, configs))
+            window_losses.append(measure(run, configs))
     except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except KeyboardInterrupt:
         return 130
     if len(runs) > 1:
-        print_comparison(runs, evaluations)
+        print_comparison(runs, window_losses)
     return 0
 
 
@@ -60,8 +61,11 @@ def trained(run: RunFolder) -> Configs:
     return configs
 
 
-def measure(run: RunFolder, configs: Configs) -> Evaluation:
-    """Measure one run: print its tables, and write evaluation.json and evaluation.png into its folder."""
+def measure(run: RunFolder, configs: Configs) -> np.ndarray:
+    """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
+
+    Returns the mean loss of each window by the protocol, `[n_windows]`.
+    """
     print("  measuring (about a minute)", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
@@ -81,12 +85,12 @@ def measure(run: RunFolder, configs: Configs) -> Evaluation:
     print_tables(results)
     write_json(run.path / "evaluation.json", results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
-    return protocol
+    return protocol.window_losses / N_MASKED
 
 
 def print_tables(results: dict[str, Any]) -> None:
     """Print the tables of one run."""
-    loss = _with_error(results["loss.valid"], results["loss.valid_stderr"])
+    loss = statistics.with_error(f"{results['loss.valid']:.4f}", results["loss.valid_stderr"])
     print(f"  protocol             loss {loss} nats, accuracy {results['accuracy.valid']:.1%}")
     print("  reference losses     " + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items()))
     if "excess" in results:
@@ -102,41 +106,37 @@ def print_tables(results: dict[str, Any]) -> None:
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")
 
 
-def print_comparison(runs: list[RunFolder], evaluations: list[Evaluation]) -> None:
+def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
     if len({run.corpus()["sha256"] for run in runs}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")
         return
     configs = [resolve(read_config(run.config_path), {}) for run in runs]  # fills in keys that are newer than a run
-    window_losses = [evaluation.window_losses / N_MASKED for evaluation in evaluations]
-    groups = group_by_settings(configs, window_losses, ignored_in_comparisons())
+    groups = statistics.group_by_settings(configs, window_losses, ignored_in_comparisons())
     print("\nside by side (loss.valid, nats)")
-    for key, values in differing_keys(groups).items():
+    for key, values in statistics.differing_keys(groups).items():
         print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
     for number, group in enumerate(groups, start=1):
-        n, loss = len(group.losses), _with_error(group.losses.mean(), standard_error(group.losses))
+        n, mean = len(group.losses), f"{group.losses.mean():.4f}"
+        loss = statistics.with_error(mean, statistics.standard_error(group.losses))
         versus_first = f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
         print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){versus_first}")
 
 
-def _versus(group: Group, first: Group) -> str:
+def _versus(group: statistics.Group, first: statistics.Group) -> str:
     """The difference, and what it covers: the settings with any seed, or only these trained weights on this text."""
-    over_seeds = seed_difference(group, first)
+    over_seeds = statistics.seed_difference(group, first)
     if over_seeds is not None:
         p = over_seeds.p_value
         sure = "" if p is None else f" (p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f} over seeds)"
-        return f"{_with_error(over_seeds.mean, over_seeds.stderr, '+')}: {over_seeds.verdict}{sure}"
-    over_windows = paired_difference(group.window_losses, first.window_losses)
+        return f"{statistics.with_error(f'{over_seeds.mean:+.4f}', over_seeds.stderr)}: {over_seeds.verdict}{sure}"
+    over_windows = statistics.paired_difference(group.window_losses, first.window_losses)
     mean, margin = over_windows.mean, over_windows.margin
     text = f"{mean:+.4f}: no verdict on the settings, which needs two seeds per group"
-    if margin is None:
-        return text
-    interval = f"{mean - margin:+.4f} to {mean + margin:+.4f}"
-    return f"{text} (95% interval for these trained weights on this text alone: {interval})"
-
-
-def _with_error(loss: float, stderr: float | None, sign: str = "") -> str:
-    return f"{loss:{sign}.4f}" + (f" ± {stderr:.4f}" if stderr is not None and math.isfinite(stderr) else "")
+    if margin is not None:
+        interval = f"{mean - margin:+.4f} to {mean + margin:+.4f}"
+        text += f" (95% interval for these trained weights on this text alone: {interval})"
+    return text
 
 
 def _row(row: Measure) -> str:

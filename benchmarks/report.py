@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator
 
 from runs.figures import save_figure
 from runs.files import write_atomically
-from runs.statistics import Difference, paired_difference, standard_error
+from runs.statistics import Difference, paired_difference, standard_error, with_error
 
 Results = Mapping[str, Mapping[int, Mapping[str, Any]]]  # variant -> seed -> results of the run
 COLORS = {"better": "C2", "worse": "C3", "tie": "grey", "unknown": "lightgrey"}
@@ -73,9 +73,9 @@ class Report:
             for loss in self.losses:
                 values = [run[loss] for run in runs.values()]
                 difference = self.difference(results, loss, variant)
-                text = _with_error(f"{fmean(values):.3f}", standard_error(values))
+                text = with_error(f"{fmean(values):.3f}", standard_error(values))
                 if difference:
-                    text += f" ({_with_error(f'{difference.mean:+.3f}', difference.stderr)}, {difference.verdict})"
+                    text += f" ({with_error(f'{difference.mean:+.3f}', difference.stderr)}, {difference.verdict})"
                 cells.append(text)
             cells += [column.get(variant, "") for column in self.columns.values()]
             cells.append(f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M")
@@ -127,7 +127,3 @@ def draw_curves(axes: Axes, results: Results) -> None:
     axes.set_xlabel("seconds of training")
     axes.set_ylabel("loss.valid (nats)")
     axes.legend()
-
-
-def _with_error(value: str, stderr: float | None) -> str:
-    return value if stderr is None else f"{value} ± {stderr:.3f}"

@@ -57,6 +57,12 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
 
 
+def with_error(value: str, stderr: float | None) -> str:
+    """A number with its standard error, with as many digits, if that is known."""
+    n_digits = len(value.partition(".")[2])
+    return value if stderr is None or math.isnan(stderr) else f"{value} ± {stderr:.{n_digits}f}"
+
+
 def paired_difference(values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> Difference:
     """Mean of `values` minus `base`, paired element by element: the same seed, or the same window."""
     differences = np.asarray(values) - np.asarray(base)
@@ -93,8 +99,7 @@ def group_by_settings(
 
 def differing_keys(groups: Sequence[Group]) -> dict[str, list[Any]]:
     """The settings in which the groups differ, each with its value in every group."""
-    keys = dict.fromkeys(key for group in groups for key in group.settings)
-    values = {key: [group.settings.get(key) for group in groups] for key in keys}
+    values = {key: [group.settings[key] for group in groups] for key in groups[0].settings}
     return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
 
 
