@@ -18,14 +18,15 @@ from training.evaluation import masked_outcomes
 
 Measure = dict[str, Any]
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
-CLASSES: dict[str, Callable[[str], bool]] = {
+CLASSES: dict[str, Callable[[str], bool]] = {  # a character belongs to the first that fits
     "lower case": str.islower,
     "capitals": str.isupper,
     "space": lambda c: c == " ",
     "newline": lambda c: c == "\n",
     "punctuation": lambda c: c.isprintable() and not c.isalnum() and c != " ",
+    "other": lambda c: True,  # the rest: digits, letters without case, control characters
 }
-FARTHEST = 4  # distances of 4 or more form one class
+DISTANCES = ("1", "2", "3", "4 or more")
 SPAN = 5  # characters
 SINGLE_WINDOWS, SINGLE_STEP = 64, 8  # `one_at_a_time` masks every eighth character of at most 64 windows
 
@@ -110,17 +111,14 @@ def breakdown(model: nn.Module, validation: ValidationSet, vocabulary: Vocabular
     """The model by the protocol, `by_class` of the masked character and `by_distance` to the nearest visible one."""
     losses, correct = masked_outcomes(model, validation.windows, validation.masked, vocabulary.mask_token)
     masked = validation.masked.cpu()
-    classes = [*CLASSES.values(), lambda c: True]  # the last one takes the rest
-    class_of = torch.tensor([[belongs(c) for belongs in classes].index(True) for c in vocabulary.characters])
-    class_of = class_of[validation.windows.cpu()[masked]]
-    names = (*CLASSES, "other")  # other: digits, letters without case, control characters
-    by_class = {name: _measure(losses[class_of == i], correct[class_of == i]) for i, name in enumerate(names)}
-    distances = distance_to_visible(masked)[masked].clamp(max=FARTHEST)
-    by_distance = {
-        f"{d}{' or more' * (d == FARTHEST)}": _measure(losses[distances == d], correct[distances == d])
-        for d in range(1, FARTHEST + 1)
+    classes = [[belongs(c) for belongs in CLASSES.values()].index(True) for c in vocabulary.characters]
+    class_of = torch.tensor(classes)[validation.windows.cpu()[masked]]
+    distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
+    tables = {"by_class": (CLASSES, class_of), "by_distance": (DISTANCES, distances - 1)}
+    return {
+        table: {name: _measure(losses[rows == i], correct[rows == i]) for i, name in enumerate(names)}
+        for table, (names, rows) in tables.items()
     }
-    return {"by_class": by_class, "by_distance": by_distance}
 
 
 def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
