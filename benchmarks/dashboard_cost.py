@@ -7,7 +7,6 @@ absent, frozen, or answers with errors. During a turn a metrics row and a log li
 uploader delivers. A ratio is to the turn without a dashboard in the same round.
 """
 
-import os
 import signal
 import sqlite3
 import statistics
@@ -21,13 +20,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
-from benchmarks.turns import take_turns
-from benchmarks.warmed_up import warmed_up_step
+from benchmarks.turns import take_turns, warmed_up_step
 from configs.experiment import Configs, configs_of
 from runs.delivery import SECONDS_TO_ANSWER, Delivery
 from runs.files import ROOT
@@ -46,8 +45,7 @@ def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
     values = preset_values(device_preset(), {"data.corpus": "play"})
     configs = configs_of(values)
-    stage = configs.training.stage_rows[0]
-    step = warmed_up_step(configs, stage)
+    step, stage = warmed_up_step(configs)
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         folder = Path(name)
         addresses: dict[str, str | None] = {BASE: None, "absent": "http://127.0.0.1:9"}
@@ -55,8 +53,17 @@ def main(options: Namespace, path: Path) -> None:
             addresses[state], _ = servers.enter_context(server(folder / state.replace(" ", "_"), state))
 
         def turn(state: str) -> float:
-            run = new_run(folder / "logs" / uuid.uuid4().hex, values, configs)
-            return chars_per_second(step, stage, run, addresses[state], must_deliver=state == "answering")
+            run, address = new_run(folder / "logs" / uuid.uuid4().hex, values, configs), addresses[state]
+            if not address:
+                return chars_per_second(step, stage, run)
+            uploader = Uploader(Delivery(run, address), lambda line: None)
+            uploader.start_and_report()
+            rate = chars_per_second(step, stage, run, uploader.wake)
+            # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
+            undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
+            if undelivered and state == "answering":
+                sys.exit(f"{undelivered}: this measures nothing")
+            return rate
 
         turns = take_turns({state: partial(turn, state) for state in addresses}, options.repeats, warmup=1)
     results = {}
@@ -90,20 +97,15 @@ def server(folder: Path, state: str = "answering") -> Iterator[tuple[str, subpro
             with sqlite3.connect(database, timeout=30) as connection:
                 connection.execute("DROP TABLE entries")
         if state == "frozen":
-            os.kill(process.pid, signal.SIGSTOP)
+            process.send_signal(signal.SIGSTOP)
         yield address, process
     finally:
         process.kill()
         process.wait()
 
 
-def chars_per_second(
-    step: TrainingStep, stage: Stage, run: RunFolder, address: str | None, must_deliver: bool = False
-) -> float:
-    """The speed during one turn, with an uploader if there is an address."""
-    uploader = Uploader(Delivery(run, address), lambda line: None) if address else None
-    if uploader:
-        uploader.start_and_report()
+def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, wake: Event | None = None) -> float:
+    """The speed during one turn. Sets `wake`, an uploader's, after every row."""
     began = last_row = time.perf_counter()
     steps = 0
     while time.perf_counter() - began < SECONDS_PER_TURN:
@@ -113,15 +115,9 @@ def chars_per_second(
             last_row = time.perf_counter()
             run.append_metrics({"step": steps, "corpus": "play", **ROW})
             run.append_log("a line for people")
-            if uploader:
-                uploader.wake.set()
-    rate = steps * step.chars_per_step / (time.perf_counter() - began)
-    if uploader:
-        # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
-        undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
-        if must_deliver and undelivered:
-            sys.exit(f"{undelivered}: this measures nothing")
-    return rate
+            if wake:
+                wake.set()
+    return steps * step.chars_per_step / (time.perf_counter() - began)
 
 
 if __name__ == "__main__":

@@ -65,10 +65,7 @@ def main(options: Namespace, path: Path) -> None:
         callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
         uploader.start_and_report()
-        if uploader.trouble:
-            sys.exit(f"the dashboard does not take the run ({uploader.trouble}): this measures nothing")
         trainer.train(run, callbacks)
-        run.save_status("completed")
         undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")

@@ -17,8 +17,7 @@ import torch
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.strategies import BASE, VARIANTS
-from benchmarks.turns import seconds_per_call, take_turns
-from benchmarks.warmed_up import warmed_up_step
+from benchmarks.turns import seconds_per_call, take_turns, warmed_up_step
 from configs.experiment import Configs, configs_of
 from training.schedule import Stage
 from training.step import TrainingStep
@@ -31,8 +30,7 @@ def main(options: Namespace, path: Path) -> None:
     preset, text = device_preset(), {"data.corpus": "tiny_shakespeare"}
     configs = {name: configs_of(preset_values(preset, text | keys)) for name, keys in VARIANTS.items()}
     prepare_seconds = {name: prepare(c) for name, c in configs.items()}
-    stage = configs[BASE].training.stage_rows[0]
-    step = warmed_up_step(configs[BASE], stage)
+    step, stage = warmed_up_step(configs[BASE])
 
     def turn(name: str) -> tuple[float, float]:
         step.masker = configs[name].masking.strategy

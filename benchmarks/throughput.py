@@ -21,15 +21,12 @@ from benchmarks import peers
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.peak import flops_per_char, peak_flops_per_second
 from benchmarks.peers import MASKING_PROB, Shape, Step
-from benchmarks.turns import seconds_per_call, take_turns
-from benchmarks.warmed_up import warmed_up_step
+from benchmarks.turns import seconds_per_call, take_turns, warmed_up_step
 from configs.experiment import Configs, best_device, configs_of
 from runs.figures import save_figure
-from training.schedule import Stage
 
 ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
 LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
-LARGER_ON_CUDA = replace(LARGER, batch_size=128)
 BATCHES_ON_CUDA = (64, 256, 1024, 4096, 16_384)  # windows; on CUDA each step is also measured with its best batch
 SECONDS_PER_TURN = 1.0
 TURNS_PER_BATCH = 3
@@ -39,7 +36,7 @@ BASE = "annotated"
 def main(options: Namespace, path: Path) -> None:
     """Measure, print tables, and write JSON and a figure."""
     device = torch.device(best_device())
-    shapes = [ANNOTATED, LARGER_ON_CUDA if device.type == "cuda" else LARGER]
+    shapes = [ANNOTATED, replace(LARGER, batch_size=128) if device.type == "cuda" else LARGER]
     names, repeats = list(STEPS), options.repeats
     if options.quick:
         shapes, names, repeats = shapes[:1], [name for name in names if name != "Folio with AdamW"], 3
@@ -106,22 +103,18 @@ def rates_by_batch(name: str, sizes: Sequence[int]) -> dict[int, float]:
 
 def configured(shape: Shape, **keys: Any) -> Configs:
     """The preset of this machine's device with the model and the batch of a shape."""
-    shaped = {
+    model = {f"model.{name}": getattr(shape, name) for name in ("d_model", "n_layers", "n_heads", "d_ff")}
+    rest = {
         "data.corpus": "tiny_shakespeare",
-        "model.d_model": shape.d_model,
-        "model.n_layers": shape.n_layers,
-        "model.n_heads": shape.n_heads,
-        "model.d_ff": shape.d_ff,
         "training.chars_per_step": shape.chars_per_step,
         "training.stages": [{"until": 1.0, "seq_len": shape.seq_len, "masking_prob": MASKING_PROB}],
     }
-    return configs_of(preset_values(device_preset(), shaped | keys))
+    return configs_of(preset_values(device_preset(), model | rest | keys))
 
 
 def folio(shape: Shape, **keys: Any) -> Step:
     """Folio's own step."""
-    stage = Stage(1.0, shape.seq_len, MASKING_PROB)
-    step = warmed_up_step(configured(shape, **keys), stage)
+    step, stage = warmed_up_step(configured(shape, **keys))
     return lambda: step(stage).loss_sum
 
 

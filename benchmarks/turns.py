@@ -1,10 +1,16 @@
-"""Timing, and alternating measurements: whatever disturbs the machine disturbs every candidate alike."""
+"""Warmed-up steps, timed in turns: whatever disturbs the machine disturbs every candidate alike."""
 
 import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import torch
+
+from configs.experiment import Configs
+from training.compilation import Compilation
+from training.recording import EAGER_STEPS
+from training.schedule import Stage
+from training.step import TrainingStep
 
 Result = TypeVar("Result")
 
@@ -34,3 +40,23 @@ def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
         result = call()
     result.flatten()[0].item()  # waits for the device
     return (time.perf_counter() - began) / n
+
+
+def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
+    """The step after some updates in its first stage, and that stage: compiled and recorded as the configs say.
+
+    Raises RuntimeError if compiling or recording fails.
+    """
+    step, stage = configs.step, configs.training.stage_rows[0]
+    compilation = Compilation(step, is_wanted=configs.training.compile, cuda_graph=configs.training.cuda_graph)
+    compilation.compile([stage], _raise_failure)
+    for _ in range(EAGER_STEPS):
+        step(stage)
+    if not compilation.is_ready(stage):
+        compilation.prepare(stage, _raise_failure)
+    return step, stage
+
+
+def _raise_failure(line: str) -> None:
+    if line.startswith("training without"):
+        raise RuntimeError(line)
