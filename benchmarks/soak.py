@@ -10,12 +10,10 @@ undisturbed run, bit for bit.
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Sequence
@@ -25,6 +23,7 @@ from typing import Any
 
 from benchmarks.command import key_words, machine, recipe, run_benchmark
 from benchmarks.dashboard_cost import server
+from benchmarks.trials import run_in, train
 from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
 from training.checkpoint import load_weights
@@ -54,9 +53,11 @@ def main(options: Namespace, path: Path) -> int:
 def kill(folder: Path, times: int) -> dict[str, Any]:
     """Kill this many runs, each at a random moment, and resume them."""
     keys = key_words(recipe("soak_killed") | {"logs": str(folder / "kills")})
-    undisturbed = finished(keys)
+    os.environ["labml_app_url"] = ""  # noqa: SIM112, labml's own name
+    undisturbed, _ = train(keys)
+    expected = load_weights(undisturbed.checkpoints / "last.safetensors")
     began = time.monotonic()  # of a second run, which finds everything in the cache, as the killed runs do
-    finished(keys)
+    train(keys)
     seconds = time.monotonic() - began
     generator = random.Random(0)
     steps: list[int] = []
@@ -64,19 +65,18 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
     while len(steps) < times:
         process = start(keys)
         moment = generator.uniform(0.0, 1.0) * seconds
-        try:
-            process.communicate(timeout=moment)
-            continue  # it finished before it could be killed
-        except subprocess.TimeoutExpired:
-            process.kill()
+        time.sleep(moment)
+        process.kill()
         run = run_in(process.communicate()[0])
         if run is None or not list(run.checkpoints.glob("*.pt")) or run.status()["status"] == "completed":
             continue  # killed before its first save or after its last: nothing to resume
-        resumed = finished(["--resume", str(run.path)])
+        resumed, _ = train(["--resume", str(run.path)])
         step = next(event["step"] for event in run.events() if event["event"] == "resumed")
-        is_same = weights_equal(undisturbed, resumed)
+        weights = load_weights(resumed.checkpoints / "last.safetensors")
+        is_same = all(weights[name].equal(expected[name]) for name in expected)
         steps.append(step)
-        different += [] if is_same else [moment]
+        if not is_same:
+            different.append(moment)
         outcome = "same weights" if is_same else "DIFFERENT WEIGHTS"
         print(f"kill {len(steps)}: after {moment:.1f} s, resumed from step {step}: {outcome}", flush=True)
     return {
@@ -96,17 +96,15 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     keys = key_words(recipe("soak_long") | budget | {"logs": str(folder / "soak")})
     samples: list[tuple[float, float]] = []  # MiB of the training and of the dashboard
     with server(folder) as (address, dashboard):
-        process = start(keys, f"{address}/api/v1/default")
-        threading.Thread(target=process.stdout.read, daemon=True).start()  # type: ignore[union-attr]
+        os.environ["labml_app_url"] = address  # noqa: SIM112, labml's own name
+        process = start(keys, output=subprocess.DEVNULL)
         began = time.monotonic()
         while process.poll() is None:
+            samples.append((resident(process.pid), resident(dashboard.pid)))
             time.sleep(SECONDS_BETWEEN_SAMPLES)
             if time.monotonic() - began > seconds:
                 process.send_signal(signal.SIGINT)
                 process.wait()
-            training_mib, dashboard_mib = resident(process.pid), resident(dashboard.pid)
-            if training_mib is not None and dashboard_mib is not None:
-                samples.append((training_mib, dashboard_mib))
     series = [mib for mib, _ in samples]
     found = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
     first, last = (f"{found[name]:.0f} MiB" for name in ("mib_at_first", "mib_at_last"))
@@ -135,46 +133,15 @@ def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
     return {"mib_at_first": first, "mib_at_last": last, "growth": last / first - 1}
 
 
-def start(keys: list[str], dashboard: str = "") -> subprocess.Popen[str]:
-    """Start experiment.py with the address of a dashboard."""
-    return subprocess.Popen(
-        [sys.executable, "experiment.py", *keys],
-        cwd=ROOT,
-        env={**os.environ, "labml_app_url": dashboard},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(keys: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """Start experiment.py."""
+    command = [sys.executable, "experiment.py", *keys]
+    return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
 
 
-def finished(keys: list[str]) -> RunFolder:
-    """Train without disturbance. Raises SystemExit if the run fails."""
-    process = start(keys)
-    output, _ = process.communicate()
-    run = run_in(output)
-    if process.returncode or run is None:
-        sys.exit(f"a run failed: {output[-500:]}")
-    return run
-
-
-def run_in(output: str) -> RunFolder | None:
-    """The run whose folder experiment.py has printed, if it came that far."""
-    found = re.search(r"^run (.+)$", output, re.MULTILINE)
-    return RunFolder(Path(found[1])) if found else None
-
-
-def weights_equal(one: RunFolder, other: RunFolder) -> bool:
-    """Whether two runs ended with the same weights, bit for bit."""
-    first, second = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
-    return first.keys() == second.keys() and all(first[name].equal(second[name]) for name in first)
-
-
-def resident(pid: int) -> float | None:
-    """A process's resident memory in MiB; None if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
-    except OSError:
-        return None
+def resident(pid: int) -> float:
+    """The resident memory of a child process in MiB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 if __name__ == "__main__":

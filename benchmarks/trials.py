@@ -1,15 +1,16 @@
 """Training runs to compare, one per variant and seed.
 
 Results are kept in logs/benchmarks as they come, so an interrupted comparison continues where it stopped. They count
-only for the commit that produced them; uncommitted code is always measured again.
+only for the commit that produced them; those of uncommitted code are not kept.
 """
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,19 @@ def run_trials(
     """
     here = machine()
     folder = RUNS / path.parent.name / path.name / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
-    files = [folder / f"{_digest(trial)}.json" for trial in trials]
-    rows = [_kept(file, here["commit"]) for file in files]
+    digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
+    files = [folder / f"{digest[:16]}.json" for digest in digests]
+    rows = [json.loads(file.read_text()) if file.exists() else None for file in files]
     left = rows.count(None)
     print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
-    print(f"finished runs are kept in {folder}", flush=True)
+    print(f"finished runs of committed code are kept in {folder}", flush=True)
     if left:
         counting_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     for i, trial in enumerate(trials):
         if rows[i] is None:
             rows[i] = row = _train(trial, measure, preset)
-            write_json(files[i], row)
+            if row["commit"] == here["commit"] and not row["commit"].endswith("+"):
+                write_json(files[i], row)
             left -= 1
             numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
             seconds = f"{row['wall_seconds']:.0f} s"
@@ -65,6 +68,22 @@ def run_trials(
     results = {"machine": here, "trials": rows}
     write_json(path.with_suffix(".json"), results, indent=1)
     return results
+
+
+def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
+    """Train in a process of its own; returns the run and the output. Raises SystemExit if training fails."""
+    command = [sys.executable, "-m", program, *words]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    run = run_in(result.stdout)
+    if result.returncode or run is None:
+        sys.exit(f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
+    return run, result.stdout
+
+
+def run_in(output: str) -> RunFolder | None:
+    """The run whose folder experiment.py has printed, if it came that far."""
+    found = re.search(r"^run (.+)$", output, re.MULTILINE)
+    return RunFolder(Path(found[1])) if found else None
 
 
 def last_losses(run: RunFolder) -> dict[str, Any]:
@@ -77,29 +96,13 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], preset:
     """The trial with its results."""
     began, before = time.monotonic(), commit()
     keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
-    command = [sys.executable, "-m", "benchmarks.models", "--preset", preset, *key_words(keys)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if result.returncode:
-        problem = (result.stderr or result.stdout).strip()[-500:]
-        sys.exit(f"{trial['variant']}: {' '.join(command)} failed: {problem}")
-    lines = result.stdout.splitlines()
-    (path,) = (line.removeprefix("run ") for line in lines if line.startswith("run "))
-    for line in lines:
+    run, output = train(["--preset", preset, *key_words(keys)], "benchmarks.models")
+    for line in output.splitlines():
         if line.startswith("training without"):
             print(f"{trial['variant']}: {line}", flush=True)
     return trial | {
-        "results": measure(RunFolder(Path(path))),
-        "compiled": any(line.startswith("compiled for") for line in lines),
+        "results": measure(run),
+        "compiled": "\ncompiled for" in output,
         "wall_seconds": round(time.monotonic() - began, 1),
         "commit": before if commit() == before else f"{before.rstrip('+')}+",  # if the code changed meanwhile
     }
-
-
-def _digest(trial: Trial) -> str:
-    return hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _kept(file: Path, commit: str) -> Trial | None:
-    """The results of an earlier call, if they are of this very code."""
-    row = json.loads(file.read_text()) if file.exists() and not commit.endswith("+") else None
-    return row if row and row["commit"] == commit else None

@@ -62,9 +62,17 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, mo
     assert trained[5:] == both + both
 
 
-def test_results_of_code_that_changed_during_the_run_do_not_count(tmp_path):
-    kept = tmp_path / "kept.json"
-    kept.write_text(json.dumps({"commit": "1234567+"}))
-    assert trials._kept(kept, "1234567") is None
-    kept.write_text(json.dumps({"commit": "1234567"}))
-    assert trials._kept(kept, "1234567") == {"commit": "1234567"}
+@pytest.mark.parametrize(("commit", "times"), [("1234567", 1), ("1234567+", 2), ("7654321", 2)])
+def test_results_of_code_that_changed_during_the_run_do_not_count(commit, times, tmp_path, here, monkeypatch):
+    trained = []
+
+    def train(trial, *_):
+        trained.append(trial)
+        return trial | {"results": {"loss": 1.0}, "wall_seconds": 1.0, "commit": commit}
+
+    monkeypatch.setattr(trials, "_train", train)
+    monkeypatch.setattr(trials, "load_corpus", lambda name: None)
+    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+    for _ in range(2):
+        run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
+    assert len(trained) == times
