@@ -86,10 +86,7 @@ class HuggingFaceBert(nn.Module):
 
 
 def _register(name: str) -> None:
-    def architecture(c: ModelConfigs) -> nn.Module:
-        return between(c, **MODELS[name])
-
-    option(ModelConfigs.architecture, name)(architecture)
+    option(ModelConfigs.architecture, name)(lambda c: between(c, **MODELS[name]))
 
 
 for _name in MODELS:

@@ -14,10 +14,9 @@ SECONDS = 0.2  # per measurement
 def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
     """Floating-point operations of a step's matrix products per character, without recomputation.
 
-    3 * (n_layers * (2 * (4 d^2 + m d d_ff) + 4 L d) - (1 - last) * 2 * (d^2 + m d d_ff) + head): a product takes 2
-    operations per weight, attention 2 L d each for scores and mixing, and the backward pass twice as many as the
-    forward pass. m, the matrices of a feed-forward layer, is 3 with Folio's gate, else 2. After its last attention,
-    Folio computes only the masked characters, a share `last` of all. All heads but the annotated one have a layer more.
+    A product takes 2 operations per weight, attention 2 * seq_len * d each for scores and mixing, and the backward pass
+    twice as many as the forward pass. A feed-forward layer has 3 matrices with Folio's gate, else 2. After its last
+    attention, Folio computes only the masked characters. All heads but the annotated one have a layer more.
     """
     d, is_folio = shape.d_model, step.startswith("Folio")
     last = MASKING_PROB if is_folio else 1.0

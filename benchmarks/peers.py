@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import torch
+from labml_nn.optimizers.noam import Noam
+from labml_nn.transformers.mlm import MLM
 from torch import nn
 
 from configs.model import ModelConfigs, labml_nn
@@ -43,12 +45,9 @@ class Shape:
 
 def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     """The step of labml_nn/transformers/mlm/experiment.py: sequence first, a full head, Noam, accuracy."""
-    from labml_nn.optimizers.noam import Noam
-    from labml_nn.transformers.mlm import MLM
-
     transformer = labml_nn(SimpleNamespace(**vars(shape), n_tokens=n_tokens, dropout=0.1)).to(ids.device)
-    parameters = list(transformer.parameters())
-    optimizer = Noam(parameters, lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=shape.d_model)
+    weights = transformer.parameters()
+    optimizer = Noam(weights, lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=shape.d_model)
     padding, mask = n_tokens - 2, n_tokens - 1
     mlm = MLM(padding_token=padding, mask_token=mask, no_mask_tokens=[], n_tokens=n_tokens, masking_prob=MASKING_PROB)
     loss_function = nn.CrossEntropyLoss(ignore_index=padding)
@@ -62,11 +61,7 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
         loss = loss_function(logits.view(-1, n_tokens), labels.view(-1))
         guesses = logits.view(-1, n_tokens).argmax(-1).masked_fill_(labels.view(-1) == padding, padding)
         _ = guesses.eq(labels.view(-1)).sum().item(), (labels == padding).sum().item()  # its Accuracy reads both
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, max_norm=1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.detach()
+        return update(transformer, optimizer, loss)
 
     return step
 
@@ -83,13 +78,18 @@ def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
         inputs, labels = collated(tokens, n_tokens, generator)
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
             loss = bert(input_ids=inputs, labels=labels).loss
-        loss.backward()
-        nn.utils.clip_grad_norm_(bert.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.detach()
+        return update(bert, optimizer, loss)
 
     return step
+
+
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> torch.Tensor:
+    """The end of both steps: gradients are clipped to a norm of 1. Returns the loss."""
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
 
 
 def bert_for_masked_lm(shape: Shape | ModelConfigs, n_tokens: int, dropout: float) -> nn.Module:

@@ -31,7 +31,16 @@ def main(options: Namespace, path: Path) -> None:
     measured = run_trials(path, trials, measure, seconds_per_run=100.0)
     results = by_variant(measured["trials"])
     measured["trials"].sort(key=lambda row: fmean(run["loss.valid"] for run in results[row["variant"]].values()))
-    report(options.steps).save(path, measured)
+    Report(
+        title="Masking strategies",
+        note=f"{options.steps} steps of 4,096 characters of tiny Shakespeare, six layers, windows of 64, then 128,"
+        " learning rate decay over the last 40%, Muon's momentum 0.95, otherwise the preset `quick`. These are short"
+        " runs of a small model: the results need not hold at scale.",
+        base=f"`{BASE}`",
+        bases={name: BASE for name in VARIANTS if name != BASE},
+        losses={"loss.valid": "protocol", "loss.words": "whole words", "loss.spans": "spans of 5"},
+        columns={"claim": RECIPE["claims"]},
+    ).save(path, measured)
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
@@ -39,20 +48,6 @@ def measure(run: RunFolder) -> dict[str, Any]:
     configs = trained(run)
     hard = hard_masks(configs.network, configs.data.validation, configs.data.vocabulary)
     return last_losses(run) | {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
-
-
-def report(steps: int) -> Report:
-    """Each strategy against `random`."""
-    return Report(
-        title="Masking strategies",
-        note=f"{steps} steps of 4,096 characters of tiny Shakespeare, six layers, windows of 64, then 128, learning"
-        " rate decay over the last 40%, Muon's momentum 0.95, otherwise the preset `quick`. These are short runs of a"
-        " small model: the results need not hold at scale.",
-        base=f"`{BASE}`",
-        bases={name: BASE for name in VARIANTS if name != BASE},
-        losses={"loss.valid": "protocol", "loss.words": "whole words", "loss.spans": "spans of 5"},
-        columns={"claim": RECIPE["claims"]},
-    )
 
 
 if __name__ == "__main__":
