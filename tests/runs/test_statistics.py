@@ -10,6 +10,7 @@ from runs.statistics import (
     standard_error,
     t_quantile,
     two_sided_p,
+    with_error,
 )
 
 WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
@@ -70,6 +71,13 @@ def test_two_seeds_per_group_need_a_large_difference():
 def test_fewer_than_two_seeds_in_a_group_give_no_difference_over_seeds(first, second):
     base, other = groups(first, second)
     assert seed_difference(other, base) is None
+
+
+def test_a_number_and_its_error_have_as_many_digits():
+    assert with_error("1.2346", 0.00126) == "1.2346 ± 0.0013"
+    assert with_error("+0.100", 0.05) == "+0.100 ± 0.050"
+    for unknown in (None, float("nan")):
+        assert with_error("0.10", unknown) == "0.10"
 
 
 def test_pairing_removes_the_spread_that_both_sides_share():
