@@ -23,6 +23,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
 from training.checkpoint import CheckpointError
 from training.health_checks import HealthCheckError
+from training.loop import Trainer
 from training.resume import begin, resume
 
 
@@ -55,10 +56,12 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     print(f"run {run.path}", flush=True)
     earlier = trainer.wall_seconds  # of a resumed run
     try:
-        with interruption.watched(), callbacks.training(lambda: trainer.progress() < 1):
+        with interruption.watched(), callbacks.training(lambda: not is_finished(trainer)):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
     except HealthCheckError as error:
         return fail(f"stopped: {error}", code=1)
+    except BrokenPipeError:
+        raise  # the reader of the output has gone
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     except (MemoryError, RuntimeError) as error:
@@ -66,12 +69,17 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
             raise
         return fail(f"stopped: {what_to_lower(run.config())}", code=1)
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
-    if interruption.signal is None or trainer.progress() >= 1:  # a signal may arrive after the last step
+    if interruption.signal is None or is_finished(trainer):  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
     print(f"python experiment.py --resume {run.path.name}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
+
+
+def is_finished(trainer: Trainer) -> bool:
+    """Whether the training has had its last evaluation, which is at the end of its budget."""
+    return trainer.n_evaluations == trainer.schedule.evaluations
 
 
 def run_seeds(arguments: list[str], command: Command) -> int:

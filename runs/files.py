@@ -79,14 +79,18 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def filling(folder: Path) -> Iterator[None]:
+def filling(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Locks a folder while the caller fills it; empties it first if an earlier caller died or failed while filling it.
 
     Waits for other processes that fill the folder. Raises OSError if the folder cannot be locked.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.filling"), "a+") as mark:
-        fcntl.flock(mark, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another process that fills {folder}")
+            fcntl.flock(mark, fcntl.LOCK_EX)
         mark.seek(0)
         if mark.read():
             shutil.rmtree(folder, ignore_errors=True)

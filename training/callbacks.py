@@ -80,7 +80,7 @@ class KnobPanel:
         return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.knobs, self.requested = Knobs(**state["knobs"]), state["knobs"]
+        self.knobs, self.requested = knobs_of(state["knobs"], self.rates), state["knobs"]
         self.is_changed_by_hand = state["is_changed_by_hand"]
 
 

@@ -28,15 +28,28 @@ HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size
 NEW = "new"  # the name of a checkpoint that is not yet known to be whole
 FORMAT = 2  # of STATE
-STATE = {  # Trainer.state_dict(), and what it is saved with
-    "step": int,
-    "chars": int,
-    "seconds": float,
-    "wall_seconds": float,
-    "n_evaluations": int,
+
+
+def is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < float("inf")
+
+
+def is_scalar(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == ()
+
+
+POSITION = {"step": is_count, "chars": is_count, "seconds": is_seconds}
+STATE = {  # Trainer.state_dict(), the environment, and the sizes of the run's files
+    **POSITION,
+    "wall_seconds": is_seconds,
+    "n_evaluations": is_count,
     "best_loss": lambda loss: isinstance(loss, float) and loss == loss,  # infinite before the first evaluation
     "warnings": [str],
-    "interval": {"start": {"step": int, "chars": int, "seconds": float}, "sums": [torch.Tensor]},
+    "interval": {"start": POSITION, "sums": [is_scalar]},
     "training_step": dict,
     "knobs": {"knobs": dict, "is_changed_by_hand": bool},
     "environment": dict,
@@ -129,7 +142,7 @@ def load_last(folder: Path) -> Checkpoint:
         except CheckpointError as error:
             reasons.append(str(error))
     for state, name in sorted(states, key=lambda entry: -entry[0]["step"]):
-        for weights_name in dict.fromkeys([name, *names]):
+        for weights_name in dict.fromkeys([name, NEW, "last", "previous"]):
             try:
                 weights = load_weights(folder / f"{weights_name}.safetensors")
             except CheckpointError as error:
@@ -159,7 +172,7 @@ def load_state(path: Path, schema: Mapping[str, Any] = STATE) -> dict[str, Any]:
     except Exception as error:  # the hash is correct, but the content is something else, such as code
         raise CheckpointError(f"{path} does not hold a training state") from error
     if isinstance(state, dict) and "step" in state and state.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was written by another version of Folio: the run can be evaluated, not resumed")
+        raise CheckpointError(f"{path} was written by another version of Folio: its runs cannot be resumed")
     return checked(state, schema, str(path), CheckpointError)
 
 

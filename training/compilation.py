@@ -40,7 +40,7 @@ class Compilation:
         try:
             self.recorded.record(stage)
         except Exception as error:  # training can do without anything that PyTorch cannot record
-            self.recorded, self.step.run_update = None, self.step.update
+            self.cuda_graph, self.recorded, self.step.run_update = False, None, self.step.update
             report(f"training without CUDA graphs: {_first_line(error.__context__ or error)}")
 
     def compile(self, stages: Sequence[Stage], report: Callable[[str], None]) -> None:
@@ -58,7 +58,7 @@ class Compilation:
         torch._dynamo.config.recompile_limit = limit
         self.step.loss_function = torch.compile(masked_loss, dynamic=False)
         try:
-            with _kept_code(), self.step.without_side_effects():
+            with _kept_code(report), self.step.without_side_effects():
                 for stage in shapes.values():
                     batch = self.step.draw(stage)[0]
                     self.step.backward(batch, torch.ones_like(self.step.skipped_in_a_row))
@@ -77,7 +77,7 @@ class Compilation:
 
 
 @contextmanager
-def _kept_code() -> Iterator[None]:
+def _kept_code(report: Callable[[str], None]) -> Iterator[None]:
     """Keeps compiled code beside the corpus between runs, unless the environment names another folder."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # the import takes seconds
 
@@ -85,7 +85,7 @@ def _kept_code() -> Iterator[None]:
     with ExitStack() as stack:
         if os.environ.get(CACHE_VARIABLE, default_cache_dir()) in (default_cache_dir(), str(folder)):
             try:
-                stack.enter_context(filling(folder))
+                stack.enter_context(filling(folder, report))
                 os.environ[CACHE_VARIABLE] = str(folder)
             except OSError:  # the cache cannot be written
                 os.environ[CACHE_VARIABLE] = default_cache_dir()

@@ -45,7 +45,7 @@ class Trainer:
         self.knobs = KnobPanel([stage.masking_prob for stage in schedule.stages])
         self.rows = RowQueue()
         self.step = self.chars = self.n_evaluations = 0
-        self.wall_seconds = 0.0
+        self.began = self.wall_seconds = 0.0
         self.best_loss = float("inf")
         self.warnings: list[str] = []  # the names of those given so far
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
@@ -55,7 +55,7 @@ class Trainer:
 
         Raises HealthCheckError if further training makes no sense, and OSError if the last state cannot be saved.
         """
-        began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
+        self.began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self.references.announce(run, callbacks.says)
         progress = self.progress()
         if progress < 1:
@@ -64,7 +64,8 @@ class Trainer:
         self.clock.start()
         while progress < 1 and not is_stopped():
             if event := self.knobs.apply(callbacks, self.position):
-                self._append(run.append_event, event, callbacks)
+                with reporting_os_errors(callbacks.says, "an event; it stays queued"):
+                    self.rows.append(run.append_event, event)
             stage = self.knobs.applied_to(stage_at(self.schedule.stages, progress))
             if not self.compilation.is_ready(stage):
                 with self.clock.stopped():
@@ -80,7 +81,6 @@ class Trainer:
                 health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
 
             progress = self.progress()
-            self.wall_seconds = time.monotonic() - began
             callbacks.progressed(progress)
             if self.schedule.evaluations_due(progress) > self.n_evaluations:
                 with self.clock.stopped():
@@ -105,7 +105,7 @@ class Trainer:
         return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}
 
     def _evaluate(self, run: RunFolder, callbacks: Callbacks, stage: Stage, progress: float) -> None:
-        self.n_evaluations = self.schedule.evaluations_due(progress)
+        self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
         health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
         settings = {
             "wall_seconds": round(self.wall_seconds, 3),
@@ -118,7 +118,8 @@ class Trainer:
         health_checks.check_row(row)
         self.references.announce(run, callbacks.says)
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
-        self._append(run.append_metrics, row, callbacks)
+        with reporting_os_errors(callbacks.says, "a row; it stays queued"):
+            self.rows.append(run.append_metrics, row)
         callbacks.evaluated(row)
         health_checks.check_for_leak(evaluation.window_losses, self.references.floor())
         for warning in health_checks.new_warnings(self.warnings, row, run.metrics, self.references.losses["unigram"]):
@@ -130,11 +131,8 @@ class Trainer:
         if self.n_evaluations % self.schedule.evaluations_per_sample == 0:
             callbacks.sampled(self.sample(stage.masking_prob))
 
-    def _append(self, write: Callable[[dict[str, Any]], None], row: dict[str, Any], callbacks: Callbacks) -> None:
-        with reporting_os_errors(callbacks.says, "a row; it stays queued"):
-            self.rows.append(write, row)
-
     def _save(self, run: RunFolder) -> None:
+        self.wall_seconds = time.monotonic() - self.began
         self.rows.write_all()
         machine = environment(self.device, self.compilation.is_wanted)
         save_last(run.checkpoints, self.model, self.state_dict() | {"environment": machine, "sizes": run.sizes()})

@@ -174,6 +174,10 @@ class TrainingStep:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])
         for optimizer, optimizer_state in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
+            for parameter, values in optimizer.state.items():
+                shapes = {value.shape for value in values.values() if isinstance(value, torch.Tensor)}
+                if not shapes <= {parameter.shape, torch.Size()}:  # PyTorch checks no shapes, and could crash later
+                    raise ValueError("an optimizer's state does not have the shape of its parameter")
         self.windows.load_state_dict(state["windows"])
         self.masker.load_state_dict(state["masker"])
         torch.set_rng_state(state["rng_states"]["cpu"])
