@@ -1,25 +1,27 @@
-"""What the tests share: isolated folders, small corpora, and a way to train small models."""
+"""Fixtures for all tests: isolated folders, a small corpus, and ways to train small models."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
+from runs.files import ROOT
 from runs.run_folder import RunFolder
+from tests.fork_server import ForkServer
 from training.compilation import CACHE_VARIABLE
 from training.resume import begin
 
-ROOT = Path(__file__).parent.parent
 TINY = {
     "device": "cpu",
     "model.d_model": 32,
@@ -35,52 +37,66 @@ TINY = {
 
 
 def configs_for(corpus: Path, **keys: Any) -> Configs:
-    """The tree of a small model for a text; keyword arguments are keys with `__` for the dot."""
-    overridden = {key.replace("__", "."): value for key, value in keys.items()}
-    return configs_of(resolve(TINY, {"data.corpus": str(corpus), **overridden}))
+    """The config tree of a small model; keyword arguments are keys with `__` in place of the dot."""
+    return configs_of(resolve(TINY, {"data.corpus": str(corpus), **dotted(keys)}))
+
+
+def dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("__", "."): value for key, value in keys.items()}
 
 
 def weights(configs: Configs) -> torch.Tensor:
-    """All of a model's weights, in one row."""
+    """All weights of a model as one vector."""
     return torch.cat([parameter.detach().flatten() for parameter in configs.network.parameters()])
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """labml writes to the home folder: give every test its own, and no dashboard."""
+    """A home folder of its own for every test, because labml writes there; and no dashboard."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("labml_app_url", "")
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
-@pytest.fixture(scope="session")
-def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty cache for every session, because the content of an old one could hide a mistake."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers: the first one to compile or count something does it for the others
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("data.corpus.CACHE", folder / "cache")
+        patch.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
+        yield folder / "cache"
 
 
 @pytest.fixture(autouse=True)
-def cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is computed once is computed anew in every session: an old cache could hide a mistake."""
-    monkeypatch.setattr("data.corpus.CACHE", session_cache)
-    monkeypatch.setenv("FOLIO_CACHE", str(session_cache))  # for the programs that tests start
-    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())  # which says that nobody has chosen a folder for compiled code
-    return session_cache
+def no_chosen_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no user had chosen a folder for compiled code: `_kept_code` sets the variable."""
+    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
 
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests run beside each other, one a core: each, and the programs that it starts, keeps to one thread.
+    """One thread per test and per program that it starts, because tests run in parallel, one per core.
 
-    Where a test asks for more, threads that wait leave the core to others.
+    If a test asks for more threads, those that wait leave the core to others.
     """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    server = ForkServer(tmp_path_factory.mktemp("home"))
+    yield server
+    server.close()
+
+
 def needed(condition: bool, what: str) -> None:
-    """Skip a test whose needs are not there; on CI they must be, so it fails instead."""
+    """Skip a test whose requirements are missing; on CI they must be met, so it fails instead."""
     if not condition:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
 
@@ -102,7 +118,7 @@ SENTENCES = (
 
 @pytest.fixture(scope="session")
 def sentences() -> str:
-    """40,000 characters of a few sentences in random order: something to learn within seconds."""
+    """40,000 characters: four sentences in random order, which a small model learns within seconds."""
     generator = torch.Generator().manual_seed(0)
     return "".join(SENTENCES[i] for i in torch.randint(4, (2_000,), generator=generator))[:40_000]
 
@@ -115,14 +131,14 @@ def corpus_file(tmp_path: Path, sentences: str) -> Path:
 
 
 @dataclass
-class Heard:
-    """A callbacks that keeps what it is told."""
+class RecordingCallbacks:
+    """Callbacks of the training loop that keep what they receive."""
 
     lines: list[str] = field(default_factory=list)
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
-    wanted: Mapping[str, Any] | None = None
-    on_row: Callable[["Heard"], Any] = lambda heard: None
+    wanted: Mapping[str, Any] | None = None  # the requested knobs
+    on_row: Callable[["RecordingCallbacks"], Any] = lambda callbacks: None
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.wanted
@@ -145,45 +161,45 @@ class Heard:
 class Trained:
     configs: Configs
     run: RunFolder
-    heard: Heard
+    callbacks: RecordingCallbacks
+
+
+def train_in(
+    folder: Path,
+    configs: Configs | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_row: Callable[[RecordingCallbacks], Any] = lambda callbacks: None,
+    **keys: Any,
+) -> Trained:
+    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot."""
+    overridden = dotted(keys)
+    values = resolve(TINY, overridden)
+    configs = configs or configs_of(values)
+    run = RunFolder(folder)
+    run.path.mkdir(parents=True)
+    begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
+    callbacks = RecordingCallbacks(on_row=on_row)
+    configs.trainer.train(run, callbacks, is_stopped)
+    return Trained(configs, run, callbacks)
 
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Trained]:
-    """Train a small model in this process; keyword arguments are keys with `__` for the dot."""
+    """`train_in` a folder of its own for each run."""
 
-    def trained(
-        configs: Configs | None = None,
-        is_stopped: Callable[[], bool] = lambda: False,
-        on_row: Callable[[Heard], Any] = lambda heard: None,
-        folder: Path | None = None,
-        **keys: Any,
-    ) -> Trained:
-        overridden = {key.replace("__", "."): value for key, value in keys.items()}
-        values = resolve(TINY, overridden)
-        configs = configs or configs_of(values)
-        run = RunFolder(folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}")
-        run.path.mkdir(parents=True)
-        begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
-        heard = Heard(on_row=on_row)
-        configs.trainer.train(run, heard, is_stopped)
-        return Trained(configs, run, heard)
+    def train(configs: Configs | None = None, *args: Any, folder: Path | None = None, **keys: Any) -> Trained:
+        return train_in(folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}", configs, *args, **keys)
 
-    return trained
+    return train
 
 
 @pytest.fixture
 def command(tmp_path: Path, home: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Run `python experiment.py` as a user would, with small settings unless `tiny=False`."""
+    """Run `python experiment.py` as a user would, with small settings."""
 
-    def run(*arguments: str, tiny: bool = True, timeout: float = 120, **environment: str) -> Any:
-        config = []
-        if tiny:
-            path = tmp_path / "tiny.yaml"
-            import yaml
-
-            path.write_text(yaml.safe_dump(TINY))
-            config = ["--config", str(path)]
+    def run(*arguments: str, timeout: float = 120, **environment: str) -> Any:
+        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+        config = ["--config", str(tmp_path / "tiny.yaml")]
         return subprocess.run(
             [sys.executable, "experiment.py", *config, *arguments, f"logs={tmp_path / 'logs'}"],
             cwd=ROOT,

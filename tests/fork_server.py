@@ -2,7 +2,7 @@
 
 A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
 own arguments, environment and standard streams, and ends as any interpreter does. Only variables that are read when an
-interpreter starts or a module is imported (PYTHONHASHSEED, OMP_NUM_THREADS) have no effect: they are the fork server's.
+interpreter starts or a module is imported (PYTHONHASHSEED, OMP_WAIT_POLICY) have no effect: they are the fork server's.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from runs.files import ROOT
 
@@ -127,6 +129,7 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
     sys.argv = request["arguments"]
 
 

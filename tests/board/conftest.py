@@ -149,13 +149,6 @@ def absent_url() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-@pytest.fixture(scope="session")
-def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    server = ForkServer(tmp_path_factory.mktemp("home"))
-    yield server
-    server.close()
-
-
 class Training:
     """A run of experiment.py that reports to an address."""
 

@@ -10,7 +10,7 @@ from configs.masking import MaskingConfigs, register
 from data.masking import IGNORED_LABEL
 from data.masking.segmenters import Segmenter, Units
 from data.masking.strategies import STRATEGIES, strategy
-from tests.conftest import TINY, Heard, configs_for
+from tests.conftest import TINY, RecordingCallbacks, configs_for
 from training.checkpoint import load_weights
 from training.resume import resume
 
@@ -106,7 +106,7 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(corpus_file, train):
     restored = resumed.masking.strategy.segmenter.times_masked
     assert torch.equal(restored, begun.masking.strategy.segmenter.times_masked)
     assert 0 < restored.sum() < masked.sum()
-    resumed.trainer.train(run, Heard())
+    resumed.trainer.train(run, RecordingCallbacks())
 
     assert torch.equal(resumed.masking.strategy.segmenter.times_masked, masked)
     weights = [load_weights(each.checkpoints / "last.safetensors") for each in (whole.run, run)]

@@ -37,22 +37,22 @@ def test_a_value_out_of_range_is_refused_with_the_range(values, message):
 
 def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
     trained = train(data__corpus=str(corpus_file), training__max_steps=20, training__evaluations=4)
-    untouched = trained.heard.rows
+    untouched = trained.callbacks.rows
     assert not any("changed_by_hand" in row for row in untouched)
     assert trained.run.events() == []
 
-    def turn(heard, wanted):
-        heard.wanted = wanted
+    def turn(callbacks, wanted):
+        callbacks.wanted = wanted
 
     changed = train(
         data__corpus=str(corpus_file),
         training__max_steps=20,
         training__evaluations=4,
-        on_row=lambda heard: (
-            turn(heard, {"learning_rate_factor": 0.5, "masking_prob": 0.3}) if len(heard.rows) == 2 else None
+        on_row=lambda callbacks: (
+            turn(callbacks, {"learning_rate_factor": 0.5, "masking_prob": 0.3}) if len(callbacks.rows) == 2 else None
         ),
     )
-    rows = changed.heard.rows
+    rows = changed.callbacks.rows
     assert [row.get("changed_by_hand", False) for row in rows] == [False, False, True, True]
     assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
     assert [row["masking_prob"] for row in untouched] == [0.3, 0.3, 0.15, 0.15]
@@ -63,14 +63,14 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
     assert event["step"] == rows[1]["step"]
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
     assert event["after"] == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-    assert any("changed by hand at step 10" in line for line in changed.heard.lines)
+    assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
 
 
 def test_a_wrong_value_changes_nothing_and_is_reported_once(train, corpus_file):
     trained = train(
         data__corpus=str(corpus_file),
         training__max_steps=4,
-        on_row=lambda heard: setattr(heard, "wanted", {"learning_rate_factor": 1e9}),
+        on_row=lambda callbacks: setattr(callbacks, "wanted", {"learning_rate_factor": 1e9}),
     )
     assert trained.run.events() == []
-    assert len([line for line in trained.heard.lines if line.startswith("not changed:")]) == 1
+    assert len([line for line in trained.callbacks.lines if line.startswith("not changed:")]) == 1

@@ -1,4 +1,4 @@
-"""A CUDA graph without CUDA: operations are noted down, and repeated on the very tensors that they were noted with."""
+"""A stand-in for CUDA graphs on machines without CUDA: records operations and repeats them on the same tensors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_leaves
 
 
 class Tape(TorchDispatchMode):
-    """What it repeats finds numbers as they were when it was recorded, and tensors as they are by then; recording it
-    leaves every tensor as it was. So does a CUDA graph."""
+    """Records what runs inside `recorded`. Like a CUDA graph, it leaves every tensor unchanged while it records; a
+    replay uses the Python numbers of the recording, and the tensors as they are at the time of the replay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
-        assert func is not torch.ops.aten._local_scalar_dense.default, "a number is read back from the device"
+        assert func is not torch.ops.aten._local_scalar_dense.default, "a number was read back from the device"
         named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -40,6 +40,6 @@ class Tape(TorchDispatchMode):
     def replay(self) -> None:
         with torch.no_grad():
             for func, args, kwargs, result in self.operations:
-                for there, new in zip(tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True):
-                    if isinstance(there, torch.Tensor) and there.data_ptr() != new.data_ptr():
-                        there.copy_(new)
+                for static, new in zip(tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True):
+                    if isinstance(static, torch.Tensor) and static.data_ptr() != new.data_ptr():
+                        static.copy_(new)

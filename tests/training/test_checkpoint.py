@@ -219,14 +219,14 @@ def test_changed_weights_in_a_valid_file_are_refused(tmp_path):
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of one MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True)
     needed(mounted.returncode == 0 or os.geteuid() != 0, "needs the right to mount a file system")
     if mounted.returncode:
         pytest.skip("only root may mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
 
 
 def fill(disk, filler) -> None:
@@ -252,10 +252,10 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_di
     """Rows are queued until they can be written, and checkpoints are tried again."""
     filler = small_disk / "filler"
 
-    def fill_up_or_clear(heard) -> None:
-        if len(heard.rows) == 2:
+    def fill_up_or_clear(callbacks) -> None:
+        if len(callbacks.rows) == 2:
             fill(small_disk, filler)
-        if len(heard.rows) == 14:  # the last block of the file is full by then
+        if len(callbacks.rows) == 14:  # the last block of the file is full by then
             filler.unlink()
 
     trained = train(
@@ -269,8 +269,8 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_di
         model__d_ff=16,
     )
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 17))
-    assert any("cannot write a row" in line for line in trained.heard.lines)
-    assert any("cannot write the checkpoint" in line for line in trained.heard.lines)
+    assert any("cannot write a row" in line for line in trained.callbacks.lines)
+    assert any("cannot write the checkpoint" in line for line in trained.callbacks.lines)
     assert load_last(trained.run.checkpoints).state["step"] == 16
 
 

@@ -5,21 +5,21 @@ import torch
 from training.clock import TrainingClock
 
 
-def test_between_two_waits_for_a_device_it_goes_on(monkeypatch):
-    """A schedule by the clock would otherwise fall in stairs, and a short run have few of them."""
-    waits = []
-    monkeypatch.setattr(TrainingClock, "_synchronize", lambda self: waits.append(self))
+def test_the_clock_advances_between_synchronizations(monkeypatch):
+    """Otherwise a learning rate that follows the clock would change in large steps."""
+    synchronizations = []
+    monkeypatch.setattr(TrainingClock, "_synchronize", lambda self: synchronizations.append(self))
     clock = TrainingClock(torch.device("cuda"))
     clock.start()
     seen = {clock.seconds for _ in range(1_000)}
-    assert len(waits) == 1  # at its start
+    assert len(synchronizations) == 1  # at the start
     assert len(seen) > 100
     monkeypatch.setattr("training.clock.SECONDS_BETWEEN_SYNCHRONIZATIONS", 0.0)
     assert clock.seconds > max(seen)
-    assert len(waits) == 2
+    assert len(synchronizations) == 2
 
 
-def test_it_counts_training_and_nothing_else():
+def test_the_clock_counts_only_training():
     clock = TrainingClock(torch.device("cpu"))
     assert clock.seconds == 0.0
     clock.start()

@@ -1,17 +1,29 @@
-"""The folder of compiled code, and what happens without a compiler."""
+"""Compiled steps, the folder of compiled code, and training without a compiler."""
 
 import os
-import subprocess
-import sys
 import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from tests.conftest import ROOT
-from training.compilation import CACHE_VARIABLE, _kept_code
+from configs.experiment import Configs
+from tests.conftest import configs_for, weights
+from tests.training.test_resume import check_same
+from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
+from training.objective import n_labels
+from training.schedule import Stage
+
+# The smallest model that is compiled completely, with a single shape: compiling takes half a minute.
+COMPILED = {
+    "training__compile": True,
+    "training__stages": [{"until": 1.0, "seq_len": 32}],
+    "model__n_layers": 1,
+}
 
 
 def compile_program() -> str:
@@ -27,16 +39,20 @@ def compile_program() -> str:
 
 
 STUCK_IN_THE_MIDDLE = """
-import os, time
+import os
+import signal
 from pathlib import Path
+
+from data import corpus
 from training.compilation import CACHE_VARIABLE, _kept_code
 
+corpus.CACHE = Path(os.environ["FOLIO_CACHE"])
 with _kept_code():
     program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
     program.parent.mkdir(parents=True)
     program.write_text("ha")
     print("compiling", flush=True)
-    time.sleep(60)
+    signal.pause()
 """
 
 
@@ -55,16 +71,19 @@ def test_compiled_code_is_kept_between_runs(folder):
     assert (folder / "compiled" / "other.so").exists()
 
 
-def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder):
-    process = subprocess.Popen([sys.executable, "-c", STUCK_IN_THE_MIDDLE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "compiling\n"
+def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder, fork_server):
+    script = folder / "stuck.py"
+    script.write_text(STUCK_IN_THE_MIDDLE)
+    process = fork_server.start([str(script)], {**os.environ})
     results: list[str] = []
     waiting = threading.Thread(target=lambda: results.append(compile_program()))
-    waiting.start()
-    assert (folder / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
-    process.kill()
-    process.wait()
+    try:
+        assert process.stdout.readline() == "compiling\n"
+        waiting.start()
+        assert (folder / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
+    finally:
+        process.kill()
+        process.wait(60)
     waiting.join(timeout=60)
     assert results == ["whole"]
 
@@ -97,13 +116,95 @@ def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(folder, monk
     assert os.environ[CACHE_VARIABLE] == str(theirs)
 
 
-def test_training_goes_on_without_a_compiler(corpus_file, monkeypatch: pytest.MonkeyPatch, train):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
-    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
+def test_training_goes_on_without_a_compiler(folder, corpus_file, train):
+    """`folder` holds no compiled code."""
     torch._dynamo.reset()
-    trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
-    reports = [line for line in trained.heard.lines if "training without torch.compile" in line]
+    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
+        trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
+    reports = [line for line in trained.callbacks.lines if "training without torch.compile" in line]
     assert len(reports) == 1
+    assert "no-such-compiler" in reports[0]
     assert "\n" not in reports[0]
-    assert trained.heard.rows[-1]["step"] == 2
+    assert trained.callbacks.rows[-1]["step"] == 2
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code depends on the number of threads. With two, gradients are added in varying order."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    torch.set_num_threads(2)
+    torch._dynamo.reset()
+
+
+def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
+    """Losses and gradients of compiled steps are those of eager ones."""
+    for configs in (eager, compiled):
+        configs.network.zero_grad()
+    for stage in stages:
+        (batch,) = eager.step.draw(stage)
+        losses = [configs.step.backward(batch, n_labels(batch)) for configs in (eager, compiled)]
+        assert torch.allclose(losses[0].loss_sum, losses[1].loss_sum, rtol=1e-5)
+        assert losses[0].n_correct == losses[1].n_correct
+    for one, other in zip(eager.network.parameters(), compiled.network.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+
+
+def test_a_compiled_step_does_what_an_eager_one_does(two_threads, corpus_file):
+    eager, compiled = (configs_for(corpus_file, **COMPILED) for _ in range(2))
+    before, stages = weights(compiled), eager.training.stage_rows
+    counts = torch._dynamo.utils.counters["aot_autograd"]
+    counts.clear()
+    lines: list[str] = []
+    Compilation(compiled.step).compile(stages, lines.append)
+    assert lines[-1].startswith("compiled for 1 shapes in "), lines
+    assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == len(stages)  # the next run can load it
+    assert torch.equal(weights(compiled), before)  # compiling trains nothing
+    assert str(compiled.step.state_dict()) == str(eager.step.state_dict())  # and draws nothing
+    check_like_eager(eager, compiled, stages * 2)
+
+
+def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
+    """PyTorch's compiler without its last stage, which generates C++ and takes most of the time."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    torch._dynamo.reset()
+    eager, compiled = (configs_for(corpus_file) for _ in range(2))
+    stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
+    compilation = Compilation(compiled.step)
+    compilation.compile(stages, lines.append)
+    assert lines[-1].startswith("compiled for 2 shapes in ")
+    assert [compilation.is_ready(stage) for stage in (*stages, unknown)] == [True, True, False]
+    counts = torch._dynamo.utils.counters["stats"]
+    n_compiled = counts["unique_graphs"]
+    check_like_eager(eager, compiled, stages * 2)
+    assert counts["unique_graphs"] == n_compiled  # nothing was compiled again
+    compilation.prepare(unknown, lines.append)
+    assert compilation.is_ready(unknown)
+    check_like_eager(eager, compiled, [unknown, *stages])
+
+
+def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, corpus_file, train, fork_server):
+    keys = {**COMPILED, "data__corpus": str(corpus_file), "training__max_steps": 24, "training__evaluations": 3}
+    whole = train(**keys)
+    assert any("compiled for 1 shapes" in line for line in whole.callbacks.lines), whole.callbacks.lines
+    configs = configs_for(corpus_file, **keys)
+    begun = train(configs, is_stopped=lambda: configs.trainer.step >= 13, **keys).run
+    resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], {**os.environ}, merged=True)
+    code, output = resumed.wait(120), resumed.stdout.read()
+    assert code == 0, output
+    assert "compiled for 1 shapes" in output
+    assert "warning" not in output
+    check_same(whole.run, begun)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_cuda_graphs_are_recorded_only_if_wanted(corpus_file, monkeypatch, is_wanted):
+    """Pretends that the step is compiled and on a GPU, which is when recording begins."""
+    configs = configs_for(corpus_file, training__compile=True, training__cuda_graph=is_wanted)
+    compilation, step = configs.trainer.compilation, configs.step
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
+    monkeypatch.setattr(step, "without_side_effects", nullcontext)
+    monkeypatch.setattr("training.compilation.RecordedUpdate", lambda step: "recorded")
+    step.device = torch.device("cuda")
+    compilation.compile([], print)
+    assert compilation.recorded == ("recorded" if is_wanted else None)
+    assert step.run_update == ("recorded" if is_wanted else step.update)

@@ -22,7 +22,7 @@ def validation(n_windows: int = 70) -> ValidationSet:
     return ValidationSet(windows, protocol_masks(n_windows))
 
 
-def test_it_is_the_mean_cross_entropy_of_the_masked_positions():
+def test_the_loss_is_the_mean_cross_entropy_of_the_masked_positions():
     net, data = model().eval(), validation()
     logits = net(data.windows.masked_fill(data.masked, MASK)).view(70, 256, 30)[data.masked]
     labels = data.windows[data.masked]
@@ -34,34 +34,34 @@ def test_it_is_the_mean_cross_entropy_of_the_masked_positions():
     assert result.loss_at_seq_len == result.loss
 
 
-def test_at_the_training_length_a_model_sees_the_pieces_alone():
+def test_at_the_training_length_the_model_sees_each_piece_alone():
     net, data = model().eval(), validation(4)
     for seq_len in (32, 96):  # 96 leaves a shorter piece at the end
         losses = []
-        for row, hidden in zip(data.windows, data.masked, strict=True):
-            for tokens, mask in zip(row.split(seq_len), hidden.split(seq_len), strict=True):
+        for row, masked in zip(data.windows, data.masked, strict=True):
+            for tokens, mask in zip(row.split(seq_len), masked.split(seq_len), strict=True):
                 logits = net(tokens.masked_fill(mask, MASK)[None])[mask]
                 losses.append(F.cross_entropy(logits, tokens[mask], reduction="none"))
         expected = torch.cat(losses).mean().item()
         assert abs(evaluate(net, data, mask_token=MASK, seq_len=seq_len).loss_at_seq_len - expected) < 1e-5
 
 
-def test_dropout_is_off_and_two_evaluations_agree_bit_for_bit():
+def test_evaluations_have_no_dropout_and_agree_bit_for_bit():
     net, data = model(dropout=0.5).train(), validation()
     first, second = (evaluate(net, data, mask_token=MASK, seq_len=32) for _ in range(2))
     assert (first.window_losses == second.window_losses).all()
     assert (first.loss, first.accuracy) == (second.loss, second.accuracy)
-    assert net.training  # and the model is back in training mode
+    assert net.training  # its mode is restored
 
 
-def test_it_draws_no_random_numbers():
+def test_an_evaluation_draws_no_random_numbers():
     net, data = model(dropout=0.5).train(), validation(2)
     before = torch.get_rng_state()
     evaluate(net, data, mask_token=MASK, seq_len=32)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_window_without_masks_loses_nothing():
+def test_a_window_without_masks_has_a_loss_of_zero():
     data = validation(3)
     masked = data.masked.clone()
     masked[1] = False
@@ -70,7 +70,7 @@ def test_a_window_without_masks_loses_nothing():
     assert losses[0] > 0
 
 
-def test_the_model_never_sees_a_hidden_character():
+def test_the_model_never_sees_a_masked_character():
     class Spy(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -19,32 +19,32 @@ from training.health_checks import (
 )
 
 
-def test_a_model_that_sees_the_labels_is_found_out(train, monkeypatch):
-    """The bug: nothing is hidden, in training or in validation. The loss falls far below what is possible."""
+def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
+    """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest possible."""
     honest = evaluation.masked_outcomes
 
-    def without_hiding(model, windows, masked, mask_token):
+    def without_masking(model, windows, masked, mask_token):
         class Leaky(torch.nn.Module):
             def forward(self, inputs, positions):
-                start = without_hiding.row
-                without_hiding.row += len(inputs)
+                start = without_masking.row
+                without_masking.row += len(inputs)
                 return model(windows[start : start + len(inputs)], positions)
 
-        without_hiding.row = 0
+        without_masking.row = 0
         model.eval()
         return honest(Leaky(), windows, masked, mask_token)
 
-    monkeypatch.setattr(evaluation, "masked_outcomes", without_hiding)
-    monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
+    monkeypatch.setattr(evaluation, "masked_outcomes", without_masking)
+    monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
         train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
 
 
 def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
-    monkeypatch.setattr("data.corpus.play", partial(play, 60_000))
+    monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     monkeypatch.setenv("FOLIO_TINY_SHAKESPEARE", "/nowhere.txt")
-    rows = train(data__corpus="auto", training__max_steps=40).heard.rows  # the text cannot be had: the play
+    rows = train(data__corpus="auto", training__max_steps=40).callbacks.rows  # without the text, auto is the play
     for row in rows:
         assert row["corpus"] == "play"
         assert row["excess"] == row["loss.valid"] - row["floor.valid"] > 0
@@ -53,7 +53,7 @@ def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_nearly_perfect_model_is_not_accused(seed: int):
-    """Twenty models that know the grammar all but exactly: the hardest honest ones to tell from a leak."""
+    """Of all honest models, those that know the grammar almost exactly are the hardest to tell from a leak."""
     automaton, other = random_automaton(seed, n_states=6), random_automaton(seed + 100, n_states=6)
     nearly = Automaton(
         automaton.characters,
@@ -73,17 +73,17 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
 
 
-def test_a_plateau_is_near_unigram_for_several_evaluations_late_enough():
-    early, near, learnt = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
+def test_a_plateau_is_several_late_evaluations_near_unigram():
+    early, near, learned = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
     assert is_on_plateau([near] * 3, unigram=3.35)
     assert is_on_plateau([early, early, near], unigram=3.35)
     assert not is_on_plateau([early] * 3, unigram=3.35)
     assert not is_on_plateau([near] * 2, unigram=3.35)
-    assert not is_on_plateau([near, near, learnt], unigram=3.35)
+    assert not is_on_plateau([near, near, learned], unigram=3.35)
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.005, False), (0.02, True)])
-def test_ignored_labels_are_warned_about_once(share: float, warned: bool):
+def test_many_ignored_labels_are_warned_about_once(share: float, warned: bool):
     given: list[str] = []
     row = {"loss.valid": 1.0, "ignored_labels": share}
     found = new_warnings(given, row, list, unigram=3.35)
@@ -99,7 +99,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
         "training__max_steps": 4,
         "training__stages": [{"until": 1.0, "seq_len": 2}],
     }
-    row = train(data__corpus=str(path), masking__masking_prob=1.0, **keys).heard.rows[-1]
+    row = train(data__corpus=str(path), masking__masking_prob=1.0, **keys).callbacks.rows[-1]
     assert row["ignored_labels"] == 0.5
     with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
@@ -107,11 +107,11 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
 
 def test_a_plateau_is_reported_once(corpus_file, train, monkeypatch):
     monkeypatch.setattr("training.health_checks.PLATEAU_CHARS", 1_000)
-    heard = train(
+    lines = train(
         data__corpus=str(corpus_file),
         training__max_steps=16,
         training__evaluations=8,
         training__learning_rate=1e-9,
         training__muon_learning_rate=1e-9,
-    ).heard
-    assert sum("the loss stays near unigram" in line for line in heard.lines) == 1
+    ).callbacks.lines
+    assert sum("the loss stays near unigram" in line for line in lines) == 1

@@ -1,7 +1,6 @@
 from itertools import count
 
 import pytest
-from safetensors.torch import load_file
 
 from configs.command_line import resolve
 from configs.experiment import configs_of
@@ -12,7 +11,7 @@ from training.evaluation import evaluate
 from training.health_checks import HealthCheckError
 
 
-def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corpus_file, train):
+def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=20, training__evaluations=4)
     rows = trained.run.metrics()
     assert [row["step"] for row in rows] == [5, 10, 15, 20]
@@ -24,18 +23,17 @@ def test_metrics_have_the_designs_columns_and_evaluations_are_evenly_spaced(corp
         "loss.train", "accuracy.train", "loss.valid", "loss.valid_stderr", "loss.valid_at_seq_len",
         "accuracy.valid", "grad_norm", "weight_norm", "chars_per_second",
     }  # fmt: skip
-    assert rows == [dict(row) for row in trained.heard.rows]
+    assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
 
 
 def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train):
-    seldom, often = (
+    runs = [
         train(data__corpus=str(corpus_file), training__max_steps=12, training__evaluations=n, model__dropout=0.2)
         for n in (1, 12)
-    )
-    last = "checkpoints/last.safetensors"
-    weights = [load_file(trained.run.path / last) for trained in (seldom, often)]
-    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+    ]
+    one, other = (load_weights(trained.run.checkpoints / "last.safetensors") for trained in runs)
+    assert all(one[name].equal(other[name]) for name in one)
 
 
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_file, train):
@@ -48,14 +46,14 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_f
     assert load_state(trained.run.checkpoints / "best.pt", {"step": int})["step"] == best["step"]
 
 
-def test_a_budget_in_characters_or_seconds_ends_the_run(corpus_file, train):
+def test_a_budget_of_characters_or_seconds_ends_the_run(corpus_file, train):
     rows = train(data__corpus=str(corpus_file), training__max_chars=5_000).run.metrics()
     assert rows[-1]["chars"] == 5_120  # the first step that reaches it
-    rows = train(data__corpus=str(corpus_file), training__max_seconds=1.0).run.metrics()
-    assert 1.0 <= rows[-1]["seconds"] < 3.0
+    rows = train(data__corpus=str(corpus_file), training__max_seconds=0.3).run.metrics()
+    assert rows[-1]["seconds"] >= 0.3
 
 
-def test_a_run_leaves_its_files(corpus_file, train):
+def test_a_run_writes_its_files(corpus_file, train):
     run = train(data__corpus=str(corpus_file), training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
@@ -71,7 +69,9 @@ def test_a_run_leaves_its_files(corpus_file, train):
 def test_every_strategy_trains(corpus_file, train, strategy: str):
     mixture = [{"until": 0.5, "random": 1.0, "adaptive": 1.0}, {"until": 1.0, "span": 1.0}]
     keys = {"masking__mixture": mixture} if strategy == "mixture" else {}
-    rows = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy=strategy, **keys).heard.rows
+    rows = train(
+        data__corpus=str(corpus_file), training__max_steps=6, masking__strategy=strategy, **keys
+    ).callbacks.rows
     assert rows[-1]["step"] == 6
     assert all(row["loss.train"] > 0 for row in rows)
 
@@ -82,7 +82,7 @@ def test_the_adaptive_strategy_learns_from_the_training_losses(corpus_file, trai
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
 
 
-def test_samples_are_shown_at_their_evaluations(corpus_file, train):
+def test_samples_follow_every_second_evaluation(corpus_file, train):
     trained = train(
         data__corpus=str(corpus_file),
         training__max_steps=8,
@@ -90,28 +90,28 @@ def test_samples_are_shown_at_their_evaluations(corpus_file, train):
         sample__every_evaluations=2,
         sample__prompts=["the cat sat", "a dog ran to the door"],
     )
-    assert len(trained.heard.samples) == 2
-    for samples in trained.heard.samples:
+    assert len(trained.callbacks.samples) == 2
+    for samples in trained.callbacks.samples:
         assert ["".join(guess.truth for guess in guesses) for guesses in samples] == [
             "the cat sat",
             "a dog ran to the door",
         ]
-        hidden = [sum(guess.guess is not None for guess in guesses) for guesses in samples]
-        assert hidden in ([3, 6], [2, 3])  # 30% in the first stage, 15% in the second
+        n_masked = [sum(guess.guess is not None for guess in guesses) for guesses in samples]
+        assert n_masked in ([3, 6], [2, 3])  # 30% in the first stage, 15% in the second
     first, second = (
-        [[guess.guess is None for guess in guesses] for guesses in samples] for samples in trained.heard.samples[:2]
+        [[guess.guess is None for guess in guesses] for guesses in samples] for samples in trained.callbacks.samples[:2]
     )
     visible_twice = [a and b for row, other in zip(first, second, strict=True) for a, b in zip(row, other, strict=True)]
-    assert visible_twice == [a for row in first for a in row]  # the same characters are hidden first every time
+    assert visible_twice == [a for row in first for a in row]  # a lower rate masks a part of the same characters
 
 
-def test_a_run_that_is_stopped_is_saved(corpus_file, train):
-    asked = count()  # once before every step
-    trained = train(data__corpus=str(corpus_file), training__max_steps=50, is_stopped=lambda: next(asked) >= 4)
+def test_a_stopped_run_is_saved(corpus_file, train):
+    calls = count()  # one before every step
+    trained = train(data__corpus=str(corpus_file), training__max_steps=50, is_stopped=lambda: next(calls) >= 4)
     assert load_state(trained.run.checkpoints / "last.pt")["step"] == 4
 
 
-def test_a_loss_that_is_no_number_ends_the_run(corpus_file, train):
+def test_a_loss_that_is_not_finite_stops_the_run(corpus_file, train):
     def break_at_step_3() -> bool:
         steps.append(None)
         if len(steps) == 3:
@@ -125,6 +125,6 @@ def test_a_loss_that_is_no_number_ends_the_run(corpus_file, train):
     assert "\n" not in str(error.value)
 
 
-def test_periodic_saving_writes_the_last_checkpoint(corpus_file, train):
+def test_periodic_checkpoints_end_with_that_of_the_last_step(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=6, checkpoint__every_seconds=1e-6)
     assert load_state(trained.run.checkpoints / "last.pt")["step"] == 6

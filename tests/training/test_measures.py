@@ -39,7 +39,7 @@ class Copier(torch.nn.Module):
         return torch.nn.functional.one_hot(before, self.n_tokens) * 100.0
 
 
-def test_measures_of_a_model_whose_answers_are_known():
+def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
     model = Copier(vocabulary.n_tokens)
     alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
@@ -47,9 +47,7 @@ def test_measures_of_a_model_whose_answers_are_known():
     assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
-    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {
-        0.0
-    }  # the character on its left is a different one
+    assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}  # left neighbors differ
 
     constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
     single = one_at_a_time(model, constant, vocabulary.mask_token)
@@ -70,7 +68,7 @@ def test_hard_masks_mask_whole_words_and_separate_spans_within_the_budget():
         assert all(part.strip("_") == "" or "_" not in part for part in shown[9:-9].replace(",", "").split())
     spans = span_masks(50)
     assert set(spans.sum(1).tolist()) == {35}
-    runs = ["".join("x" if hidden else " " for hidden in row).split() for row in spans.tolist()]
+    runs = ["".join("x" if masked else " " for masked in row).split() for row in spans.tolist()]
     assert all(run == ["xxxxx"] * 7 for run in runs)
 
 

@@ -1,14 +1,20 @@
+import copy
+import math
+
+import pytest
 import torch
+from torch import nn
 
 from model import MaskedLanguageModel, ModernEncoder
 from training import optimizers
+from training.optimizers import STEPS, A, B, C, Muon, orthogonal
 
 
 def model() -> MaskedLanguageModel:
     return MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
 
 
-def test_muon_gets_the_layers_matrices_and_adamw_every_other_parameter_once():
+def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     net = model()
     adamw, muon = optimizers.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.9, weight_decay=0.1)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
@@ -20,16 +26,14 @@ def test_muon_gets_the_layers_matrices_and_adamw_every_other_parameter_once():
     assert all(name.startswith("encoder.layers.") and name.endswith("weight") for name in by_muon)
 
 
-def test_norms_and_biases_do_not_decay():
+def test_norms_and_biases_have_no_weight_decay():
     for group in optimizers.adamw(model(), learning_rate=1e-3, weight_decay=0.1)[0].param_groups:
         for parameter in group["params"]:
             assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
 
 
-def test_the_learning_rate_is_a_share_of_each_optimizers_peak():
-    both = optimizers.muon(
-        model(), learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.95, weight_decay=0.0
-    )
+def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
+    both = optimizers.muon(model(), learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.95, weight_decay=0.0)
     for share in (0.5, 0.1, 1.0):
         optimizers.set_learning_rate(both, share)
         assert [o.param_groups[0]["lr"] for o in both] == [1e-3 * share, 0.02 * share]
@@ -43,3 +47,66 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup():
         net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
         noam.step()
         assert optimizers.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5
+
+
+@pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
+def test_orthogonal_keeps_the_directions_and_brings_singular_values_near_one(shape):
+    _, rows, columns = shape
+    generator = torch.Generator().manual_seed(0)
+    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
+    matrices = u * torch.linspace(0.1, 1, min(rows, columns)) @ vt
+    result = orthogonal(matrices)
+    values = torch.linalg.svdvals(result)
+    assert values.min() > 0.65
+    assert values.max() < 1.25
+    ideal = u @ vt
+    assert (result * ideal).sum() / (result.norm() * ideal.norm()) > 0.97
+
+
+@pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64)])
+@pytest.mark.parametrize("smallest", [1e-1, 1e-4, 1e-8])
+def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smallest):
+    generator = torch.Generator().manual_seed(0)
+    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
+    matrices = u * torch.logspace(0, math.log10(smallest), u.shape[2]) @ vt
+    values = torch.linalg.svdvals(matrices)  # the iteration changes only these
+    values = values / values.norm(dim=1, keepdim=True)
+    for _ in range(STEPS):
+        values = A * values + B * values**3 + C * values**5
+    expected = u * values[:, None] @ vt
+    assert (orthogonal(matrices.float()) - expected).norm() < 1e-3 * expected.norm()
+
+
+def test_orthogonal_does_not_depend_on_scale_and_keeps_zeros():
+    matrices = torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(orthogonal(matrices), orthogonal(1e-3 * matrices), atol=1e-4)
+    assert (orthogonal(torch.zeros(1, 4, 4)) == 0).all()
+
+
+@pytest.mark.parametrize("momentum", [0.9, 0.95])
+def test_muon_agrees_with_pytorchs_own(momentum):
+    """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of bfloat16."""
+    torch.manual_seed(0)
+    ours = nn.ModuleList([nn.Linear(24, 24, bias=False), nn.Linear(24, 48, bias=False), nn.Linear(24, 24, bias=False)])
+    theirs = copy.deepcopy(ours)
+    start = [matrix.detach().clone() for matrix in ours.parameters()]
+    optimizers = (
+        Muon(ours.parameters(), lr=0.02, weight_decay=0.1, momentum=momentum),
+        torch.optim.Muon(theirs.parameters(), lr=0.02, weight_decay=0.1, momentum=momentum),
+    )
+    for seed in range(10):
+        for model, optimizer in zip((ours, theirs), optimizers, strict=True):
+            generator = torch.Generator().manual_seed(seed)
+            for matrix in model.parameters():
+                matrix.grad = torch.randn(matrix.shape, generator=generator)
+            optimizer.step()
+    for matrix, other, first in zip(ours.parameters(), theirs.parameters(), start, strict=True):
+        assert (matrix - other).norm() < 0.03 * (matrix - first).norm()
+
+
+def test_a_matrix_without_a_gradient_does_not_change():
+    layer, other = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    before = other.weight.detach().clone()
+    layer.weight.grad = torch.ones(4, 4)
+    Muon([layer.weight, other.weight], lr=0.1, weight_decay=0.1).step()
+    assert torch.equal(other.weight, before)

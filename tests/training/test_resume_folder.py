@@ -1,52 +1,231 @@
-"""Resumes runs whose folder was moved or damaged, in this process."""
+"""`experiment.py --resume` in this process: what it changes, warns about and refuses."""
 
 import os
+import resource
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
+from configs.command_line import parse
+from configs.keys import ConfigError
 from experiment import main
 from runs.run_folder import RunFolder
+from tests.conftest import train_in
+from training.checkpoint import load_last, load_state, save_state
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory, sentences: str) -> Path:
+    """A folder with a text and a run of two steps on it, with two evaluations."""
+    folder = tmp_path_factory.mktemp("original")
+    (folder / "sentences.txt").write_text(sentences)
+    keys = {"data__corpus": str(folder / "sentences.txt"), "logs": str(folder / "logs"), "training__max_steps": 2}
+    torch.set_num_threads(1)
+    train_in(folder / "logs" / "mlm" / "0123456789ab", **keys)
+    return folder
 
 
 @pytest.fixture
-def run(train, tmp_path, corpus_file) -> RunFolder:
-    """A run of two steps with two evaluations."""
-    logs = tmp_path / "logs"
-    return train(
-        data__corpus=str(corpus_file), logs=str(logs), training__max_steps=2, folder=logs / "mlm" / "0123456789ab"
-    ).run
+def run(original: Path, tmp_path: Path) -> RunFolder:
+    """A copy of that run, with its own copy of the text."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    run = RunFolder(tmp_path / "logs" / "mlm" / "0123456789ab")
+    corpus = str(tmp_path / "sentences.txt")
+    run.save_config(run.config() | {"data.corpus": corpus, "logs": str(tmp_path / "logs")})
+    return run
+
+
+def resume(run: RunFolder, steps: int = 4) -> int:
+    return main(["--resume", str(run.path), f"training.max_steps={steps}"])
+
+
+@pytest.fixture
+def refused(run: RunFolder, capsys) -> Callable[..., str]:
+    """The line with which a resume is refused; it must leave every file as it is."""
+
+    def refuse(*arguments: str) -> str:
+        capsys.readouterr()
+        files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file() and path.name != "lock"}
+        assert main(["--resume", str(run.path), *(arguments or ["training.max_steps=4"])]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert {path: path.read_bytes() for path in files} == files
+        return error
+
+    return refuse
+
+
+def test_a_longer_budget_is_recorded(run, refused):
+    run.save_status("completed")
+    assert "has spent its budget" in refused("training.max_steps=2")
+    older = {key: value for key, value in run.config().items() if key != "training.muon_momentum"}
+    run.config_path.write_text(yaml.safe_dump(older))  # of a version that did not have this key
+    assert resume(run, steps=40) == 0
+    assert run.metrics()[-1]["step"] == 40
+    assert run.config()["training.max_steps"] == 40
+    assert run.config()["training.muon_momentum"] == 0.95
+    assert run.events()[-1]["changed"] == {"training.max_steps": [2, 40]}
+
+
+def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
+    """Everything is trained and saved; only the curves and the status are missing."""
+    rows, weights = run.metrics(), (run.checkpoints / "last.safetensors").read_bytes()
+    run.save_status("in progress")
+    run.curves_path.unlink()
+    assert resume(run, steps=2) == 0
+    assert run.curves_path.exists()
+    assert run.status()["status"] == "completed"
+    assert run.metrics() == rows
+    assert (run.checkpoints / "last.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        (["model.d_model=64"], ["model.d_model (it is 32)"]),
+        (["seed=9", "masking.masking_prob=0.4"], ["seed", "masking.masking_prob"]),
+        (["data.corpus=play"], ["data.corpus"]),
+        (["training.learning_rate=0.1"], ["training.learning_rate"]),
+    ],
+)
+def test_a_key_that_past_steps_depend_on_cannot_change(run, keys, named):
+    with pytest.raises(ConfigError, match="a resumed run cannot change") as caught:
+        parse(["--resume", str(run.path), "training.max_steps=9", *keys])
+    assert all(name in str(caught.value) for name in named)
+    assert "max_steps" not in str(caught.value)
+
+
+def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, capsys):
+    assert resume(run) == 0  # now there are two checkpoints
+    (run.checkpoints / "last.pt").write_bytes(b"scribble")
+    capsys.readouterr()
+    assert resume(run) == 0
+    output = capsys.readouterr().out
+    assert "warning: the last checkpoint is damaged" in output
+    assert "resuming at step 2" in output
+    assert load_last(run.checkpoints).state["step"] == run.metrics()[-1]["step"] == 4
+
+
+def another_text(run: RunFolder) -> None:
+    with open(run.config()["data.corpus"], "a") as file:
+        file.write("more")
+
+
+def no_checkpoint(run: RunFolder) -> None:
+    shutil.rmtree(run.checkpoints)
+
+
+def another_model(run: RunFolder) -> None:
+    run.save_config(run.config() | {"model.d_model": 64})
+
+
+def older_format(run: RunFolder) -> None:
+    """A whole file with the state of another version."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.checkpoint.FORMAT", 1)
+        save_state(run.checkpoints / "last.pt", {"step": 2, "chars": 1_024, "masker": {}, "generators": {}})
+
+
+def cut_row(run: RunFolder) -> None:
+    os.truncate(run.metrics_path, run.metrics_path.stat().st_size - 60)
+
+
+def metrics_folder(run: RunFolder) -> None:
+    run.metrics_path.unlink()
+    run.metrics_path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (another_text, "has changed since the run was trained on it"),
+        (no_checkpoint, "holds no checkpoint to resume from"),
+        (another_model, "holds the weights of a different model"),
+        (older_format, "was written by another version of Folio: the run can be evaluated, not resumed"),
+        (cut_row, "metrics.jsonl is damaged: it ends before the last row that the checkpoint counts"),
+        (metrics_folder, "metrics.jsonl (Is a directory)"),
+        (lambda run: run.corpus_path.write_text("{}"), "corpus.json"),
+        (lambda run: run.config_path.write_text("- 1\n- 2\n"), "config.yaml"),
+    ],
+)
+def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damage, message):
+    damage(run)
+    assert message in refused()
+
+
+def test_a_nested_state_of_another_content_is_refused_in_one_line(run, refused):
+    """The outermost keys are those of the schema; what they hold belongs to another masker."""
+    path = run.checkpoints / "last.pt"
+    state = load_state(path)
+    save_state(path, state | {"training_step": state["training_step"] | {"masker": {}}})
+    assert "last.pt is not a state of this run" in refused()
+
+
+def test_a_run_that_is_being_trained_is_not_resumed(run, refused):
+    with run.locked():
+        assert "is being trained by another process right now" in refused()
+
+
+def test_another_number_of_threads_is_warned_about(run, capsys):
+    torch.set_num_threads(2)
+    assert resume(run) == 0
+    assert "threads was 1, is 2: the run will not continue bit for bit" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("target", ["archive/0123456789ab", "renamed"])
-def test_a_moved_run_resumes_in_its_own_folder_as_often_as_wanted(run, tmp_path, capsys, target):
+def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, target):
     moved = tmp_path / "logs" / target
     moved.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(run.path, moved)
     run.path.mkdir()
-    (run.path / "run.pid").write_text("1")  # as an earlier version of Folio left it
+    (run.path / "run.pid").write_text("1")  # left there by labml
+    (moved / "run.pid").write_text("1")
     for steps in (4, 6):
-        assert main(["--resume", str(moved), f"training.max_steps={steps}"]) == 0, capsys.readouterr().err
+        assert resume(RunFolder(moved), steps) == 0
         assert RunFolder(moved).metrics()[-1]["step"] == steps
     assert [path.name for path in run.path.iterdir()] == ["run.pid"]
     assert "name: mlm" in (moved / "run.yaml").read_text()
-
-
-def test_half_a_row_that_a_checkpoint_counts_is_refused_before_training(run, capsys):
-    os.truncate(run.metrics_path, run.metrics_path.stat().st_size - 60)
-    files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file() and path.name != "lock"}
-    capsys.readouterr()
-    assert main(["--resume", str(run.path), "training.max_steps=4"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "metrics.jsonl is damaged" in error
-    assert {path: path.read_bytes() for path in files} == files
 
 
 def test_half_a_row_after_the_checkpoint_is_dropped(run):
     before = run.metrics()
     with open(run.metrics_path, "ab") as file:
         file.write(b'{"step": 3, "lo')
-    assert main(["--resume", str(run.path), "training.max_steps=4"]) == 0
+    assert resume(run) == 0
     assert run.metrics()[: len(before)] == before
     assert run.metrics()[-1]["step"] == 4
+
+
+def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, capsys):
+    """A limit on the size of files stands for a full disk: a row can be written, a checkpoint cannot."""
+    before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        assert resume(run) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    error = capsys.readouterr().err
+    assert error.startswith("stopped: cannot save the run (File too large): make room for ")
+    assert error.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
+    assert run.status()["status"] == "crashed"
+    assert resume(run) == 0  # once there is room
+
+
+@pytest.mark.parametrize("n_characters", [2_551, 5_110])
+def test_a_text_with_one_validation_window_is_trained_and_resumed(train, tmp_path, sentences, n_characters):
+    path = tmp_path / "short.txt"
+    path.write_text(sentences[:n_characters])
+    trained = train(data__corpus=str(path), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
+    assert trained.configs.data.validation.n_windows == 1
+    run = trained.run
+    assert run.metrics()[-1]["loss.valid_stderr"] is None
+    run.curves_path.unlink()
+    assert resume(run) == 0
+    assert run.metrics()[-1]["step"] == 4
+    assert run.curves_path.read_bytes().startswith(b"\x89PNG")

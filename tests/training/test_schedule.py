@@ -2,29 +2,39 @@ from itertools import pairwise
 
 import pytest
 
-from training.schedule import Budget, learning_rate_at
+from training.schedule import Budget, Stage, learning_rate_at, stage_at
 
 SHAPE = {"warmup": 0.1, "decay": 0.4, "final": 0.05}
+STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
+
+
+def test_a_stage_applies_before_its_end_and_the_next_from_there():
+    at = {progress: stage_at(STAGES, progress).seq_len for progress in (0.0, 0.2999, 0.3, 0.5999, 0.6, 0.9999)}
+    assert at == {0.0: 32, 0.2999: 32, 0.3: 64, 0.5999: 64, 0.6: 256, 0.9999: 256}
+
+
+def test_the_last_stage_applies_to_the_end_and_beyond():
+    assert stage_at(STAGES, 1.0) is stage_at(STAGES, 1.2) is STAGES[-1]
 
 
 @pytest.mark.parametrize(
     ("progress", "share"),
     [(0.0, 0.01), (0.05, 0.5), (0.1, 1.0), (0.35, 1.0), (0.6, 1.0), (0.8, 0.525), (1.0, 0.05), (1.1, 0.05)],
 )
-def test_the_learning_rate_at_its_corners(progress: float, share: float):
+def test_the_learning_rate_rises_stays_and_falls(progress: float, share: float):
     assert learning_rate_at(progress, **SHAPE) == pytest.approx(share)
 
 
-def test_the_learning_rate_has_no_jumps():
+def test_the_learning_rate_changes_in_small_steps_only():
     shares = [learning_rate_at(i / 10_000, **SHAPE) for i in range(10_001)]
-    assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011  # the first step's 0.01
+    assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011  # the first step has 0.01 in place of 0
 
 
 def test_without_warmup_and_decay_it_is_constant():
     assert {learning_rate_at(i / 10, warmup=0, decay=0, final=0) for i in range(11)} == {1.0}
 
 
-def test_progress_is_the_largest_share_of_any_limit():
+def test_progress_is_the_largest_share_of_all_limits():
     budget = Budget(max_steps=100, max_chars=1_000, max_seconds=10.0)
     assert budget.progress(step=50, chars=100, seconds=1.0) == 0.5
     assert budget.progress(step=1, chars=900, seconds=1.0) == 0.9

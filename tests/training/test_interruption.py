@@ -1,0 +1,139 @@
+"""Real processes that are interrupted, killed, or started at the same time.
+
+An interrupted run that is resumed ends like one that was not interrupted: with the same weights, bit for bit, and the
+same rows.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runs.run_folder import RunFolder
+from tests.conftest import TINY
+from tests.fork_server import ForkServer, Program
+from tests.training.test_resume import check_same
+
+KEYS = TINY | {
+    "training.max_steps": 60,
+    "training.evaluations": 6,
+    "training.stages": [{"until": 0.4, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
+    "training.grad_accum_steps": 2,
+    "data.sampling": "shuffled",
+    "masking.strategy": "adaptive",
+    "model.dropout": 0.1,
+    "checkpoint.every_seconds": 0.05,
+    "seed": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, sentences: str) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "sentences.txt"
+    path.write_text(sentences)
+    return path
+
+
+class Programs:
+    """Starts `python experiment.py` with two threads, and finds the run that it creates."""
+
+    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
+        self.fork_server = fork_server
+        self.logs, self.config = folder / "logs", folder / "keys.yaml"
+        self.config.write_text(yaml.safe_dump(KEYS | {"data.corpus": str(corpus), "logs": str(self.logs)}))
+
+    def start(self, *keys: str) -> Program:
+        return self._start("--config", str(self.config), *keys)
+
+    def resume(self) -> Program:
+        return self._start("--resume", str(self.run.path))
+
+    def _start(self, *arguments: str) -> Program:
+        environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+        return self.fork_server.start(["experiment.py", *arguments], environment, merged=True)
+
+    @property
+    def run(self) -> RunFolder:
+        (path,) = (self.logs / "mlm").iterdir()
+        return RunFolder(path)
+
+    def wait_for_rows(self, process: Program, n_rows: int) -> None:
+        """Wait until the run has so many rows, or has ended."""
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= n_rows:
+                return
+            threading.Event().wait(0.005)
+
+
+def end(process: Program) -> str:
+    """Wait for the end; returns the output."""
+    process.wait(120)
+    return process.stdout.read()
+
+
+@pytest.fixture
+def programs(fork_server: ForkServer, tmp_path: Path, corpus: Path) -> Programs:
+    return Programs(fork_server, tmp_path, corpus)
+
+
+@pytest.fixture(scope="module")
+def whole(fork_server: ForkServer, tmp_path_factory, corpus: Path) -> RunFolder:
+    """A run that nothing interrupts."""
+    programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), corpus)
+    output = end(programs.start("checkpoint.every_seconds=60"))
+    assert "done" in output, output
+    return programs.run
+
+
+def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(programs: Programs, whole: RunFolder):
+    process = programs.start()
+    for number, code, n_rows in ((signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 3)):
+        programs.wait_for_rows(process, n_rows)
+        process.send_signal(number)
+        output = end(process)
+        assert process.returncode == code, output
+        assert f"python experiment.py --resume {programs.run.path.name}" in output
+        process = programs.resume()
+    output = end(process)
+    assert process.returncode == 0, output
+    assert "resuming at step" in output
+    assert "warning" not in output
+    check_same(whole, programs.run)
+    assert [event["event"] for event in programs.run.events()] == ["resumed"] * 2
+
+
+def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(programs: Programs, whole: RunFolder):
+    """SIGKILL, five times: while the run starts, trains, evaluates or saves."""
+    process = programs.start()
+    programs.wait_for_rows(process, 1)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    generator = random.Random(0)
+    for _ in range(4):
+        process = programs.resume()
+        for line in process.stdout:
+            if line.startswith("resuming at step"):
+                break
+        threading.Event().wait(generator.uniform(0.0, 0.6))
+        process.kill()
+        process.wait(60)
+    if programs.run.status()["status"] != "completed":
+        process = programs.resume()
+        output = end(process)
+        assert process.returncode == 0, output
+    check_same(whole, programs.run)
+
+
+def test_two_runs_that_start_at_the_same_time_have_two_folders(programs: Programs):
+    processes = [programs.start("training.max_steps=2") for _ in range(2)]
+    outputs = [end(process) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    folders = list((programs.logs / "mlm").iterdir())
+    assert len(folders) == 2
+    assert all(RunFolder(path).metrics()[-1]["step"] == 2 for path in folders)
