@@ -65,7 +65,8 @@ class Compilation:
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
             self.step.loss_function, self.step.run_update = masked_loss, self.step.update
             self.compiled, self.recorded = set(), None
-            report(f"training without torch.compile: {_first_line(error)}")
+            # torch.compile wraps the error of its backend in one whose first line gives no reason.
+            report(f"training without torch.compile: {_first_line(getattr(error, 'inner_exception', error))}")
             return
         self.compiled |= set(shapes)
         report(f"compiled for {len(shapes)} shapes in {time.monotonic() - began:.0f} s")

@@ -128,6 +128,17 @@ def test_training_goes_on_without_a_compiler(folder, corpus_file, train):
     assert trained.callbacks.rows[-1]["step"] == 2
 
 
+def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypatch):
+    def broken(graph, inputs):
+        raise ValueError("register allocation failed\nin a long message")
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
+    configs, lines = configs_for(corpus_file), []
+    Compilation(configs.step).compile(configs.training.stage_rows, lines.append)
+    assert lines[-1] == "training without torch.compile: register allocation failed"
+    assert configs.step(configs.training.stage_rows[0]).n_labels > 0
+
+
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled code depends on the number of threads. With two, gradients are added in varying order."""
