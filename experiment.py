@@ -111,7 +111,9 @@ class Interruption:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
-        os.write(2, b"\nstopping after this step; press Ctrl-C again to end at once without saving\n")
+        os.write(
+            2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends at once without saving\n"
+        )
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def run_trials(
 
 
 def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
-    """Train in a process of its own; returns the run and the output. Raises SystemExit if training fails."""
+    """Train in a separate process; returns the run and the output. Raises SystemExit if training fails."""
     command = [sys.executable, "-m", program, *words]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     run = run_in(result.stdout)

@@ -1,4 +1,4 @@
-"""Warmed-up steps, timed in turns: whatever disturbs the machine disturbs every candidate alike."""
+"""Warmed-up steps, timed in turns, so that disturbances of the machine affect all candidates equally."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -100,7 +100,7 @@ def _new_run(uuid: str) -> Any:
 
 
 def _track(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to the series. Left out are null (it was not finite) and text."""
+    """Add rows to the series. Skips text and null values (numbers that were not finite)."""
     series: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for name, value in row.items():

@@ -70,7 +70,8 @@ def application(store: Store) -> Guard:
 def connect(store: Store) -> None:
     """Replaces labml-app's connection to MongoDB, and makes the empty token an alias of the local user's project.
 
-    labml-app reads a run's token from the query, where no client puts it; the alias lists runs without a token at once.
+    labml-app reads a run's token from the query. Clients do not send it there. With the alias, runs without a token are
+    listed immediately.
     """
     Model.set_db_drivers([ModelDriver(model, store) for model in db.models])
     Index.set_db_drivers([IndexDriver(index, store) for index in db.indexes])

@@ -177,7 +177,7 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     """The preset's name and the reason for it."""
     if name is not None:
         if name not in presets():
-            raise ConfigError(f"there is no preset {shortened(name)!r}: choose one of {', '.join(presets())}")
+            raise ConfigError(f"unknown preset {shortened(name)!r}: choose one of {', '.join(presets())}")
         return name, "as requested"
     if device != "auto":
         return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"

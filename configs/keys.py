@@ -1,4 +1,4 @@
-"""The keys of the config tree: every fact about a key stands in its annotation, once.
+"""The keys of the config tree: the annotation of a key declares its type, range and resume rule.
 
 A labml config item carries no documentation and checks no value, so both are in its annotation:
 

@@ -60,7 +60,7 @@ def check_masking(values: Mapping[str, Any]) -> None:
     if strategy == "mixture":
         _check_mixture(values["masking.mixture"])
     elif values["masking.mixture"]:
-        raise ConfigError(f"masking.mixture is for masking.strategy=mixture, not {strategy}")
+        raise ConfigError(f"masking.mixture requires masking.strategy=mixture (now {strategy})")
 
 
 def _check_labml_nn(values: Mapping[str, Any]) -> None:

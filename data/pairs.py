@@ -1,4 +1,4 @@
-"""Pairs of text for a second objective: does B follow A, or in which order do they stand?
+"""Pairs of text for a second objective: predict whether B follows A (nsp), or the order of A and B (sop).
 
     [CLS] A [SEP] B [SEP]
 

@@ -1,4 +1,4 @@
-"""The validation protocol: the same windows and the same masks for every run, whatever its settings.
+"""The validation protocol: the same windows and the same masks for every run, independent of its settings.
 
 The validation text is cut into windows of 256 characters without overlap. In each window, round(0.15 * 256) = 38
 positions are replaced by `[MASK]`, drawn once from a fixed seed.

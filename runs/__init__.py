@@ -1,4 +1,4 @@
-"""What is on disk and how it is viewed: run folders, statistics, plots, delivery to a dashboard.
+"""Run folders, statistics, plots, and delivery to a dashboard.
 
 Nothing here imports torch or another package of Folio.
 """

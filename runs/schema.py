@@ -4,7 +4,7 @@ A kind is one of:
 
 - a type. `float` accepts every finite number, `int` every integer of at most 64 bits; neither accepts true or false.
 - None, for null, and MISSING, if the key may be absent.
-- a tuple: any of its kinds. `[kind]`: a list of such values. A dict: a schema of its own.
+- a tuple: any of its kinds. `[kind]`: a list of such values. A dict: a nested schema.
 - a function that returns whether it accepts the value; it never receives MISSING.
 """
 

@@ -63,7 +63,7 @@ class Uploader(threading.Thread):
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
         n_rows = self.delivery.n_remaining()
-        what = f"{n_rows} evaluations" if n_rows else "how the run ended"
+        what = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
         port = urlsplit(self.delivery.server).port
         command = f"python dashboard.py --import {self.delivery.run.path}" + (f" --port {port}" if port else "")
-        return f"not on the dashboard: {what} ({reason}); deliver with: {command}"
+        return f"not on the dashboard: {what} ({reason}); when `make dashboard` runs, deliver with: {command}"

@@ -120,7 +120,7 @@ def test_every_file_that_is_named_exists():
 def test_runs_describes_every_field_and_every_file_of_a_run(train, corpus_file):
     trained = train(data__corpus=str(corpus_file), training__max_steps=4)
     page = TEXTS["docs/runs.md"]
-    assert [name for name in trained.heard.rows[0] if f"`{name}`" not in page] == []
+    assert [name for name in trained.callbacks.rows[0] if f"`{name}`" not in page] == []
     assert [path.name for path in trained.run.path.iterdir() if f"`{path.name}" not in page] == []
 
 

@@ -1,1 +1,1 @@
-"""What changes weights: the training loop and its step, optimizers, schedule, evaluation and checkpoints."""
+"""The training loop, its step, optimizers, schedule, evaluation and checkpoints: everything that changes weights."""

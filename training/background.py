@@ -80,7 +80,7 @@ def _compute(corpus: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its daemons
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C and ends this process
     os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with contextlib.suppress(BrokenPipeError):  # the run ended first

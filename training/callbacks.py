@@ -1,4 +1,4 @@
-"""What the training loop shows to a user, and takes from one: progress, evaluations, samples, knobs."""
+"""Callbacks of the training loop: progress, evaluations, samples, knobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -10,7 +10,7 @@ from data.masking import IGNORED_LABEL, MaskedBatch
 
 
 class MaskedLoss(NamedTuple):
-    """Sums, not means: batches of different size are added before anything is divided by the number of labels."""
+    """Sums, not means, so that batches of different sizes can be added and divided by the number of labels once."""
 
     losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
     loss_sum: torch.Tensor

@@ -29,7 +29,7 @@ def stage_at(stages: Sequence[Stage], progress: float) -> Stage:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train. The run ends at the first limit that it reaches; None is no limit."""
+    """How long to train. The run ends at the first limit that it reaches; None: no limit."""
 
     max_steps: int | None = None
     max_chars: int | None = None

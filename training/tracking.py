@@ -135,7 +135,7 @@ class Tracking:
             f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
             "loss.valid ",
             (f"{row['loss.valid']:.4f}", Text.value),
-            f" ± {row['loss.valid_stderr']:.3f}  ",
+            f" ± {row['loss.valid_stderr']:.3f}  " if row["loss.valid_stderr"] == row["loss.valid_stderr"] else "  ",
             *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
             f"accuracy.valid {row['accuracy.valid']:.1%}  ",
             *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),

@@ -18,7 +18,7 @@ class MaskedBatch(NamedTuple):
     """A batch of masked windows, the input of a training step."""
 
     inputs: torch.Tensor  # [batch, seq_len] token ids, corrupted at the selected positions
-    positions: torch.Tensor  # [n_masked] the selected columns of inputs.flatten()
+    positions: torch.Tensor  # [n_masked] indices of the selected characters in inputs.flatten()
     labels: torch.Tensor  # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
     offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
@@ -84,7 +84,7 @@ class Masker:
         return MaskedBatch(inputs.view(batch, seq_len), positions, labels, offsets.flatten()[positions])
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
-        """Report the model's `losses` `[n_masked]`, in nats, to the segmenter: the only call back up the stream."""
+        """Report the model's `losses` `[n_masked]`, in nats, to the segmenter: the only feedback from model to data."""
         self.segmenter.observe(batch.offsets, losses)
 
     def _uniform(self, *shape: int) -> torch.Tensor:

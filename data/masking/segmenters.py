@@ -27,8 +27,8 @@ class Segmenter:
 
         `offsets` `[batch, seq_len]` are the characters' offsets in the training text, `progress` is the share of the
         training budget that is spent, and all random draws come from `generator`. Neighbors with the same number are
-        one unit, and so are the pieces at both ends of a window if their numbers are the same. Numbers need not be
-        consecutive and mean nothing from one window to another. A weight of 0 or less means never.
+        one unit. The pieces at the two ends of a window also form one unit if they have the same number. Numbers need
+        not be consecutive, and are compared within a window only. A weight of 0 or less means never.
         """
         raise NotImplementedError
 

@@ -64,7 +64,7 @@ def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern` finds the names in
     the text itself."""
     name = names_pattern(text)
-    pieces = cut(text, name, r"(?<=\w)['’]\w+")  # what follows a name, such as 's, is a unit of its own
+    pieces = cut(text, name, r"(?<=\w)['’]\w+")  # what follows a name, such as 's, is a separate unit
     return CorpusUnits.from_pieces(pieces, [NAME_WEIGHT if re.fullmatch(name, piece) else 1.0 for piece in pieces])
 
 

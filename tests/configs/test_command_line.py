@@ -113,7 +113,7 @@ WRONG = {
         ["masking.strategy=mixture", "masking.mixture=[{until: 1.0, span: -1}]"],
         "span=-1 must be a number of at least 0",
     ),
-    "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "is for masking.strategy=mixture"),
+    "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "requires masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),

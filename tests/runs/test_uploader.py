@@ -86,7 +86,7 @@ def test_the_uploader_reports_once_that_there_is_no_dashboard_and_what_is_missin
     last = uploader.end(10) or ""
     assert len(lines) == 1
     assert "it is not Folio's dashboard): start one with make dashboard" in lines[0]
-    assert last.startswith("not on the dashboard: 1 evaluations (it answers")
+    assert last.startswith("not on the dashboard: 1 evaluation (it answers")
     assert f"python dashboard.py --import {run.path} --port " in last
 
 

@@ -28,7 +28,7 @@ COMPILED = {
 
 def compile_program() -> str:
     """Compile by writing a file, as PyTorch does; an existing file is taken for whole."""
-    with _kept_code():
+    with _kept_code(print):
         program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ from data import corpus
 from training.compilation import CACHE_VARIABLE, _kept_code
 
 corpus.CACHE = Path(os.environ["FOLIO_CACHE"])
-with _kept_code():
+with _kept_code(print):
     program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
     program.parent.mkdir(parents=True)
     program.write_text("ha")

@@ -145,7 +145,7 @@ def metrics_folder(run: RunFolder) -> None:
         (another_text, "has changed since the run was trained on it"),
         (no_checkpoint, "holds no checkpoint to resume from"),
         (another_model, "holds the weights of a different model"),
-        (older_format, "was written by another version of Folio: the run can be evaluated, not resumed"),
+        (older_format, "was written by another version of Folio: its runs cannot be resumed"),
         (cut_row, "metrics.jsonl is damaged: it ends before the last row that the checkpoint counts"),
         (metrics_folder, "metrics.jsonl (Is a directory)"),
         (lambda run: run.corpus_path.write_text("{}"), "corpus.json"),
@@ -157,12 +157,53 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damag
     assert message in refused()
 
 
-def test_a_nested_state_of_another_content_is_refused_in_one_line(run, refused):
-    """The outermost keys are those of the schema; what they hold belongs to another masker."""
+def of_another_masker(state: dict) -> None:
+    state["training_step"]["masker"] = {}
+
+
+def of_another_shape(state: dict) -> None:
+    values = next(iter(state["training_step"]["optimizers"][0]["state"].values()))
+    values["exp_avg"] = torch.zeros(1, 2, 3)
+
+
+def with_a_knob_that_is_no_number(state: dict) -> None:
+    state["knobs"]["knobs"]["learning_rate_factor"] = "abc"
+
+
+def with_a_rate_of_no_stage(state: dict) -> None:
+    state["knobs"]["knobs"]["masking_prob"] = 7.0
+
+
+def with_too_few_sums(state: dict) -> None:
+    state["interval"]["sums"].pop()
+
+
+def with_a_sum_of_another_shape(state: dict) -> None:
+    state["interval"]["sums"][0] = torch.zeros(3)
+
+
+def with_a_negative_count(state: dict) -> None:
+    state["step"] = -7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        of_another_masker,
+        of_another_shape,
+        with_a_knob_that_is_no_number,
+        with_a_rate_of_no_stage,
+        with_too_few_sums,
+        with_a_sum_of_another_shape,
+        with_a_negative_count,
+    ],
+)
+def test_a_nested_state_of_another_content_is_refused_in_one_line(run, refused, change):
     path = run.checkpoints / "last.pt"
     state = load_state(path)
-    save_state(path, state | {"training_step": state["training_step"] | {"masker": {}}})
-    assert "last.pt is not a state of this run" in refused()
+    change(state)
+    save_state(path, state)
+    assert "last.pt is" in refused()
 
 
 def test_a_run_that_is_being_trained_is_not_resumed(run, refused):
@@ -210,7 +251,7 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, ca
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     error = capsys.readouterr().err
-    assert error.startswith("stopped: cannot save the run (File too large): make room for ")
+    assert "stopped: cannot save the run (File too large): make room for " in error
     assert error.count("\n") == 1
     assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
     assert run.status()["status"] == "crashed"
