@@ -65,6 +65,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # of all workers: the first one to compile or count something does it for the others
+    (folder / "cache").mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("data.corpus.CACHE", folder / "cache")
         patch.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
@@ -79,17 +80,14 @@ def no_chosen_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread per test and per program that it starts, because tests run in parallel, one per core.
-
-    If a test asks for more threads, those that wait leave the core to others.
-    """
+    """One thread per test and per program that it starts, because tests run in parallel, one per core."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts programs of the repository within milliseconds."""
     server = ForkServer(tmp_path_factory.mktemp("home"))
     yield server
     server.close()
