@@ -84,5 +84,5 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
 
     resumed = configs_of(resolve(TINY, values))
     resume(begun.run, resumed.trainer, begun.run.config(), resumed.data.loaded)
-    resumed.trainer.train(begun.run, RecordingCallbacks(wanted=knobs))
+    resumed.trainer.train(begun.run, RecordingCallbacks())  # the knobs are kept without another request
     check_same(whole.run, begun.run)
