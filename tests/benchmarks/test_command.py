@@ -15,7 +15,7 @@ def run(monkeypatch, capsys):
     def run(*words, main=None):
         calls = []
         monkeypatch.setattr(sys, "argv", ["ablation.py", *words])
-        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/ablation.py")
+        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/ablation.py", raising=False)
         monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
         begin, flag = {"default": "annotated"}, {"action": "store_true"}
         with pytest.raises(SystemExit) as exited:
