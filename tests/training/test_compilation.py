@@ -1,8 +1,9 @@
 """Compiled steps, the folder of compiled code, and training without a compiler."""
 
 import os
+import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,9 @@ COMPILED = {
 }
 
 
-def compile_program() -> str:
+def compile_program(report: Callable[[str], None] = print) -> str:
     """Compile by writing a file, as PyTorch does; an existing file is taken for whole."""
-    with _kept_code(print):
+    with _kept_code(report):
         program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -75,11 +76,12 @@ def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_fo
     script = folder / "stuck.py"
     script.write_text(STUCK_IN_THE_MIDDLE)
     process = fork_server.start([str(script)], {**os.environ})
-    results: list[str] = []
-    waiting = threading.Thread(target=lambda: results.append(compile_program()))
+    results, reports = [], queue.Queue[str]()
+    waiting = threading.Thread(target=lambda: results.append(compile_program(reports.put)))
     try:
         assert process.stdout.readline() == "compiling\n"
         waiting.start()
+        assert reports.get(timeout=60).startswith("waiting for another process")
         assert (folder / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
     finally:
         process.kill()

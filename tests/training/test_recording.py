@@ -128,6 +128,7 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
     assert "training without CUDA graphs: a replayed step differs from an eager one by" in lines[0]
     assert "\n" not in lines[0]
     assert faulty.step.run_update == faulty.step.update
+    assert not compilations[1].cuda_graph  # nor is another shape recorded
     eager.step.run_update = eager.step.update
     for _ in range(2):
         assert compilations[1].is_ready(STAGE)
@@ -152,6 +153,18 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     assert step(STAGE).n_labels > 0
     assert step.skipped_in_a_row == 0
     assert weights(configs).isfinite().all()
+
+
+def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape):
+    """A masker may keep them."""
+    configs = configs_for(corpus_file)
+    step = configs.step
+    ready_to_record(configs).prepare(STAGE, pytest.fail)
+    _, (losses,) = step.run_update(step.draw(STAGE))
+    before = losses.clone()
+    _, (others,) = step.run_update(step.draw(STAGE))
+    assert torch.equal(losses, before)
+    assert not torch.equal(losses, others)
 
 
 def test_an_update_changes_its_tensors_in_place(corpus_file):

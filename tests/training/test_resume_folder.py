@@ -259,7 +259,7 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, ca
 
 
 @pytest.mark.parametrize("n_characters", [2_551, 5_110])
-def test_a_text_with_one_validation_window_is_trained_and_resumed(train, tmp_path, sentences, n_characters):
+def test_a_text_with_one_validation_window_is_trained_and_resumed(train, tmp_path, sentences, capsys, n_characters):
     path = tmp_path / "short.txt"
     path.write_text(sentences[:n_characters])
     trained = train(data__corpus=str(path), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
@@ -270,3 +270,6 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(train, tmp_pat
     assert resume(run) == 0
     assert run.metrics()[-1]["step"] == 4
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
+    output = capsys.readouterr().out
+    assert "loss.valid" in output
+    assert "nan" not in output
