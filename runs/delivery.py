@@ -27,7 +27,7 @@ NOT_OURS = "it answers, but it is not Folio's dashboard"
 
 
 class DeliveryError(RuntimeError):
-    """The dashboard did not take a message. The text says why, to be put in parentheses after its address."""
+    """The dashboard did not take a message. The text is a short reason, shown as `ADDRESS (reason)`."""
 
 
 class RefusedError(DeliveryError):
@@ -43,7 +43,7 @@ class Delivery:
         self.server = server
         self.page = f"{server}/run/{run.path.name}"  # the run's page
         self.rows = 0  # rows of metrics.jsonl that the dashboard has
-        self.row_bytes = 0  # the size of these rows: where the next one begins
+        self.row_bytes = 0  # the byte offset of the next row
         self.log = 0  # bytes of log.txt that the dashboard has
         self.must_restart = False  # whether the dashboard has to drop what it has of the run
         self.about: dict[str, Any] = {}  # the run's description, as delivered

@@ -14,12 +14,12 @@ class RowQueue:
         self._waiting: deque[tuple[Callable[[Row], None], Row]] = deque()
 
     def append(self, write: Callable[[Row], None], row: Row) -> None:
-        """Queue `row` for `write`, then write every queued row. Raises OSError; the rows stay queued."""
+        """Queue `row` for `write`, then write every queued row. If that raises OSError, unwritten rows stay queued."""
         self._waiting.append((write, row))
         self.write_all()
 
     def write_all(self) -> None:
-        """Write every queued row. Raises OSError; the rows that were not written stay queued."""
+        """Write every queued row. If that raises OSError, unwritten rows stay queued."""
         while self._waiting:
             write, row = self._waiting[0]
             write(row)

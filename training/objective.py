@@ -39,5 +39,5 @@ def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torc
 
 
 def n_labels(batch: MaskedBatch) -> torch.Tensor:
-    """The number of labels that count, as a tensor on the device: reading it would synchronize."""
+    """The number of labels that count, as a tensor on the device: reading its value would wait for the device."""
     return (batch.labels != IGNORED_LABEL).sum()

@@ -68,8 +68,8 @@ class Masker:
         n_masked = n_masked_in(seq_len, masking_prob)
         units, weights = self.segmenter(offsets, self.generator, progress)
         draws = self._uniform(3, batch, seq_len) if self.static_draws is None else self.static_draws[:, offsets]
-        may_be = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
-        order, times = sampling_order(units, weights, draws[0], may_be)
+        selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
+        order, times = sampling_order(units, weights, draws[0], selectable)
         columns, eligible = order[:, :n_masked], times[:, :n_masked].isfinite().flatten()
         positions = (columns + torch.arange(0, batch * seq_len, seq_len, device=tokens.device)[:, None]).flatten()
 

@@ -12,8 +12,8 @@ from data.masking.masker import MaskedBatch
 class MLM:
     """The masking procedure with the interface of the annotated labml implementation.
 
-    Selects each position independently with probability `masking_prob`. Unlike the original, the 80/10/10 shares do
-    not overlap, random tokens are never special tokens, and the argument is not modified.
+    Selects each position independently with probability `masking_prob`. Unlike the original, one draw
+    decides between `[MASK]`, random and unchanged, random tokens are never special, and the argument is not modified.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class MLM:
 
 
 class IndependentMasker:
-    """Masks training windows with `MLM` or labml_nn's own.
+    """Masks training windows with `MLM` or with labml_nn's MLM.
 
     The number of selected positions varies from batch to batch, so this masker does not suit a compiled step.
     """
@@ -77,7 +77,7 @@ class IndependentMasker:
         """Does nothing: this masker does not learn."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of PyTorch's global generator, from which labml_nn's MLM draws."""
+        """The state of PyTorch's global generator, which labml_nn's MLM uses. A generator of `mlm` is not saved."""
         return {"generator": torch.get_rng_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

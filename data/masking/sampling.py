@@ -25,7 +25,7 @@ def sampling_order(
     times = torch.where(weights > 0, -draws.clamp(min=SMALLEST_DRAW).log() / weights, torch.inf).gather(1, first)
     if eligible is not None:
         times = times.masked_fill(~eligible, torch.inf)
-    # Each unit begins at a random character. The draw of a unit's second character decides nothing else.
+    # Each unit begins at a random character. The draw of a unit's second character has no other use.
     lengths = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
     begin = (draws.gather(1, (first + 1) % seq_len) * lengths).long()
     rank = (torch.arange(seq_len, device=units.device) - first) % seq_len  # of a character in its unit
@@ -36,14 +36,14 @@ def sampling_order(
 
 
 def unit_begins(units: torch.Tensor) -> torch.Tensor:
-    """Whether each character differs in its unit from the character before it, bool `[batch, seq_len]`."""
+    """Whether each character is in another unit than the character before it, bool `[batch, seq_len]`."""
     begins = torch.ones_like(units, dtype=torch.bool)
     begins[:, 1:] = units[:, 1:] != units[:, :-1]
     return begins
 
 
 def first_columns(units: torch.Tensor) -> torch.Tensor:
-    """The column of the first character of each character's unit, `[batch, seq_len]`.
+    """For each character, the column where its unit begins, `[batch, seq_len]`.
 
     The window is a circle: if its first and last character have the same unit, that unit begins near the end.
     """

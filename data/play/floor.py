@@ -38,7 +38,7 @@ def corrupted_channel(
     """BERT's channel, with each character selected independently with `masking_prob`.
 
     A selected character is replaced by `[MASK]`, by a random character (uniform), or kept. Scored positions are known
-    to be selected; any other position may be.
+    to be selected; others are selected with probability `masking_prob`.
     """
     identity = torch.eye(n_chars, dtype=torch.float64)
     selected = torch.empty(n_chars + 1, n_chars, dtype=torch.float64)
