@@ -133,7 +133,7 @@ STEPS: Mapping[str, Callable[[Shape], Step]] = {
 
 
 def steps_per_turn(step: Step) -> int:
-    """How many steps take about a second; takes a few steps as warm-up."""
+    """The number of steps that take about a second, measured after a few warm-up steps."""
     seconds_per_call(step, 2)
     return max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
 
