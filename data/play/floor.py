@@ -18,7 +18,7 @@ WINDOWS_AT_ONCE = 8  # 0.3 GB for windows of 256 characters and 19,000 states
 
 @dataclass(frozen=True)
 class Channel:
-    """How true characters become shown ones: P(shown | true) as matrices `[n_chars + 1, n_chars]`.
+    """P(shown | true): how likely each character is shown for each true one, as matrices `[n_chars + 1, n_chars]`.
 
     The last row stands for `[MASK]`.
     """
