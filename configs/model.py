@@ -8,6 +8,7 @@ from torch import nn
 
 from configs.keys import ConfigError, Key
 from model import MaskedLanguageModel, ModernEncoder
+from model.ngrams import NGRAMS, NgramEmbedding
 
 
 class ModelConfigs(BaseConfigs):
@@ -19,6 +20,8 @@ class ModelConfigs(BaseConfigs):
     n_heads: Annotated[int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)] = 4
     d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
+    ngrams: Annotated[int, Key("length of the longest n-grams with an embedding; 0: none", low=0, high=4)] = 0
+    ngram_rows: Annotated[int, Key("largest number of rows per n-gram table", low=1, high=2**24)] = 16_384
 
     # From the experiment: see configs/experiment.py.
     n_tokens: int
@@ -27,7 +30,7 @@ class ModelConfigs(BaseConfigs):
 
 @option(ModelConfigs.architecture)
 def modern(c: ModelConfigs) -> nn.Module:
-    """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT."""
+    """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and n-gram embeddings."""
     encoder = ModernEncoder(
         n_tokens=c.n_tokens,
         d_model=c.d_model,
@@ -36,8 +39,17 @@ def modern(c: ModelConfigs) -> nn.Module:
         d_ff=c.d_ff,
         dropout=c.dropout,
         n_segments=c.n_segments,
+        ngrams=ngram_embedding(c),
     )
     return MaskedLanguageModel(encoder)
+
+
+def ngram_embedding(c: ModelConfigs) -> NgramEmbedding | None:
+    """The n-gram embeddings that the keys ask for, for any architecture."""
+    ngrams = [ngram for ngram in NGRAMS if len(ngram) <= c.ngrams]
+    if not ngrams:
+        return None
+    return NgramEmbedding(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, max_rows=c.ngram_rows)
 
 
 @option(ModelConfigs.architecture)

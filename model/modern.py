@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.embedding import Embedding
+from model.ngrams import NgramEmbedding
 
 NORM_EPS = 1e-5
 ROTARY_BASE = 10_000.0
@@ -110,8 +111,10 @@ class ModernEncoder(nn.Module):
         d_ff: int,
         dropout: float = 0.0,
         n_segments: int = 0,
+        ngrams: NgramEmbedding | None = None,
     ):
-        """`n_segments` is the number of segment embeddings: 2 for pairs of text, 0 for plain text.
+        """`n_segments` is the number of segment embeddings: 2 for pairs of text, 0 for plain text. `ngrams` adds
+        vectors for the n-grams around a token to its embedding.
 
         Raises ValueError if `n_heads` does not divide `d_model` into heads of an even size.
         """
@@ -126,6 +129,7 @@ class ModernEncoder(nn.Module):
         self.segment_embedding = Embedding(n_segments, d_model) if n_segments else None
         if self.segment_embedding is not None:
             nn.init.normal_(self.segment_embedding.weight, std=0.02)
+        self.ngrams = ngrams
 
     def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
@@ -135,6 +139,8 @@ class ModernEncoder(nn.Module):
         """
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         x = self.embedding(inputs)
+        if self.ngrams is not None:
+            x = x + self.ngrams(inputs)
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))

@@ -1,4 +1,4 @@
-"""The optimizers: Muon for the layers' matrices with AdamW for the rest, AdamW alone, or labml_nn's Noam."""
+"""The optimizers: Muon with AdamW, AdamW alone, or labml_nn's Noam. The first two update tables row by row."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,28 +10,39 @@ from torch.optim import Optimizer
 # fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
+EPS = 1e-10  # keeps rows whose gradients have all been 0 from dividing 0 by 0
 
 
 def muon(
-    model: nn.Module, *, learning_rate: float, muon_learning_rate: float, muon_momentum: float, weight_decay: float
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    muon_learning_rate: float,
+    muon_momentum: float,
+    table_learning_rate: float,
+    weight_decay: float,
 ) -> list[Optimizer]:
-    """Muon for the matrices of the encoder's layers, AdamW for all other parameters.
+    """Muon for the matrices of the encoder's layers, RowAdagrad for tables, AdamW for all other parameters.
 
     Muon's updates suit maps between hidden states; embeddings, norms, biases and the head are not such maps. The model
     must have its layers in `encoder.layers`.
     """
     matrices = [p for p in model.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
+    by_row, others = _by_row(model, table_learning_rate)
     by_muon = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in by_muon]
     return [
-        _adamw(others, learning_rate, weight_decay),
+        _adamw([p for p in others if id(p) not in by_muon], learning_rate, weight_decay),
         Muon(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay),
+        *by_row,
     ]
 
 
-def adamw(model: nn.Module, *, learning_rate: float, weight_decay: float) -> list[Optimizer]:
-    """AdamW (Loshchilov and Hutter 2019) for all parameters."""
-    return [_adamw(list(model.parameters()), learning_rate, weight_decay)]
+def adamw(
+    model: nn.Module, *, learning_rate: float, table_learning_rate: float, weight_decay: float
+) -> list[Optimizer]:
+    """RowAdagrad for tables, AdamW (Loshchilov and Hutter 2019) for all other parameters."""
+    by_row, others = _by_row(model, table_learning_rate)
+    return [_adamw(others, learning_rate, weight_decay), *by_row]
 
 
 def noam(model: nn.Module, *, learning_rate: float, d_model: int) -> list[Optimizer]:
@@ -65,6 +76,20 @@ def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: f
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
 
 
+def _by_row(model: nn.Module, learning_rate: float) -> tuple[list[Optimizer], list[nn.Parameter]]:
+    """RowAdagrad for the weights of `nn.EmbeddingBag`s, if the model has any, and the list of all other parameters.
+
+    On a CPU the gradients of tables become sparse. On other devices that would synchronize, and their memory is fast.
+    """
+    bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
+    for bag in bags:
+        bag.sparse = bag.weight.device.type == "cpu"
+    is_table = {id(bag.weight) for bag in bags}
+    tables = [p for p in model.parameters() if id(p) in is_table]
+    others = [p for p in model.parameters() if id(p) not in is_table]
+    return [RowAdagrad(tables, lr=learning_rate)] if tables else [], others
+
+
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
     """Set every learning rate to `factor` times its peak."""
     for optimizer in optimizers:
@@ -81,6 +106,33 @@ def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:
     if state and hasattr(optimizer, "get_lr"):  # Noam computes its rate from its own count of steps
         return optimizer.get_lr(state, group)
     return group["lr"]
+
+
+class RowAdagrad(Optimizer):
+    """Adagrad (Duchi et al. 2011) with one sum of squares per row, for tables of which a step reads few rows.
+
+    sum[r] <- sum[r] + mean(g[r]^2);  row[r] <- row[r] - lr g[r] / sqrt(sum[r])
+
+    A row without a gradient does not change. So sparse and dense gradients give the same result, and the cost of a step
+    on sparse ones does not depend on the size of the table.
+    """
+
+    def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
+        super().__init__(tables, {"lr": lr, "capturable": False})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update the rows that have a gradient. Sparse gradients must be coalesced."""
+        assert closure is None, "RowAdagrad does not recompute the loss"
+        for group in self.param_groups:
+            for table in group["params"]:
+                if not self.state[table]:
+                    self.state[table]["square_sums"] = table.new_zeros(len(table))
+                sums, gradient, rows = self.state[table]["square_sums"], table.grad, slice(None)
+                if gradient.is_sparse:
+                    rows, gradient = gradient.indices()[0], gradient.values()
+                sums[rows] += gradient.square().mean(1)
+                table[rows] -= group["lr"] * gradient / (sums[rows].sqrt() + EPS).unsqueeze(1)
 
 
 class Muon(Optimizer):
@@ -114,7 +166,10 @@ class Muon(Optimizer):
         self, matrices: list[torch.Tensor], lr: float | torch.Tensor, weight_decay: float, momentum: float
     ) -> None:
         gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
-        momenta = [self._momentum(matrix) for matrix in matrices]
+        for matrix in matrices:
+            if not self.state[matrix]:
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         updates = orthogonal(torch.stack(torch._foreach_lerp(gradients, momenta, momentum)))  # Nesterov momentum
         rows, columns = matrices[0].shape
@@ -122,12 +177,6 @@ class Muon(Optimizer):
         rate = lr * max(1.0, rows / columns) ** 0.5
         torch._foreach_mul_(matrices, 1 - lr * weight_decay)
         torch._foreach_sub_(matrices, list((rate * updates.to(matrices[0].dtype)).unbind()))
-
-    def _momentum(self, matrix: torch.Tensor) -> torch.Tensor:
-        state = self.state[matrix]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(matrix)
-        return state["momentum_buffer"]
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:

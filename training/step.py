@@ -96,7 +96,7 @@ class TrainingStep:
         # Every label has the same weight, whichever batch it is in: losses are divided by the count over all batches.
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
         losses = [self.backward(batch, count) for batch in batches]
-        grad_norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.grad_norm_clip)
+        grad_norm = self._clip()
         is_finite = grad_norm.isfinite() & torch.stack([loss.loss_sum for loss in losses]).isfinite().all()
         self._optimize_if(is_finite)
         self.model.zero_grad()
@@ -123,6 +123,19 @@ class TrainingStep:
             mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)
         mean.backward()
         return MaskedLoss(*(value.detach() for value in loss))
+
+    @torch.no_grad()
+    def _clip(self) -> torch.Tensor:
+        """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before that."""
+        gradients = []
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                if parameter.grad.is_sparse:
+                    parameter.grad = parameter.grad.coalesce()  # one sum per row
+                gradients.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
+        norm = nn.utils.get_total_norm(gradients)
+        torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
+        return norm
 
     def _optimize_if(self, is_finite: torch.Tensor) -> None:
         if not self.reading_synchronizes:
@@ -176,7 +189,8 @@ class TrainingStep:
             optimizer.load_state_dict(optimizer_state)
             for parameter, values in optimizer.state.items():
                 shapes = {value.shape for value in values.values() if isinstance(value, torch.Tensor)}
-                if not shapes <= {parameter.shape, torch.Size()}:  # PyTorch checks no shapes, and could crash later
+                # PyTorch checks no shapes, and could crash later.
+                if not shapes <= {parameter.shape, parameter.shape[:1], torch.Size()}:
                     raise ValueError("an optimizer's state does not have the shape of its parameter")
         self.windows.load_state_dict(state["windows"])
         self.masker.load_state_dict(state["masker"])
