@@ -138,9 +138,10 @@ class ModernEncoder(nn.Module):
         Nothing after the last attention reads the others, so the last feed-forward does not run there.
         """
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
+        ngrams = None if self.ngrams is None else self.ngrams(inputs)
         x = self.embedding(inputs)
-        if self.ngrams is not None:
-            x = x + self.ngrams(inputs)
+        if ngrams is not None:
+            x = x + ngrams
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))

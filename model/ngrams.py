@@ -38,6 +38,7 @@ class NgramEmbedding(nn.Module):
         self.tables = nn.EmbeddingBag(sum(self.n_rows), d_model, mode="sum")
         nn.init.zeros_(self.tables.weight)
 
+    @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
         return self.tables(self.rows(inputs).flatten(0, 1)).view(*inputs.shape, -1)
 
@@ -51,7 +52,7 @@ class NgramEmbedding(nn.Module):
             for offset in ngram:
                 number = (number * self.n_symbols + symbols[:, reach + offset : reach + offset + seq_len]) % PRIME
             if self.n_symbols ** len(ngram) > n_rows:
-                number = number * FACTOR % PRIME % n_rows
+                number = number * FACTOR % PRIME * n_rows // PRIME
             rows.append(first_row + number)
             first_row += n_rows
         return torch.stack(rows, dim=-1)

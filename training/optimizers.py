@@ -113,8 +113,8 @@ class RowAdagrad(Optimizer):
 
     sum[r] <- sum[r] + mean(g[r]^2);  row[r] <- row[r] - lr g[r] / sqrt(sum[r])
 
-    A row without a gradient does not change. So sparse and dense gradients give the same result, and the cost of a step
-    on sparse ones does not depend on the size of the table.
+    A row without a gradient does not change, so sparse and dense gradients give the same result. The cost of a step on
+    sparse ones does not depend on the size of the table.
     """
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
@@ -128,11 +128,14 @@ class RowAdagrad(Optimizer):
             for table in group["params"]:
                 if not self.state[table]:
                     self.state[table]["square_sums"] = table.new_zeros(len(table))
-                sums, gradient, rows = self.state[table]["square_sums"], table.grad, slice(None)
-                if gradient.is_sparse:
-                    rows, gradient = gradient.indices()[0], gradient.values()
-                sums[rows] += gradient.square().mean(1)
-                table[rows] -= group["lr"] * gradient / (sums[rows].sqrt() + EPS).unsqueeze(1)
+                sums = self.state[table]["square_sums"]
+                if table.grad.is_sparse:
+                    rows, gradient = table.grad.indices()[0], table.grad.values()
+                    of_rows = sums.index_add_(0, rows, gradient.square().mean(1))[rows]
+                    table.index_add_(0, rows, -group["lr"] * gradient / (of_rows.sqrt() + EPS).unsqueeze(1))
+                else:
+                    sums.add_(table.grad.square().mean(1))
+                    table.sub_(group["lr"] * table.grad / (sums.sqrt() + EPS).unsqueeze(1))
 
 
 class Muon(Optimizer):

@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 import torch
 
+from configs.command_line import resolve
+from configs.experiment import configs_of
 from data.play.automaton import Automaton
 from data.play.floor import Floor, masked_channel
 from data.play.grammar import play
 from data.vocabulary import Vocabulary
+from model.ngrams import NgramEmbedding
+from tests.conftest import TINY, dotted
 from tests.data.play.test_floor import random_automaton
 from training import evaluation
+from training.evaluation import masked_outcomes
 from training.health_checks import (
     HealthCheckError,
     check_for_leak,
@@ -17,6 +22,7 @@ from training.health_checks import (
     is_on_plateau,
     new_warnings,
 )
+from training.objective import masked_loss
 
 
 def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
@@ -39,6 +45,32 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
         train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
+
+
+def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
+    """The n-grams of the text before masking, with the character itself among them."""
+    monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
+    monkeypatch.setattr("configs.model.NGRAMS", ((0,),))
+    keys = {"data__corpus": "play", "model__ngrams": 4, "training__max_steps": 300, "training__evaluations": 6}
+    configs = configs_of(resolve(TINY, dotted(keys)))
+    table, rows = configs.network.encoder.ngrams, NgramEmbedding.rows
+
+    def planted_loss(model, batch):
+        table.text = batch.inputs.flatten().index_put((batch.positions,), batch.labels).view_as(batch.inputs)
+        return masked_loss(model, batch)
+
+    def planted_outcomes(model, windows, masked, mask_token):
+        outcomes = []
+        for window, hidden in zip(windows, masked, strict=True):
+            table.text = window[None]
+            outcomes.append(masked_outcomes(model, window[None], hidden[None], mask_token))
+        return tuple(torch.cat(parts) for parts in zip(*outcomes, strict=True))
+
+    monkeypatch.setattr(NgramEmbedding, "rows", lambda self, inputs: rows(self, table.text))
+    monkeypatch.setattr(evaluation, "masked_outcomes", planted_outcomes)
+    configs.step.loss_function = planted_loss
+    with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
+        train(configs, **keys)
 
 
 def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 LEARNING = {
@@ -13,22 +14,28 @@ LEARNING = {
 }
 
 
-def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train):
+@pytest.mark.parametrize("ngrams", [0, 4])
+def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams):
     path = tmp_path / "periodic.txt"
     path.write_text("a lazy dog jumps\n" * 1_000)
     rows = train(
-        data__corpus=str(path), training__max_steps=250, training__learning_rate=4e-3, **LEARNING
+        data__corpus=str(path),
+        model__ngrams=ngrams,
+        training__max_steps=250,
+        training__learning_rate=4e-3,
+        **LEARNING,
     ).callbacks.rows
     assert rows[-1]["loss.valid"] < 0.05
     assert rows[-1]["accuracy.valid"] > 0.99
 
 
-def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path, train):
+@pytest.mark.parametrize("ngrams", [0, 4])
+def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path, train, ngrams):
     generator = torch.Generator().manual_seed(0)
     characters = "abcdefghijklmnop"
     path = tmp_path / "noise.txt"
     path.write_text("".join(characters[i] for i in torch.randint(16, (60_000,), generator=generator)))
-    rows = train(data__corpus=str(path), training__max_steps=150, **LEARNING).callbacks.rows
+    rows = train(data__corpus=str(path), model__ngrams=ngrams, training__max_steps=150, **LEARNING).callbacks.rows
     entropy = math.log(16)
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]

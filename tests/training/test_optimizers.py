@@ -1,22 +1,28 @@
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from model import MaskedLanguageModel, ModernEncoder
+from model.ngrams import NGRAMS, NgramEmbedding
 from training import optimizers
-from training.optimizers import STEPS, A, B, C, Muon, orthogonal
+from training.optimizers import STEPS, A, B, C, Muon, RowAdagrad, orthogonal
+
+RATES = {"learning_rate": 1e-3, "table_learning_rate": 0.05, "weight_decay": 0.1}
+MUON = {"muon_learning_rate": 0.02, "muon_momentum": 0.9}
 
 
-def model() -> MaskedLanguageModel:
-    return MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
+def model(max_rows: int = 0) -> MaskedLanguageModel:
+    ngrams = NgramEmbedding(n_tokens=30, d_model=16, ngrams=NGRAMS, max_rows=max_rows) if max_rows else None
+    return MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16, ngrams=ngrams))
 
 
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     net = model()
-    adamw, muon = optimizers.muon(net, learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.9, weight_decay=0.1)
+    adamw, muon = optimizers.muon(net, **RATES, **MUON)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
     by_muon = [names[id(p)] for group in muon.param_groups for p in group["params"]]
     by_adamw = [names[id(p)] for group in adamw.param_groups for p in group["params"]]
@@ -26,18 +32,59 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     assert all(name.startswith("encoder.layers.") and name.endswith("weight") for name in by_muon)
 
 
+@pytest.mark.parametrize("build", [partial(optimizers.muon, **RATES, **MUON), partial(optimizers.adamw, **RATES)])
+def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
+    net = model(max_rows=50)
+    *others, by_row = build(net)
+    table = net.encoder.ngrams.tables.weight
+    assert [p for group in by_row.param_groups for p in group["params"]] == [table]
+    assert all(p is not table for other in others for group in other.param_groups for p in group["params"])
+    net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
+    assert table.grad.is_sparse
+
+
+def test_an_optimizer_of_the_users_own_can_train_the_tables():
+    """PyTorch's optimizers for dense gradients refuse sparse ones."""
+    net = model(max_rows=50)
+    nn.init.normal_(net.encoder.layers[-1].feed_forward.output.weight)
+    optimizer = torch.optim.NAdam(net.parameters())
+    net(torch.zeros(1, 4, dtype=torch.int64)).square().sum().backward()
+    optimizer.step()
+    assert (net.encoder.ngrams.tables.weight != 0).any()
+
+
+def test_row_adagrad_follows_its_formula_and_changes_no_other_row():
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(9, 4, generator=generator)
+    tables = [nn.Parameter(start.clone()) for _ in range(2)]
+    sparse, dense = (RowAdagrad([table], lr=0.1) for table in tables)
+    expected, sums = start.clone(), torch.zeros(9)
+    for rows in ([0, 5, 7], [5], [2, 5]):
+        gradient = torch.zeros(9, 4)
+        gradient[rows] = torch.randn(len(rows), 4, generator=generator)
+        tables[0].grad, tables[1].grad = gradient.to_sparse(1).coalesce(), gradient
+        sparse.step()
+        dense.step()
+        for row in rows:
+            sums[row] += gradient[row].square().mean()
+            expected[row] -= 0.1 * gradient[row] / sums[row].sqrt()
+    for table in tables:
+        assert torch.allclose(table, expected, atol=1e-6)
+        assert torch.equal(table[[1, 3, 4, 6, 8]], start[[1, 3, 4, 6, 8]])
+
+
 def test_norms_and_biases_have_no_weight_decay():
-    for group in optimizers.adamw(model(), learning_rate=1e-3, weight_decay=0.1)[0].param_groups:
+    for group in optimizers.adamw(model(), **RATES)[0].param_groups:
         for parameter in group["params"]:
             assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
 
 
 def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
-    both = optimizers.muon(model(), learning_rate=1e-3, muon_learning_rate=0.02, muon_momentum=0.95, weight_decay=0.0)
+    all_three = optimizers.muon(model(max_rows=50), **RATES, **MUON)
     for share in (0.5, 0.1, 1.0):
-        optimizers.set_learning_rate(both, share)
-        assert [o.param_groups[0]["lr"] for o in both] == [1e-3 * share, 0.02 * share]
-    assert optimizers.learning_rate_of(both) == 1e-3
+        optimizers.set_learning_rate(all_three, share)
+        assert [o.param_groups[0]["lr"] for o in all_three] == [1e-3 * share, 0.02 * share, 0.05 * share]
+    assert optimizers.learning_rate_of(all_three) == 1e-3
 
 
 def test_noam_is_labml_nns_with_2000_steps_of_warmup():

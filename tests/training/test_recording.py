@@ -25,6 +25,9 @@ def recordable(configs: Configs) -> Compilation:
     """A step as it is on CUDA after compiling: its update will be recorded."""
     step = configs.step
     step.reading_synchronizes = True
+    for module in configs.network.modules():
+        if isinstance(module, torch.nn.EmbeddingBag):
+            module.sparse = False
     compilation = Compilation(step)
     compilation.recorded = step.run_update = RecordedUpdate(step)
     return compilation
@@ -54,6 +57,7 @@ def on_tape(monkeypatch):
         {"training__grad_accum_steps": 2},
         {"masking__strategy": "adaptive"},
         {"training__optimizer": "adamw"},
+        {"model__ngrams": 4},
         {"objective__sop": True},
     ],
 )
