@@ -21,7 +21,7 @@ class ModelConfigs(BaseConfigs):
     d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
     ngrams: Annotated[int, Key("length of the longest n-grams with an embedding; 0: none", low=0, high=4)] = 0
-    ngram_rows: Annotated[int, Key("largest number of rows per n-gram table", low=1, high=2**24)] = 16_384
+    ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
 
     # From the experiment: see configs/experiment.py.
     n_tokens: int
@@ -49,7 +49,7 @@ def ngram_embedding(c: ModelConfigs) -> NgramEmbedding | None:
     ngrams = [ngram for ngram in NGRAMS if len(ngram) <= c.ngrams]
     if not ngrams:
         return None
-    return NgramEmbedding(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, max_rows=c.ngram_rows)
+    return NgramEmbedding(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, n_rows=c.ngram_rows)
 
 
 @option(ModelConfigs.architecture)

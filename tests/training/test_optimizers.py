@@ -15,8 +15,8 @@ RATES = {"learning_rate": 1e-3, "table_learning_rate": 0.05, "weight_decay": 0.1
 MUON = {"muon_learning_rate": 0.02, "muon_momentum": 0.9}
 
 
-def model(max_rows: int = 0) -> MaskedLanguageModel:
-    ngrams = NgramEmbedding(n_tokens=30, d_model=16, ngrams=NGRAMS, max_rows=max_rows) if max_rows else None
+def model(n_rows: int = 0) -> MaskedLanguageModel:
+    ngrams = NgramEmbedding(n_tokens=30, d_model=16, ngrams=NGRAMS, n_rows=n_rows) if n_rows else None
     return MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16, ngrams=ngrams))
 
 
@@ -34,9 +34,9 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
 
 @pytest.mark.parametrize("build", [partial(optimizers.muon, **RATES, **MUON), partial(optimizers.adamw, **RATES)])
 def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
-    net = model(max_rows=50)
+    net = model(n_rows=50)
     *others, by_row = build(net)
-    table = net.encoder.ngrams.tables.weight
+    table = net.encoder.ngrams.table.weight
     assert [p for group in by_row.param_groups for p in group["params"]] == [table]
     assert all(p is not table for other in others for group in other.param_groups for p in group["params"])
     net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
@@ -45,12 +45,12 @@ def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
 
 def test_an_optimizer_of_the_users_own_can_train_the_tables():
     """PyTorch's optimizers for dense gradients refuse sparse ones."""
-    net = model(max_rows=50)
+    net = model(n_rows=50)
     nn.init.normal_(net.encoder.layers[-1].feed_forward.output.weight)
     optimizer = torch.optim.NAdam(net.parameters())
     net(torch.zeros(1, 4, dtype=torch.int64)).square().sum().backward()
     optimizer.step()
-    assert (net.encoder.ngrams.tables.weight != 0).any()
+    assert (net.encoder.ngrams.table.weight != 0).any()
 
 
 def test_row_adagrad_follows_its_formula_and_changes_no_other_row():
@@ -80,7 +80,7 @@ def test_norms_and_biases_have_no_weight_decay():
 
 
 def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
-    all_three = optimizers.muon(model(max_rows=50), **RATES, **MUON)
+    all_three = optimizers.muon(model(n_rows=50), **RATES, **MUON)
     for share in (0.5, 0.1, 1.0):
         optimizers.set_learning_rate(all_three, share)
         assert [o.param_groups[0]["lr"] for o in all_three] == [1e-3 * share, 0.02 * share, 0.05 * share]
