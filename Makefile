@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: train dashboard test lint notebooks soak clean
-.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-ablation bench-strategies bench-costs
+.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-costs
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -37,8 +37,8 @@ bench-time-to-loss: .venv/installed-bench
 bench-warmup: .venv/installed
 	$(BIN)/python -m benchmarks.warmup $(ARGS)
 
-bench-ablation: .venv/installed-bench
-	$(BIN)/python -m benchmarks.ablation $(ARGS)
+bench-tricks: .venv/installed-bench
+	$(BIN)/python -m benchmarks.tricks $(ARGS)
 
 bench-strategies: .venv/installed
 	$(BIN)/python -m benchmarks.strategies $(ARGS)

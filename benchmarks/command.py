@@ -24,6 +24,7 @@ from data.corpus import CorpusError
 from runs.files import ROOT, write_json
 from training import tracking
 
+LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
 RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
@@ -45,7 +46,8 @@ def run_benchmark(
     """Call a benchmark's `main` with its options and the path of its results, and exit.
 
     The help is the module's docstring. `numbers` are the defaults of number options, and `extra` has argparse's
-    arguments for other options. Options in `unnamed` do not change the name of the results.
+    arguments for other options, and for words if those have `nargs`. Options in `unnamed` do not change the name of the
+    results.
     """
     module = sys.modules["__main__"]
     parser = OneLineParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,7 +55,7 @@ def run_benchmark(
         text = f"{OPTIONS[name]} (default: {default:,g})"
         parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=text)
     for name, arguments in (extra or {}).items():
-        parser.add_argument(f"--{name}", **arguments)
+        parser.add_argument(name if "nargs" in arguments else f"--{name}", **arguments)
 
     def run(words: list[str]) -> int:
         tracking.be_quiet()
@@ -76,7 +78,7 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
     words = [name]
     for key, value in (changed or {}).items():
         words += [key] if value is True else [key, f"{value:g}" if isinstance(value, float) else str(value)]
-    return RESULTS / _slug(_machine_name()) / "-".join(map(_slug, words))
+    return RESULTS / _slug(_machine_name()) / "-".join(map(_slug, words))[:LONGEST_NAME]
 
 
 def save_results(path: Path, **content: Any) -> None:

@@ -35,6 +35,8 @@ class Report:
     base: str  # what the differences are from, in words
     bases: Mapping[str, str]  # variant -> the variant it is compared with, if any
     losses: Mapping[str, str]  # names in the results -> column headings
+    base_loss: str = ""  # the loss of the base that all losses are compared with; empty: each with the same loss
+    verdicts: Mapping[str, str] = field(default_factory=dict)  # other words for some of Difference.verdict
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # heading -> variant -> text
 
     def save(self, path: Path, measured: Mapping[str, Any]) -> None:
@@ -48,7 +50,7 @@ class Report:
         """The loss of a variant minus that of its base; None if the two are not compared."""
         own, base = results[variant], results.get(self.bases.get(variant, ""), {})
         lengths = {run["seq_len"] for run in (*own.values(), *base.values())}
-        pairs = [(own[seed][loss], base[seed][loss]) for seed in own if seed in base]
+        pairs = [(own[seed][loss], base[seed][self.base_loss or loss]) for seed in own if seed in base]
         if not pairs or (loss == "loss.valid_at_seq_len" and len(lengths) > 1):
             return None
         return paired_difference(*zip(*pairs, strict=True))
@@ -75,7 +77,8 @@ class Report:
                 difference = self.difference(results, loss, variant)
                 text = with_error(f"{fmean(values):.3f}", standard_error(values))
                 if difference:
-                    text += f" ({with_error(f'{difference.mean:+.3f}', difference.stderr)}, {difference.verdict})"
+                    verdict = self.verdicts.get(difference.verdict, difference.verdict)
+                    text += f" ({with_error(f'{difference.mean:+.3f}', difference.stderr)}, {verdict})"
                 cells.append(text)
             cells += [column.get(variant, "") for column in self.columns.values()]
             cells.append(f"{median(run['chars'] for run in runs.values()) / 1e6:.2f} M")

@@ -47,7 +47,8 @@ def run_trials(
     `seconds_per_run` is the expected duration. Raises SystemExit if a run fails.
     """
     here = machine()
-    folder = RUNS / path.parent.name / path.name / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
+    benchmark = path.name.partition("-")[0]  # without its options, because the keys of a trial contain them
+    folder = RUNS / path.parent.name / benchmark / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     rows = [json.loads(file.read_text()) if file.exists() else None for file in files]
@@ -59,7 +60,9 @@ def run_trials(
     for i, trial in enumerate(trials):
         if rows[i] is None:
             rows[i] = row = _train(trial, measure, preset)
-            if row["commit"] == here["commit"] and not row["commit"].endswith("+"):
+            if files[i].exists():  # another process was first, and may have used its result already
+                rows[i] = row = json.loads(files[i].read_text())
+            elif row["commit"] == here["commit"] and not row["commit"].endswith("+"):
                 write_json(files[i], row)
             left -= 1
             numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))

@@ -14,14 +14,14 @@ def run(monkeypatch, capsys):
 
     def run(*words, main=None):
         calls = []
-        monkeypatch.setattr(sys, "argv", ["ablation.py", *words])
-        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/ablation.py", raising=False)
+        monkeypatch.setattr(sys, "argv", ["tricks.py", *words])
+        monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/tricks.py", raising=False)
         monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
-        begin, flag = {"default": "annotated"}, {"action": "store_true"}
+        begin, flag, names = {"default": "annotated"}, {"action": "store_true"}, {"nargs": "*", "default": []}
         with pytest.raises(SystemExit) as exited:
             run_benchmark(
                 main or (lambda *arguments: calls.append(arguments)),
-                {"begin": begin, "quick": flag, "search": flag},
+                {"names": names, "begin": begin, "quick": flag, "search": flag},
                 unnamed={"search"},
                 seeds=3,
                 seconds=90.0,
@@ -34,19 +34,22 @@ def run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ([], "ablation"),
-        (["--seeds", "3", "--seconds", "90"], "ablation"),
-        (["--seeds", "1"], "ablation-seeds-1"),
-        (["--seconds", "0.5"], "ablation-seconds-0-5"),
-        (["--begin", "more masks at first", "--seconds", "60"], "ablation-seconds-60-begin-more-masks-at-first"),
-        (["--quick"], "ablation-quick"),
-        (["--search"], "ablation"),
+        ([], "tricks"),
+        (["--seeds", "3", "--seconds", "90"], "tricks"),
+        (["--seeds", "1"], "tricks-seeds-1"),
+        (["--seconds", "0.5"], "tricks-seconds-0-5"),
+        (["--begin", "more masks at first", "--seconds", "60"], "tricks-seconds-60-begin-more-masks-at-first"),
+        (["--quick"], "tricks-quick"),
+        (["--search"], "tricks"),
+        (["four layers", "Muon", "--seeds", "1"], "tricks-seeds-1-names-four-layers-muon"),
+        (["x" * 300], f"tricks-names-{'x' * 300}"),
     ],
 )
 def test_a_measurement_with_other_options_gets_its_own_files(words, name, run):
     [(options, path)], code, _ = run(*words)
     assert code == 0
     assert path == results_path(name)
+    assert len(path.name) < 250
     assert path.parent.parent == command.RESULTS
     assert isinstance(options.seconds, float)
 

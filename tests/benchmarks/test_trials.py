@@ -76,3 +76,23 @@ def test_results_of_code_that_changed_during_the_run_do_not_count(commit, times,
     for _ in range(2):
         run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
     assert len(trained) == times
+
+
+def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, here, monkeypatch):
+    """The other process may have used its result already."""
+
+    def train(trial, *_):
+        trained.append(trial)
+        if len(trained) == 1:
+            run_trials(tmp_path / "results-seeds-1", own, last_losses, 1.0)
+        return trial | {"results": {"loss": float(len(trained))}, "wall_seconds": 1.0, "commit": "1234567"}
+
+    trained = []
+    monkeypatch.setattr(trials, "_train", train)
+    monkeypatch.setattr(trials, "load_corpus", lambda name: None)
+    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+    own = trials_of({"small": {}}, {"data.corpus": "play"}, 1)
+    outer = run_trials(tmp_path / "results", own, last_losses, 1.0)
+    inner = json.loads((tmp_path / "results-seeds-1.json").read_text())
+    assert len(trained) == 2
+    assert outer["trials"] == inner["trials"]
