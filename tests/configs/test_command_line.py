@@ -5,7 +5,7 @@ from configs.command_line import SETTINGS, ignored_in_comparisons, parse, preset
 from configs.keys import ConfigError
 
 
-@pytest.mark.parametrize("name", ["annotated", "gpu", "quick"])
+@pytest.mark.parametrize("name", ["annotated", "gpu", "modernbert", "quick"])
 def test_presets_are_valid(name: str):
     assert name in presets()
     values = parse(["--preset", name]).values
