@@ -1,9 +1,10 @@
-"""Models that only benchmarks train: those between the annotated experiment's and `modern`, and Hugging Face's BERT.
+"""Models that only benchmarks train: those between the annotated experiment's and `modern`, and Hugging Face's.
 
 python -m benchmarks.models [key=value ...] is experiment.py with these as further values of model.architecture.
 """
 
 import sys
+from typing import Any
 
 import torch
 from labml_nn.transformers import Encoder, Generator, MultiHeadAttention, TransformerLayer
@@ -12,7 +13,7 @@ from labml_nn.transformers.models import EmbeddingsWithPositionalEncoding
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.peers import bert_for_masked_lm
+from benchmarks.peers import masked_lm
 from configs.model import ModelConfigs, option
 from model.labml_transformer import LabmlTransformer
 from model.modern import rotary_table, rotate
@@ -71,18 +72,28 @@ def between(c: ModelConfigs, rotary: bool = False, geglu: bool = False, initiali
     return model
 
 
-@option(ModelConfigs.architecture, "hugging_face")
-class HuggingFaceBert(nn.Module):
-    """`BertForMaskedLM` unchanged: it computes the logits at all positions, and the requested ones are returned."""
+class HuggingFace(nn.Module):
+    """`BertForMaskedLM` or `ModernBertForMaskedLM`, with its head at the requested positions only."""
 
-    def __init__(self, c: ModelConfigs):
+    def __init__(self, c: ModelConfigs, architecture: str):
         super().__init__()
-        self.bert = bert_for_masked_lm(c, c.n_tokens, c.dropout)
+        self.model: Any = masked_lm(architecture, c, c.n_tokens, c.dropout)
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
-        logits = self.bert(input_ids=inputs).logits.flatten(0, 1)
-        return logits if positions is None else logits[positions]
+        hidden = self.model.base_model(input_ids=inputs).last_hidden_state.flatten(0, 1)  # [batch * seq_len, d_model]
+        hidden = hidden if positions is None else hidden[positions]
+        return self.model.cls(hidden) if hasattr(self.model, "cls") else self.model.decoder(self.model.head(hidden))
+
+
+@option(ModelConfigs.architecture)
+def hugging_face_bert(c: ModelConfigs) -> nn.Module:
+    return HuggingFace(c, "bert")
+
+
+@option(ModelConfigs.architecture)
+def hugging_face_modernbert(c: ModelConfigs) -> nn.Module:
+    return HuggingFace(c, "modernbert")
 
 
 def _register(name: str) -> None:

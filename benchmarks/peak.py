@@ -15,13 +15,15 @@ def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
     """Floating-point operations of a step's matrix products per character, without recomputation.
 
     A product takes 2 operations per weight, attention 2 * seq_len * d each for scores and mixing, and the backward pass
-    twice as many as the forward pass. A feed-forward layer has 3 matrices with Folio's gate, else 2. After its last
-    attention, Folio computes only the masked characters. All heads but the annotated one have a layer more.
+    twice as many as the forward pass. A feed-forward layer has 2 matrices, or 3 with the gate of Folio and ModernBERT.
+    These two compute the head at the masked characters only, and Folio everything after its last attention. All heads
+    but the annotated one have a layer more.
     """
     d, is_folio = shape.d_model, step.startswith("Folio")
+    is_modern = is_folio or step.endswith("ModernBERT")
     last = MASKING_PROB if is_folio else 1.0
-    feed_forward = (3 if is_folio else 2) * d * shape.d_ff
-    head = last * (2 * d * n_tokens + (0 if step == "annotated" else 2 * d**2))
+    feed_forward = (3 if is_modern else 2) * d * shape.d_ff
+    head = (MASKING_PROB if is_modern else 1.0) * (2 * d * n_tokens + (0 if step == "annotated" else 2 * d**2))
     layer = 2 * (4 * d**2 + feed_forward) + 4 * shape.seq_len * d
     return 3 * (shape.n_layers * layer - (1 - last) * 2 * (d**2 + feed_forward) + head)
 

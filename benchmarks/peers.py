@@ -19,6 +19,15 @@ from data.windows import Windows
 
 Step = Callable[[], torch.Tensor]  # updates the weights; returns the loss, still on the device
 MASKING_PROB = 0.15
+# Names in the config of BERT or of ModernBERT; each ignores the other's.
+UNUSED_TOKENS = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "embedding_dropout",
+    "attention_dropout",
+    "mlp_dropout",
+)
 
 
 @dataclass(frozen=True)
@@ -66,10 +75,13 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     return step
 
 
-def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
-    """`BertForMaskedLM` with its usual step: labels of -100, AdamW, gradient clipping; bfloat16 on CUDA."""
-    bert = bert_for_masked_lm(shape, n_tokens, dropout=0.1).to(ids.device)
-    optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-3, fused=ids.device.type in ("cpu", "cuda"))  # its default
+def hugging_face(architecture: str, shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
+    """BERT or ModernBERT with the usual step: labels of -100, AdamW, gradient clipping; bfloat16 on CUDA.
+
+    Neither has dropout: BERT learns faster without it here, and ModernBERT's authors use none.
+    """
+    model = masked_lm(architecture, shape, n_tokens).to(ids.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=ids.device.type in ("cpu", "cuda"))  # its default
     windows = Windows(ids, seed=0)
     generator = torch.Generator(device=ids.device).manual_seed(0)
 
@@ -77,8 +89,8 @@ def hugging_face(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
         tokens = windows.draw(shape.batch_size, shape.seq_len).tokens
         inputs, labels = collated(tokens, n_tokens, generator)
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=ids.device.type == "cuda"):
-            loss = bert(input_ids=inputs, labels=labels).loss
-        return update(bert, optimizer, loss)
+            loss = model(input_ids=inputs, labels=labels).loss
+        return update(model, optimizer, loss)
 
     return step
 
@@ -92,23 +104,28 @@ def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tenso
     return loss.detach()
 
 
-def bert_for_masked_lm(shape: Shape | ModelConfigs, n_tokens: int, dropout: float) -> nn.Module:
-    """Hugging Face's `BertForMaskedLM` of a shape, with its own initialization and defaults."""
+def masked_lm(architecture: str, shape: Shape | ModelConfigs, n_tokens: int, dropout: float = 0.0) -> nn.Module:
+    """`BertForMaskedLM` or `ModernBertForMaskedLM` of a shape, untrained, for `bert` or `modernbert`.
+
+    All else is the default of its authors: in ModernBERT, two of three layers attend to 64 characters on either side.
+    """
     # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
-    from transformers import BertConfig, BertForMaskedLM
+    from transformers import AutoConfig, AutoModelForMaskedLM
 
-    config = BertConfig(
+    config = AutoConfig.for_model(
+        architecture,
         vocab_size=n_tokens,
         hidden_size=shape.d_model,
         num_hidden_layers=shape.n_layers,
         num_attention_heads=shape.n_heads,
         intermediate_size=shape.d_ff,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
         pad_token_id=n_tokens - 2,
+        sparse_prediction=True,  # ModernBERT computes its head at the masked positions only
+        **dict.fromkeys(UNUSED_TOKENS),
+        **dict.fromkeys(DROPOUTS, dropout),
     )
-    return BertForMaskedLM(config)
+    return AutoModelForMaskedLM.from_config(config)
 
 
 def collated(tokens: torch.Tensor, n_tokens: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Characters per second: Folio's training step, the annotated experiment's, and Hugging Face's.
+"""Characters per second: Folio's training step, the annotated experiment's, and Hugging Face's BERT and ModernBERT.
 
 python -m benchmarks.throughput [--repeats 5 | --quick]
 
@@ -128,7 +128,8 @@ STEPS: Mapping[str, Callable[[Shape], Step]] = {
     "Folio": folio,
     "Folio with AdamW": lambda shape: folio(shape, **{"training.optimizer": "adamw"}),
     BASE: partial(peer, peers.annotated),
-    "Hugging Face BERT": partial(peer, peers.hugging_face),
+    "Hugging Face BERT": partial(peer, partial(peers.hugging_face, "bert")),
+    "Hugging Face ModernBERT": partial(peer, partial(peers.hugging_face, "modernbert")),
 }
 
 

@@ -1,11 +1,12 @@
-"""Seconds of training until the validation loss reaches given values: Folio's preset, the annotated recipe, and BERT.
+"""Seconds of training until the validation loss reaches given values: Folio's preset against its peers.
 
 python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 
-All are trained for the same time by the same loop on the same text, and judged by the protocol. Only training time
-counts. Between two evaluations the loss is interpolated linearly. --search finds the batch size and learning rate of
-Hugging Face's BERT in runs of 60 seconds (20 on CUDA) and keeps the best with the results. Without results of a search
-on a machine of the same kind, with CUDA or without, the search runs first.
+The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds. Folio trains for 0.3 of them (180, as
+its preset `quick` says), and the annotated recipe for 0.2, because it stays on its plateau. All are trained by the same
+loop on the same text, and judged by the protocol. Only training time counts. Between two evaluations the loss is
+interpolated linearly. --search finds the characters per step and the learning rate of each peer in runs of 75 seconds
+(20 on CUDA). Without results of such a search on a machine of the same kind, with CUDA or without, it runs first.
 """
 
 import json
@@ -13,7 +14,7 @@ import statistics
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,10 @@ from runs.run_folder import RunFolder
 
 LOSSES = {"3.0": 3.0, "2.0": 2.0, "1.6": 1.6, "1.4": 1.4, "counting": None, "1.10": 1.10}
 FOLIO = "Folio"
-SEARCHED = {  # preset -> recipe -> keys
-    preset: {
-        f"{chars // 128} x 128, {rate:g}": {"training.chars_per_step": chars, "training.learning_rate": rate}
-        for chars in sizes
-        for rate in (5e-4, 1e-3, 2e-3, 4e-3)
-    }
-    for preset, sizes in {"quick": (1024, 2048, 4096), "gpu": (8192, 32_768, 131_072)}.items()
-}
-SECONDS_PER_SEARCHED_RUN = {"quick": 60.0, "gpu": 20.0}
-SECONDS_BETWEEN_EVALUATIONS = {  # more for slower models
-    "quick": {FOLIO: 50.0, "annotated": 300.0, "Hugging Face BERT": 150.0},
-    "gpu": {FOLIO: 2.0, "annotated": 10.0, "Hugging Face BERT": 5.0},
-}
+PEERS = recipe("peers")
+SECONDS_PER_SEARCHED_RUN = {"quick": 75.0, "gpu": 20.0}
+SHARES = {FOLIO: 0.3, "annotated": 0.2, **dict.fromkeys(PEERS["peers"], 1.0)}  # of the seconds
+EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 
 
 def main(options: Namespace, path: Path) -> None:
@@ -45,38 +37,56 @@ def main(options: Namespace, path: Path) -> None:
     preset = device_preset()
     searched = None if options.search else earlier_search(preset)
     searched = searched or search(preset)
-    best = min(searched["trials"], key=lambda row: row["results"]["loss.valid"])["variant"]
-    trials = trials_of(recipes(preset, SEARCHED[preset][best], options.seconds), COMMON, options.seeds)
-    seconds_per_run = 1.13 * options.seconds + 50  # with evaluations, compilation and the start
+    best = winners(searched["trials"])
+    peers = {peer: searched_recipes(preset)[variant] for peer, variant in best.items()}
+    trials = trials_of(recipes(peers, options.seconds), COMMON, options.seeds)
+    seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50  # with evaluations and the start
     measured = run_trials(path, trials, measure, seconds_per_run, preset)
-    searched_on = f"{best} (searched on {searched['machine']['machine']})"
-    report(measured["trials"], preset, options.seconds, searched_on).save(path, measured)
+    found = f"{'; '.join(best.values())} (searched on {searched['machine']['machine']})"
+    report(measured["trials"], preset, found).save(path, measured)
 
 
-def recipes(preset: str, bert: Mapping[str, Any], seconds: float) -> dict[str, dict[str, Any]]:
-    """The preset itself, the annotated recipe, and BERT with the keys `bert`."""
+def recipes(peers: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str, dict[str, Any]]:
+    """The preset itself, the annotated recipe, and each peer with its keys."""
     annotated = read_config(PRESETS / "annotated.yaml")
     del annotated["training.max_chars"]
-    keys = {FOLIO: {}, "annotated": annotated, "Hugging Face BERT": recipe("bert") | dict(bert)}
+    keys: dict[str, Mapping[str, Any]] = {FOLIO: {}, "annotated": annotated, **peers}
     return {
-        name: keys[name] | {"training.max_seconds": seconds, "training.evaluations": max(1, int(seconds / between))}
-        for name, between in SECONDS_BETWEEN_EVALUATIONS[preset].items()
+        name: {**keys[name], "training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
+        for name, share in SHARES.items()
+    }
+
+
+def searched_recipes(preset: str) -> dict[str, dict[str, Any]]:
+    """Every peer with all values of the search, by variant."""
+    lists = PEERS["search"][preset]
+    return {
+        f"{peer}: {', '.join(map(str, values))}": PEERS["keys"] | keys | dict(zip(lists, values, strict=True))
+        for peer, keys in PEERS["peers"].items()
+        for values in product(*lists.values())
     }
 
 
 def search(preset: str) -> dict[str, Any]:
-    """Train BERT with every batch size and learning rate of the search; returns the results and writes them."""
+    """Train every variant of the search; returns the results and writes them."""
     seconds = SECONDS_PER_SEARCHED_RUN[preset]
-    trials = trials_of(SEARCHED[preset], COMMON | recipe("bert") | {"training.max_seconds": seconds}, 1)
-    return run_trials(results_path("bert_search"), trials, last_losses, seconds + 30, preset)
+    trials = trials_of(searched_recipes(preset), COMMON | {"training.max_seconds": seconds}, 1)
+    return run_trials(results_path("peer_search"), trials, last_losses, seconds + 30, preset)
 
 
 def earlier_search(preset: str) -> dict[str, Any] | None:
-    """The results of a search on a machine of this kind, this machine preferred."""
-    own = results_path("bert_search").with_suffix(".json")
-    paths = sorted(RESULTS.glob("*/bert_search.json"), key=lambda path: (path != own, path))
+    """The results of a search of the same variants, this machine preferred. CPUs and GPUs have different variants."""
+    own, variants = results_path("peer_search").with_suffix(".json"), set(searched_recipes(preset))
+    paths = sorted(RESULTS.glob("*/peer_search.json"), key=lambda path: (path != own, path))
     found = (json.loads(path.read_text()) for path in paths)
-    return next((results for results in found if results["trials"][0]["variant"] in SEARCHED[preset]), None)
+    return next((results for results in found if {row["variant"] for row in results["trials"]} == variants), None)
+
+
+def winners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The variant of each peer with the lowest loss in the search."""
+    by_loss = sorted(rows, key=lambda row: row["results"]["loss.valid"])
+    variants = [row["variant"] for row in by_loss]
+    return {peer: next(each for each in variants if each.startswith(f"{peer}: ")) for peer in PEERS["peers"]}
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
@@ -97,7 +107,7 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | Non
     return None
 
 
-def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert: str) -> Report:
+def report(rows: Sequence[Mapping[str, Any]], preset: str, searched: str) -> Report:
     """Each recipe against Folio's, and the median of its seconds to each loss."""
     columns: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for variant, by_seed in by_variant(rows).items():
@@ -105,19 +115,20 @@ def report(rows: Sequence[Mapping[str, Any]], preset: str, seconds: float, bert:
         first = max(run["curve"][0][0] for run in runs)
         for name in LOSSES:
             columns[f"to {name}"][variant] = _median([run["seconds_to"][name] for run in runs], first)
+        columns["seconds"][variant] = f"{statistics.median(run['seconds'] for run in runs):.0f}"
         columns["evaluations"][variant] = str(len(runs[0]["curve"]))
         columns["compiled"][variant] = "yes" if all(r["compiled"] for r in rows if r["variant"] == variant) else "no"
     return Report(
         title="Time to loss",
         note=f"Seconds of training on tiny Shakespeare until `loss.valid` reaches a value, median over seeds, and the"
-        f" loss after {seconds:g} seconds. Folio is the preset `{preset}`; counting is"
-        f" {rows[0]['results']['counting']:.3f}. BERT's batch size and learning rate won a search with runs of"
-        f" {SECONDS_PER_SEARCHED_RUN[preset]:g} seconds: {bert}. Times are interpolated linearly between evaluations,"
-        " which makes a time longer by less than the time between two of them; ≤ marks a loss that the first evaluation"
-        " was already below.",
+        f" loss at the end. Folio is the preset `{preset}`; counting is {rows[0]['results']['counting']:.3f}. The"
+        f" characters per step and the learning rate of each peer won a search with runs of"
+        f" {SECONDS_PER_SEARCHED_RUN[preset]:g} seconds: {searched}. Times are interpolated linearly between"
+        " evaluations, which makes a time longer by less than the time between two of them; ≤ marks a loss that the"
+        " first evaluation was already below.",
         base=FOLIO,
         bases={row["variant"]: FOLIO for row in rows if row["variant"] != FOLIO},
-        losses={"loss.valid": f"loss after {seconds:g} s"},
+        losses={"loss.valid": "loss at the end"},
         columns=columns,
     )
 
@@ -129,5 +140,5 @@ def _median(seconds: Sequence[float | None], first: float) -> str:
 
 
 if __name__ == "__main__":
-    flag = {"action": "store_true", "help": "search the batch size and learning rate of BERT again"}
+    flag = {"action": "store_true", "help": "search the batch size and learning rate of the peers again"}
     run_benchmark(main, {"search": flag}, unnamed={"search"}, seeds=1, seconds=600.0)

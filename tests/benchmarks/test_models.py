@@ -21,6 +21,14 @@ def test_fused_attention_computes_the_same_function_as_labml_nn():
     assert torch.allclose(ours(INPUTS, torch.tensor([5, 44])), theirs(INPUTS)[[5, 44]], atol=1e-5)
 
 
+@pytest.mark.parametrize("architecture", ["hugging_face_bert", "hugging_face_modernbert"])
+def test_a_hugging_face_model_gives_its_own_logits_at_the_positions(architecture):
+    model, positions = built(architecture), torch.tensor([44, 5])  # in any order
+    expected = model.model(input_ids=INPUTS).logits.flatten(0, 1)
+    assert torch.allclose(model(INPUTS), expected, atol=1e-6)
+    assert torch.allclose(model(INPUTS, positions), expected[positions], atol=1e-6)
+
+
 @pytest.mark.parametrize("architecture", ["fused", "rotary"])
 def test_every_model_knows_positions(architecture):
     """By sinusoids or by rotation: swapping two tokens changes the logits at a third position."""

@@ -1,5 +1,6 @@
 import importlib
 import sys
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -13,7 +14,7 @@ from torch import nn
 
 import model.labml_transformer  # noqa: F401, repairs labml_nn's attention for current labml releases
 from benchmarks import peers, throughput
-from benchmarks.peers import Shape, collated
+from benchmarks.peers import Shape, collated, masked_lm
 from benchmarks.throughput import folio
 from data.windows import Windows
 
@@ -33,17 +34,31 @@ def test_hugging_faces_masks_are_80_10_10():
     assert (inputs[~selected] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["annotated", "hugging_face", "folio"])
+@pytest.mark.parametrize("name", ["annotated", "bert", "modernbert", "folio"])
 def test_every_step_learns(name, shakespeare):
     torch.manual_seed(0)
     if name == "folio":
         step = folio(SHAPE, **{"training.compile": False, "device": "cpu", "training.warmup": 0.0})
     else:
-        step = getattr(peers, name)(SHAPE, IDS % 3, N_TOKENS)  # three characters are soon learned
+        step_of = peers.annotated if name == "annotated" else partial(peers.hugging_face, name)
+        step = step_of(SHAPE, IDS % 3, N_TOKENS)  # three characters are soon learned
     first = step()
     for _ in range(60):
         last = step()
     assert last < 0.95 * first
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model"), [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")]
+)
+def test_a_peer_has_the_shape_that_is_asked_for(architecture, model):
+    peer = masked_lm(architecture, SHAPE, N_TOKENS, dropout=0.25)
+    assert type(peer).__name__ == model
+    config = peer.config
+    assert (config.hidden_size, config.num_hidden_layers) == (SHAPE.d_model, SHAPE.n_layers)
+    assert (config.num_attention_heads, config.intermediate_size) == (SHAPE.n_heads, SHAPE.d_ff)
+    assert config._attn_implementation == "sdpa"
+    assert {module.p for module in peer.modules() if isinstance(module, nn.Dropout)} == {0.25}
 
 
 def test_batches_grow_as_far_as_the_memory_allows(monkeypatch):

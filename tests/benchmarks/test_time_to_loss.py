@@ -3,7 +3,16 @@ import json
 import pytest
 
 from benchmarks import time_to_loss
-from benchmarks.time_to_loss import SEARCHED, earlier_search, recipes, report, seconds_to
+from benchmarks.time_to_loss import (
+    PEERS,
+    SHARES,
+    earlier_search,
+    recipes,
+    report,
+    searched_recipes,
+    seconds_to,
+    winners,
+)
 from configs.command_line import PRESETS, read_config, resolve
 
 
@@ -19,25 +28,41 @@ def test_a_loss_between_two_evaluations_is_interpolated():
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
 def test_every_recipe_is_valid(preset):
     base = read_config(PRESETS / f"{preset}.yaml")
-    for keys in SEARCHED[preset].values():
-        for recipe in recipes(preset, keys, 600.0).values():
+    for variant, keys in searched_recipes(preset).items():
+        for name, recipe in recipes(dict.fromkeys(PEERS["peers"], keys), 600.0).items():
             values = resolve(base, recipe)
-            assert values["training.chars_per_step"] % values["training.stages"][-1]["seq_len"] == 0
-            assert values["training.max_seconds"] == 600.0
+            for row in values["training.stages"]:
+                assert values["training.chars_per_step"] % row["seq_len"] == 0, variant
+            assert values["training.max_seconds"] == SHARES[name] * 600.0
             assert values["training.max_chars"] is None
 
 
-def test_the_search_of_this_machine_comes_first_and_that_of_another_kind_of_device_does_not_count(
-    tmp_path, monkeypatch
-):
+def test_folio_trains_as_long_as_its_preset_says():
+    own = read_config(PRESETS / "quick.yaml")["training.max_seconds"]
+    assert recipes(PEERS["peers"], 600.0)["Folio"]["training.max_seconds"] == own
+
+
+def test_the_lowest_loss_of_each_peer_wins():
+    losses = dict.fromkeys(searched_recipes("quick"), 3.0)
+    bert, modern = (
+        next(variant for variant in reversed(losses) if variant.startswith(f"{peer}: ")) for peer in PEERS["peers"]
+    )
+    losses |= {bert: 2.9, modern: 1.7}
+    rows = [{"variant": variant, "results": {"loss.valid": loss}} for variant, loss in losses.items()]
+    assert winners(rows) == dict(zip(PEERS["peers"], (bert, modern), strict=True))
+
+
+def test_the_search_of_this_machine_comes_first_and_one_of_other_variants_does_not_count(tmp_path, monkeypatch):
     monkeypatch.setattr(time_to_loss, "RESULTS", tmp_path)
     monkeypatch.setattr(time_to_loss, "results_path", lambda name: tmp_path / "here" / name)
     assert earlier_search("quick") is None
-    rows = [{"variant": next(iter(SEARCHED["quick"]))}]
-    for machine in ("another", "here"):
+    rows = [{"variant": variant} for variant in searched_recipes("quick")]
+    for machine, trials in (("a", rows[1:]), ("another", rows), ("here", rows)):
         (tmp_path / machine).mkdir()
-        (tmp_path / machine / "bert_search.json").write_text(json.dumps({"machine": machine, "trials": rows}))
-        assert earlier_search("quick")["machine"] == machine
+        content = {"machine": machine, "trials": trials}
+        (tmp_path / machine / "peer_search.json").write_text(json.dumps(content))
+        found = earlier_search("quick")
+        assert (found and found["machine"]) == (None if machine == "a" else machine)
     assert earlier_search("gpu") is None
 
 
@@ -47,6 +72,7 @@ def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():
             "loss.valid": loss,
             "chars": 1e6,
             "seq_len": 256,
+            "seconds": 600.0,
             "counting": 1.179,
             "curve": [(50.0, 2.5), (600.0, loss)],
         }
@@ -55,6 +81,6 @@ def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():
 
     rows = [row("Folio", 0, 1.0, {"3.0": 50.0, "2.0": 100.0}), row("Folio", 1, 1.1, {"3.0": 50.0, "2.0": 120.0})]
     rows.append(row("annotated", 0, 3.4, {}))
-    columns = report(rows, "quick", 600.0, "8 x 128").columns
+    columns = report(rows, "quick", "1024, 0.001").columns
     assert columns["to 3.0"] == {"Folio": "≤ 50 s", "annotated": "never"}
     assert columns["to 2.0"]["Folio"] == "110 s"
