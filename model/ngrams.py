@@ -6,6 +6,8 @@ n-grams lie on both sides of the position, and `[MASK]` is a symbol like any oth
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +19,7 @@ NGRAMS: tuple[Ngram, ...] = (
     *((-3, -2, -1), (-2, -1, 1), (-1, 1, 2), (1, 2, 3), (-3, -2, 1), (-1, 2, 3)),
     *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2), (-1, 1, 2, 3), (1, 2, 3, 4)),
 )
-PRIME = 2**31 - 1
-FACTOR = 2_654_435_761  # about 2^32 / 1.618, Knuth's factor: numbers near each other get rows far from each other
+HASH_SEED = 0
 
 
 class NgramEmbedding(nn.Module):
@@ -28,27 +29,55 @@ class NgramEmbedding(nn.Module):
     lies a symbol of its own.
     """
 
+    factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
+    summands: Tensor  # [n_ngrams]
+
     def __init__(self, *, n_tokens: int, d_model: int, ngrams: Sequence[Ngram], n_rows: int):
         super().__init__()
-        self.ngrams = tuple(ngrams)
-        self.n_symbols = n_tokens + 1  # the last one stands for everything outside of the window
+        self.border = n_tokens  # the symbol outside of a window
+        self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
+        random = partial(torch.randint, -(2**63), 2**63 - 1, generator=torch.Generator().manual_seed(HASH_SEED))
+        is_in = torch.tensor([[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)])
+        self.register_buffer("factors", random(is_in.shape) * is_in)
+        self.register_buffer("summands", random((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
         self.table = nn.EmbeddingBag(n_rows, d_model, mode="sum")
         nn.init.zeros_(self.table.weight)
 
     @torch.compiler.disable  # the compiler cannot handle sparse gradients
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.table(self.rows(inputs).flatten(0, 1)).view(*inputs.shape, -1)
+        rows = self.rows(inputs).flatten(0, 1)
+        vectors = SumOfRows.apply(self.table.weight, rows) if self.table.sparse else self.table(rows)
+        return vectors.view(*inputs.shape, -1)
 
     def rows(self, inputs: Tensor) -> Tensor:
-        """The row of each n-gram around each token, `[batch, seq_len, n_ngrams]`."""
-        seq_len, reach = inputs.shape[1], max(abs(offset) for ngram in self.ngrams for offset in ngram)
-        symbols = F.pad(inputs, (reach, reach), value=self.n_symbols - 1)
-        numbers = []
-        for i, ngram in enumerate(self.ngrams, start=1):
-            number = torch.full_like(inputs, i)  # the digits i and the n-gram's symbols, in base n_symbols
-            for offset in ngram:
-                number = (number * self.n_symbols + symbols[:, reach + offset : reach + offset + seq_len]) % PRIME
-            numbers.append(number)
-        # A hash below PRIME, scaled down to the number of rows. No product exceeds 64 bits.
-        return torch.stack(numbers, dim=-1) * FACTOR % PRIME * self.table.num_embeddings // PRIME
+        """The row of each n-gram around each token, `[batch, seq_len, n_ngrams]`.
+
+        A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor * symbol, modulo 2^64.
+        """
+        symbols = F.pad(inputs, (self.reach, self.reach), value=self.border).unfold(1, 2 * self.reach + 1, 1)
+        hashes = self.summands + (symbols.unsqueeze(-1) * self.factors).sum(-2)
+        return ((hashes >> 33) + 2**30) * self.table.num_embeddings >> 31
+
+
+class SumOfRows(torch.autograd.Function):
+    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once.
+
+    PyTorch's own sparse gradient repeats the gradient of a sum for each of its rows, and takes several times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, rows: Tensor) -> Tensor:
+        """Rows `[n_sums, n_rows]` of `table` to their sums `[n_sums, d_model]`."""
+        ctx.save_for_backward(rows)
+        ctx.size = table.shape
+        return F.embedding_bag(rows, table, mode="sum")
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        ordered, order = rows.flatten().sort(stable=True)
+        row, count = ordered.unique_consecutive(return_counts=True)
+        sums = F.embedding_bag(order // rows.shape[1], gradient.contiguous(), count.cumsum(0) - count, mode="sum")
+        index = row.unsqueeze(0)
+        return torch.sparse_coo_tensor(index, sums, ctx.size, is_coalesced=True, check_invariants=False), None

@@ -122,7 +122,7 @@ class RowAdagrad(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the rows that have a gradient. Sparse gradients must be coalesced."""
+        """Update the rows that have a gradient, and overwrite it. Sparse gradients must be coalesced."""
         assert closure is None, "RowAdagrad does not recompute the loss"
         for group in self.param_groups:
             for table in group["params"]:
@@ -131,11 +131,11 @@ class RowAdagrad(Optimizer):
                 sums = self.state[table]["square_sums"]
                 if table.grad.is_sparse:
                     rows, gradient = table.grad.indices()[0], table.grad.values()
-                    of_rows = sums.index_add_(0, rows, gradient.square().mean(1))[rows]
-                    table.index_add_(0, rows, -group["lr"] * gradient / (of_rows.sqrt() + EPS).unsqueeze(1))
+                    sums.index_add_(0, rows, gradient.square().mean(1))
+                    table.index_add_(0, rows, gradient.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1)))
                 else:
                     sums.add_(table.grad.square().mean(1))
-                    table.sub_(group["lr"] * table.grad / (sums.sqrt() + EPS).unsqueeze(1))
+                    table.sub_(table.grad.mul_(group["lr"] / (sums.sqrt() + EPS).unsqueeze(1)))
 
 
 class Muon(Optimizer):

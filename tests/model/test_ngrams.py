@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from model import MaskedLanguageModel, ModernEncoder
-from model.ngrams import FACTOR, NGRAMS, PRIME, NgramEmbedding
+from model.ngrams import NGRAMS, NgramEmbedding
 
 N_TOKENS, MASK = 30, 29
 INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed(0))
@@ -25,17 +25,18 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows: int):
     for window, tokens in enumerate(inputs.tolist()):
         for position in range(len(tokens)):
             expected = torch.zeros(4)
-            for number, ngram in enumerate(NGRAMS, start=1):
+            for i, ngram in enumerate(NGRAMS):
+                number = module.summands[i].item()
                 for offset in ngram:
-                    i = position + offset
-                    number = number * (N_TOKENS + 1) + (tokens[i] if 0 <= i < len(tokens) else N_TOKENS)
-                expected += module.table.weight[number * FACTOR % PRIME * n_rows // PRIME]
+                    column = position + offset
+                    symbol = tokens[column] if 0 <= column < len(tokens) else N_TOKENS
+                    number += symbol * module.factors[4 + offset, i].item()
+                expected += module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
             assert torch.allclose(vectors[window, position], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_tokens", [30, 100_000])
 def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
-    """The number of a 4-gram of 100,000 symbols does not fit into 64 bits."""
     n_rows = 1_000
     module = NgramEmbedding(n_tokens=n_tokens, d_model=2, ngrams=NGRAMS, n_rows=n_rows)
     rows = module.rows(torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0)))

@@ -62,7 +62,7 @@ def test_row_adagrad_follows_its_formula_and_changes_no_other_row():
     for rows in ([0, 5, 7], [5], [2, 5]):
         gradient = torch.zeros(9, 4)
         gradient[rows] = torch.randn(len(rows), 4, generator=generator)
-        tables[0].grad, tables[1].grad = gradient.to_sparse(1).coalesce(), gradient
+        tables[0].grad, tables[1].grad = gradient.to_sparse(1).coalesce(), gradient.clone()
         sparse.step()
         dense.step()
         for row in rows:
