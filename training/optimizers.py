@@ -128,14 +128,12 @@ class RowAdagrad(Optimizer):
             for table in group["params"]:
                 if not self.state[table]:
                     self.state[table]["square_sums"] = table.new_zeros(len(table))
-                sums = self.state[table]["square_sums"]
+                sums, rows, change = self.state[table]["square_sums"], slice(None), table.grad
                 if table.grad.is_sparse:
-                    rows, gradient = table.grad.indices()[0], table.grad.values()
-                    sums.index_add_(0, rows, gradient.square().mean(1))
-                    table.index_add_(0, rows, gradient.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1)))
-                else:
-                    sums.add_(table.grad.square().mean(1))
-                    table.sub_(table.grad.mul_(group["lr"] / (sums.sqrt() + EPS).unsqueeze(1)))
+                    rows, change = table.grad.indices()[0], table.grad.values()
+                sums[rows] += torch.linalg.vector_norm(change, dim=1).square() / table.shape[1]
+                change.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1))
+                table.index_add_(0, rows, change) if table.grad.is_sparse else table.add_(change)
 
 
 class Muon(Optimizer):
