@@ -1,6 +1,7 @@
 """Models that only benchmarks train: those between the annotated experiment's and `modern`, and Hugging Face's.
 
-python -m benchmarks.models [key=value ...] is experiment.py with these as further values of model.architecture.
+python -m benchmarks.models [key=value ...] is experiment.py with these as further values of model.architecture, and
+with the options of the tricks on trial: see benchmarks/tricks.py.
 """
 
 import sys
@@ -13,6 +14,10 @@ from labml_nn.transformers.models import EmbeddingsWithPositionalEncoding
 from torch import nn
 from torch.nn import functional as F
 
+import benchmarks.trick_counts
+import benchmarks.trick_models
+import benchmarks.trick_neighbors
+import benchmarks.trick_optimizers  # noqa: F401
 from benchmarks.peers import masked_lm
 from configs.model import ModelConfigs, option
 from model.labml_transformer import LabmlTransformer

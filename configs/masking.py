@@ -115,7 +115,8 @@ def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     return weights
 
 
-def _masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
+def build_masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
+    """The masker that the keys ask for, with any segmenter."""
     static = c.masks == "static"
     if static and not segmenter.allows_static_masks:
         raise ConfigError("masking.masks=static: this masking.strategy draws units or weights anew; use dynamic")
@@ -140,7 +141,7 @@ def register(name: str) -> None:
     """Make a strategy of STRATEGIES an option of `masking.strategy`."""
 
     def masker(c: MaskingConfigs) -> Masker:
-        return _masker(c, STRATEGIES[name](c.training_text))
+        return build_masker(c, STRATEGIES[name](c.training_text))
 
     option(MaskingConfigs.strategy, name)(masker)
 
@@ -154,7 +155,7 @@ def mixture(c: MaskingConfigs) -> Masker:
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return _masker(c, Mixture({name: STRATEGIES[name](c.training_text) for name in names}, rows))
+    return build_masker(c, Mixture({name: STRATEGIES[name](c.training_text) for name in names}, rows))
 
 
 @option(MaskingConfigs.strategy)

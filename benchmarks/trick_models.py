@@ -1,0 +1,187 @@
+"""Models for benchmarks/tricks.py: `modern` with one published trick each. recipes/tricks.yaml names their sources.
+
+Each function with `@option` is a value of model.architecture, as in configs/model.py. New weights begin such that the
+model computes the same function as `modern`, except where a trick is another function.
+"""
+
+from typing import Any
+
+import torch
+from labml.configs import option
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from configs.model import ModelConfigs, modern, ngram_embedding
+from model.embedding import Embedding
+from model.masked_language_model import MaskedLanguageModel
+from model.modern import Attention, ModernEncoder, linear, rotary_table, rotate, rows, zero_linear
+
+GROWN = 128  # `growing_depth`: the length of windows from which on all layers are trained
+LOGIT_CAP = 15.0
+
+
+@option(ModelConfigs.architecture, "untied_decoder")
+class UntiedDecoder(MaskedLanguageModel):
+    """The decoder has a matrix of its own, which begins like the embedding's."""
+
+    def __init__(self, c: ModelConfigs):
+        super().__init__(modern(c).encoder)
+        self.decoder = Embedding(c.n_tokens, c.d_model)
+        nn.init.normal_(self.decoder.weight, std=0.02)
+
+    def _predict(self, x: Tensor) -> Tensor:
+        return F.linear(self.head(x), self.decoder.weight, self.decoder_bias)
+
+
+@option(ModelConfigs.architecture, "logit_cap")
+class CappedLogits(MaskedLanguageModel):
+    """Logits are between -15 and 15."""
+
+    def __init__(self, c: ModelConfigs):
+        super().__init__(modern(c).encoder)
+
+    def _predict(self, x: Tensor) -> Tensor:
+        return LOGIT_CAP * torch.tanh(super()._predict(x) / LOGIT_CAP)
+
+
+@option(ModelConfigs.architecture)
+def biases(c: ModelConfigs) -> nn.Module:
+    """All matrices and norms have biases."""
+    model = modern(c)
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.bias = nn.Parameter(torch.zeros(module.out_features))
+        elif isinstance(module, nn.LayerNorm):
+            module.bias = nn.Parameter(torch.zeros(module.normalized_shape))
+    return model
+
+
+class LaterLayer(nn.Module):
+    """A layer that is left out in training on short windows. Until it is trained its output is its input, exactly."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *others: Tensor) -> Tensor:
+        return x if self.training and x.shape[1] < GROWN else self.layer(x, *others)
+
+
+@option(ModelConfigs.architecture)
+def growing_depth(c: ModelConfigs) -> nn.Module:
+    """The first and the last layer are trained from the beginning, those between them on windows of 128 and more."""
+    model = modern(c)
+    for i in range(1, c.n_layers - 1):
+        model.encoder.layers[i] = LaterLayer(model.encoder.layers[i])
+    return model
+
+
+class MaskedQueries(Attention):
+    """Attention whose queries are computed at the masked positions only, if each window has as many of them.
+
+    That holds in training, except with masking.strategy=labml_nn. Otherwise this is `Attention`.
+    """
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
+        batch, seq_len, d_model = x.shape
+        if not self.training or positions is None or len(positions) % batch:
+            return super().forward(x, cos, sin, positions)
+        of_query, of_others = self.query_key_value.weight.split([d_model, 2 * d_model])
+        shape = (self.n_heads, d_model // self.n_heads)
+        query = F.linear(rows(x, positions), of_query).view(batch, -1, *shape).transpose(1, 2)
+        key, value = F.linear(x, of_others).view(batch, seq_len, 2, *shape).permute(2, 0, 3, 1, 4)
+        columns = positions.view(batch, 1, -1) % seq_len
+        query, key = rotate(query, cos[columns], sin[columns]), rotate(key, cos, sin)
+        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=self.dropout)
+        return self.output(mixed.transpose(1, 2).reshape(-1, d_model))
+
+
+@option(ModelConfigs.architecture)
+def masked_queries(c: ModelConfigs) -> nn.Module:
+    """The last layer's queries at the masked positions only: the same function in less time."""
+    model = modern(c)
+    last = model.encoder.layers[-1]
+    last.attention = _with_weights(MaskedQueries(c.d_model, c.n_heads, c.dropout), last.attention)
+    return model
+
+
+class ScaledResiduals(ModernEncoder):
+    """Each layer reads a x + b x0 with scalars a and b of its own; x0 is the embedding."""
+
+    def __init__(self, **arguments: Any):
+        super().__init__(**arguments)
+        self.scales = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(len(self.layers), 1))
+
+    def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
+        embedding = self.embedding(inputs)
+        if self.ngrams is not None:
+            embedding = embedding + self.ngrams(inputs)
+        x = embedding = self.embedding_norm(embedding)
+        for i, layer in enumerate(self.layers):
+            of_x, of_embedding = self.scales[i]
+            x = layer(of_x * x + of_embedding * embedding, cos, sin, positions if i == len(self.layers) - 1 else None)
+        return self.final_norm(x)
+
+
+@option(ModelConfigs.architecture)
+def residual_scalars(c: ModelConfigs) -> nn.Module:
+    """Scalars for the residual stream and for the embedding in each layer."""
+    encoder = ScaledResiduals(
+        n_tokens=c.n_tokens,
+        d_model=c.d_model,
+        n_layers=c.n_layers,
+        n_heads=c.n_heads,
+        d_ff=c.d_ff,
+        dropout=c.dropout,
+        ngrams=ngram_embedding(c),
+    )
+    return MaskedLanguageModel(encoder)
+
+
+class NormedQueries(Attention):
+    """Queries and keys of length sqrt(d_head), so no logit of the attention can exceed sqrt(d_head)."""
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
+        batch, seq_len, d_model = x.shape
+        heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        query, key = (rotate(F.rms_norm(part, part.shape[-1:]), cos, sin) for part in (query, key))
+        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=self.dropout if self.training else 0.0)
+        return self.output(rows(mixed.transpose(1, 2).reshape(batch, seq_len, d_model), positions))
+
+
+@option(ModelConfigs.architecture)
+def normed_queries(c: ModelConfigs) -> nn.Module:
+    """Queries and keys are normed in all layers."""
+    model = modern(c)
+    for layer in model.encoder.layers:
+        layer.attention = _with_weights(NormedQueries(c.d_model, c.n_heads, c.dropout), layer.attention)
+    return model
+
+
+class SquaredReLU(nn.Module):
+    """A feed-forward without a gate: output(ReLU(x W)^2), with as many weights as GeGLU has."""
+
+    def __init__(self, d_model: int, d_ff: int):
+        super().__init__()
+        self.input = linear(d_model, d_ff * 3 // 2)
+        self.output = zero_linear(d_ff * 3 // 2, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(F.relu(self.input(x)).square())
+
+
+@option(ModelConfigs.architecture)
+def squared_relu(c: ModelConfigs) -> nn.Module:
+    """Squared ReLU in all feed-forwards."""
+    model = modern(c)
+    for layer in model.encoder.layers:
+        layer.feed_forward = SquaredReLU(c.d_model, c.d_ff)
+    return model
+
+
+def _with_weights(module: nn.Module, other: nn.Module) -> nn.Module:
+    """`module` with the weights of `other`."""
+    module.load_state_dict(other.state_dict())
+    return module
