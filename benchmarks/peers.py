@@ -78,7 +78,7 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
 def hugging_face(architecture: str, shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     """BERT or ModernBERT with the usual step: labels of -100, AdamW, gradient clipping; bfloat16 on CUDA.
 
-    Neither has dropout: BERT learns faster without it here, and ModernBERT's authors use none.
+    Neither has dropout, as in benchmarks/recipes/peers.yaml.
     """
     model = masked_lm(architecture, shape, n_tokens).to(ids.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=ids.device.type in ("cpu", "cuda"))  # its default
