@@ -17,7 +17,7 @@ from model.ngrams import NGRAMS, Ngram, NgramEmbedding
 NGRAM_DROPOUT = 0.1
 NGRAM_SETS = {  # architecture -> the n-grams of its tables
     "ngrams_and_itself": (*NGRAMS, (-1, 0), (0, 1), (-1, 0, 1)),
-    "ngrams_and_skips": (*NGRAMS, (-3, -1), (1, 3), (-2, 1), (-1, 2), (-2, 2)),
+    "contiguous_ngrams": tuple(n for n in NGRAMS if max(n) - min(n) < len(n) + (min(n) < 0 < max(n))),
     "ngrams_and_neighbors": (*NGRAMS, (-2,), (-1,), (1,), (2,)),
     "five_grams": (*NGRAMS, (-4, -3, -2, -1, 1), (-3, -2, -1, 1, 2), (-2, -1, 1, 2, 3), (-1, 1, 2, 3, 4)),
     "centered_ngrams": ((-1, 1), (-2, -1, 1), (-1, 1, 2), (-2, -1, 1, 2), (-3, -2, -1, 1), (-1, 1, 2, 3)),
