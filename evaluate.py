@@ -3,6 +3,7 @@
 python evaluate.py RUN [RUN ...]        RUN: a folder, a uuid or its first characters, or `last`
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def measure(run: RunFolder, configs: Configs) -> np.ndarray:
 
     Returns the mean loss of each window by the protocol, `[n_windows]`.
     """
-    print("  measuring (about a minute)", flush=True)
     model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
+    print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
     references = run.reference_lines()
     results: dict[str, Any] = {
@@ -75,11 +76,17 @@ def measure(run: RunFolder, configs: Configs) -> np.ndarray:
         "loss.valid_stderr": protocol.loss_stderr,
         "accuracy.valid": protocol.accuracy,
         "reference_lines": references,
-        "masking_rates": sweep(model, validation, vocabulary.mask_token),
-        "counting": counting_sweep(configs.data.training_ids, validation, vocabulary.n_chars),
-        "one_at_a_time": one_at_a_time(model, validation, vocabulary.mask_token),
-        "hard_masks": hard_masks(model, validation, vocabulary),
-    } | breakdown(model, validation, vocabulary)
+    } | breakdown(protocol.outcomes, validation, vocabulary)
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
+        "counting": lambda: counting_sweep(configs.data.training_ids, validation, vocabulary.n_chars),
+        "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
+        "hard_masks": lambda: hard_masks(model, validation, vocabulary),
+    }
+    for name, compute in measures.items():
+        print(f", {name.replace('_', ' ')}", end="", flush=True)
+        results[name] = compute()
+    print(flush=True)
     if "floor" in references:
         results["excess"] = protocol.loss - references["floor"]
     print_tables(results)

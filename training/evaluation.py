@@ -28,6 +28,7 @@ class Evaluation:
     loss_at_seq_len: float  # with the windows cut to the training length
     accuracy: float  # the share of masked characters whose most likely character is correct
     window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
+    outcomes: tuple[torch.Tensor, torch.Tensor]  # those of `masked_outcomes`
 
 
 def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int) -> Evaluation:
@@ -35,11 +36,12 @@ def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, se
 
     `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers, and leaves the model in its mode.
     """
-    losses, correct = window_losses(model, validation.windows, validation.masked, mask_token)
+    outcomes = masked_outcomes(model, validation.windows, validation.masked, mask_token)
+    losses, correct = per_window(outcomes, validation.masked)
     at_seq_len = losses
     if seq_len < validation.windows.shape[1]:
         pieces = zip(validation.windows.split(seq_len, 1), validation.masked.split(seq_len, 1), strict=True)
-        cut = [window_losses(model, windows, masked, mask_token)[0] for windows, masked in pieces]
+        cut = [per_window(masked_outcomes(model, *piece, mask_token), piece[1])[0] for piece in pieces]
         at_seq_len = torch.stack(cut).sum(0)
     loss = losses / N_MASKED  # [n_windows], each a mean over the window's masked positions
     n = validation.n_windows
@@ -49,16 +51,15 @@ def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, se
         loss_at_seq_len=(at_seq_len / N_MASKED).mean().item(),
         accuracy=correct.sum().item() / (N_MASKED * n),
         window_losses=losses.numpy(),
+        outcomes=outcomes,
     )
 
 
-def window_losses(
-    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def per_window(outcomes: tuple[torch.Tensor, torch.Tensor], masked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in float64."""
-    losses, correct = masked_outcomes(model, windows, masked, mask_token)
+    losses, correct = outcomes
     window = torch.nonzero(masked)[:, 0].cpu()
-    zeros = torch.zeros(len(windows), dtype=torch.float64)
+    zeros = torch.zeros(len(masked), dtype=torch.float64)
     return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
 
 

@@ -107,9 +107,11 @@ def span_masks(n_windows: int) -> torch.Tensor:
     return torch.from_numpy(np.pad(slots, ((0, 0), (0, WINDOW_LEN - slots.shape[1]))))
 
 
-def breakdown(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, dict[str, Measure]]:
-    """The model by the protocol, `by_class` of the masked character and `by_distance` to the nearest visible one."""
-    losses, correct = masked_outcomes(model, validation.windows, validation.masked, vocabulary.mask_token)
+def breakdown(
+    outcomes: tuple[torch.Tensor, torch.Tensor], validation: ValidationSet, vocabulary: Vocabulary
+) -> dict[str, dict[str, Measure]]:
+    """An evaluation's outcomes `by_class` of the masked character and `by_distance` to the nearest visible one."""
+    losses, correct = outcomes
     masked = validation.masked.cpu()
     classes = [[belongs(c) for belongs in CLASSES.values()].index(True) for c in vocabulary.characters]
     class_of = torch.tensor(classes)[validation.windows.cpu()[masked]]

@@ -4,7 +4,7 @@ from torch.nn import functional as F
 
 from data.protocol import ValidationSet, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
-from training.evaluation import evaluate, window_losses
+from training.evaluation import evaluate, masked_outcomes, per_window
 
 MASK = 29
 
@@ -65,7 +65,7 @@ def test_a_window_without_masks_has_a_loss_of_zero():
     data = validation(3)
     masked = data.masked.clone()
     masked[1] = False
-    losses, correct = window_losses(model(), data.windows, masked, MASK)
+    losses, correct = per_window(masked_outcomes(model(), data.windows, masked, MASK), masked)
     assert losses[1] == correct[1] == 0
     assert losses[0] > 0
 

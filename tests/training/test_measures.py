@@ -2,6 +2,7 @@ import torch
 
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
+from training.evaluation import masked_outcomes
 from training.measures import (
     breakdown,
     distance_to_visible,
@@ -43,7 +44,8 @@ def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
     model = Copier(vocabulary.n_tokens)
     alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
-    by_class, by_distance = breakdown(model, alternating, vocabulary).values()
+    outcomes = masked_outcomes(model, alternating.windows, alternating.masked, vocabulary.mask_token)
+    by_class, by_distance = breakdown(outcomes, alternating, vocabulary).values()
     assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
