@@ -14,10 +14,9 @@ from torch.nn import functional as F
 from configs.model import ModelConfigs, modern, ngram_embedding
 from model.embedding import Embedding
 from model.masked_language_model import MaskedLanguageModel
-from model.modern import Attention, ModernEncoder, linear, rotary_table, rotate, rows, zero_linear
+from model.modern import Attention, ModernEncoder, rotary_table, rotate, rows
 
 GROWN = 128  # `growing_depth`: the length of windows from which on all layers are trained
-LOGIT_CAP = 15.0
 
 
 @option(ModelConfigs.architecture, "untied_decoder")
@@ -31,17 +30,6 @@ class UntiedDecoder(MaskedLanguageModel):
 
     def _predict(self, x: Tensor) -> Tensor:
         return F.linear(self.head(x), self.decoder.weight, self.decoder_bias)
-
-
-@option(ModelConfigs.architecture, "logit_cap")
-class CappedLogits(MaskedLanguageModel):
-    """Logits are between -15 and 15."""
-
-    def __init__(self, c: ModelConfigs):
-        super().__init__(modern(c).encoder)
-
-    def _predict(self, x: Tensor) -> Tensor:
-        return LOGIT_CAP * torch.tanh(super()._predict(x) / LOGIT_CAP)
 
 
 @option(ModelConfigs.architecture)
@@ -137,48 +125,6 @@ def residual_scalars(c: ModelConfigs) -> nn.Module:
         ngrams=ngram_embedding(c),
     )
     return MaskedLanguageModel(encoder)
-
-
-class NormedQueries(Attention):
-    """Queries and keys of length sqrt(d_head), so no logit of the attention can exceed sqrt(d_head)."""
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
-        batch, seq_len, d_model = x.shape
-        heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        query, key = (rotate(F.rms_norm(part, part.shape[-1:]), cos, sin) for part in (query, key))
-        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=self.dropout if self.training else 0.0)
-        return self.output(rows(mixed.transpose(1, 2).reshape(batch, seq_len, d_model), positions))
-
-
-@option(ModelConfigs.architecture)
-def normed_queries(c: ModelConfigs) -> nn.Module:
-    """Queries and keys are normed in all layers."""
-    model = modern(c)
-    for layer in model.encoder.layers:
-        layer.attention = _with_weights(NormedQueries(c.d_model, c.n_heads, c.dropout), layer.attention)
-    return model
-
-
-class SquaredReLU(nn.Module):
-    """A feed-forward without a gate: output(ReLU(x W)^2), with as many weights as GeGLU has."""
-
-    def __init__(self, d_model: int, d_ff: int):
-        super().__init__()
-        self.input = linear(d_model, d_ff * 3 // 2)
-        self.output = zero_linear(d_ff * 3 // 2, d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(F.relu(self.input(x)).square())
-
-
-@option(ModelConfigs.architecture)
-def squared_relu(c: ModelConfigs) -> nn.Module:
-    """Squared ReLU in all feed-forwards."""
-    model = modern(c)
-    for layer in model.encoder.layers:
-        layer.feed_forward = SquaredReLU(c.d_model, c.d_ff)
-    return model
 
 
 def _with_weights(module: nn.Module, other: nn.Module) -> nn.Module:
