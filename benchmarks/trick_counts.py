@@ -19,14 +19,13 @@ from labml.configs import option
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.trick_models import Modern
 from configs.masking import MaskingConfigs, build_masker
-from configs.model import ModelConfigs, modern
+from configs.model import ModelConfigs
 from data.corpus import TINY_SHAKESPEARE, load_corpus
 from data.masking import IGNORED_LABEL, MaskedBatch, Masker
 from data.masking.segmenters import Characters
 from data.vocabulary import Vocabulary
-from model.masked_language_model import MaskedLanguageModel
-from model.modern import ModernEncoder
 from model.ngrams import NGRAMS, Ngram
 
 CONTEXTS: tuple[Ngram, ...] = (
@@ -35,7 +34,7 @@ CONTEXTS: tuple[Ngram, ...] = (
     *((-3, -2, -1, 1, 2), (-2, -1, 1, 2, 3), (-3, -2, -1, 1, 2, 3)),
 )
 BUCKETS = 12  # of totals: 0, 1, 2 to 3, 4 to 7, ...
-FIRST_WEIGHT = 0.2  # of 0.05, 0.1, 0.2 and 0.4 the best by the validation loss of the counts alone
+FIRST_WEIGHT = 4 / len(CONTEXTS)  # contexts overlap: larger weights would count the same evidence too often
 
 
 class OriginalsKept:
@@ -65,34 +64,45 @@ def leave_one_out(c: MaskingConfigs) -> OriginalsKept:
 class CountingPrior(nn.Module):
     """Logits `[n_masked, n_tokens]` from counts of the training text."""
 
-    frequencies: Tensor
-    borders: Tensor
+    frequencies: Tensor  # [n_chars]
+    places: Tensor  # [2 * reach + 1, n_contexts]
+    known: Tensor  # [n_known] the numbers of all contexts in the text, sorted
+    table: Tensor  # [n_known, n_chars] how often each character stands in them
+    borders: Tensor  # [BUCKETS - 1]
 
     def __init__(self, training: Tensor, *, n_chars: int, n_tokens: int):
         """`training` `[n_training_chars]` are the ids of the text."""
         super().__init__()
         self.n_chars, self.n_tokens = n_chars, n_tokens
         self.reach = max(abs(offset) for context in CONTEXTS for offset in context)
+        offsets = range(-self.reach, self.reach + 1)
+        base = n_tokens + 2  # a digit is 0 for a position outside of the context, else 1 + the symbol there
+        places = torch.tensor([[base**i * (offset in ngram) for ngram in CONTEXTS] for i, offset in enumerate(offsets)])
+        self.register_buffer("places", places, persistent=False)
         frequencies = (torch.bincount(training, minlength=n_chars) + 0.5) / (len(training) + 0.5 * n_chars)
         self.register_buffer("frequencies", frequencies, persistent=False)
+        known, counts = [], []
+        symbols = self._around(training.unsqueeze(0), torch.arange(len(training)))
         for i, context in enumerate(CONTEXTS):
-            positions = torch.arange(max(0, -min(context)), len(training) - max(0, max(context)))
-            numbers, which = self._numbers(training, positions, context).unique(return_inverse=True)
-            pairs = which * n_chars + training[positions]
-            counts = torch.bincount(pairs, minlength=len(numbers) * n_chars).view(-1, n_chars)
-            counts = counts.to(torch.uint8 if counts.max() < 256 else torch.int32)
-            self.register_buffer(f"numbers_{i}", numbers, persistent=False)
-            self.register_buffer(f"counts_{i}", counts, persistent=False)
+            inside = slice(max(0, -min(context)), len(training) - max(0, max(context)))
+            numbers, which = (symbols[inside] @ places[:, i]).unique(return_inverse=True)
+            pairs = which * n_chars + training[inside]
+            known.append(numbers)
+            of_pairs = torch.bincount(pairs, minlength=len(numbers) * n_chars).clamp(max=2**15 - 1)
+            counts.append(of_pairs.view(-1, n_chars).short())
+        order = torch.cat(known).argsort()
+        self.register_buffer("known", torch.cat(known)[order], persistent=False)
+        self.register_buffer("table", torch.cat(counts)[order], persistent=False)
         self.register_buffer("borders", 2.0 ** torch.arange(BUCKETS - 1), persistent=False)
         self.weights = nn.Parameter(torch.full((len(CONTEXTS), BUCKETS), FIRST_WEIGHT))
         self.log_smoothing = nn.Parameter(torch.zeros(len(CONTEXTS)))
 
-    def _numbers(self, symbols: Tensor, positions: Tensor, context: Ngram) -> Tensor:
-        """The contexts of positions in `symbols` `[n]` as numbers."""
-        numbers = torch.zeros_like(positions)
-        for offset in context:
-            numbers = numbers * (self.n_tokens + 1) + symbols[positions + offset]
-        return numbers
+    def _around(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """1 + the symbols around `positions`, indices into `ids.flatten()`: `[n, 2 * reach + 1]`."""
+        seq_len, reach = ids.shape[1], self.reach
+        padded = F.pad(ids, (reach, reach), value=self.n_tokens).flatten()
+        first = positions // seq_len * (seq_len + 2 * reach) + positions % seq_len
+        return 1 + padded[first.unsqueeze(1) + torch.arange(2 * reach + 1, device=ids.device)]
 
     def counts(self, inputs: Tensor, positions: Tensor, originals: Tensor | None) -> Tensor:
         """How often each character stands in each context of `positions`: `[n_masked, n_contexts, n_chars]`.
@@ -100,23 +110,15 @@ class CountingPrior(nn.Module):
         With `originals`, `inputs` before they were masked, each position's own occurrence is not counted. It is in the
         counts only if the context shows its original characters.
         """
-        seq_len = inputs.shape[1]
-        rows, columns = positions // seq_len, positions % seq_len
-        at = rows * (seq_len + 2 * self.reach) + self.reach + columns
-        shown = F.pad(inputs, (self.reach, self.reach), value=self.n_tokens).flatten()
-        original = None if originals is None else F.pad(originals, (self.reach, self.reach)).flatten()
-        found = []
-        for i, context in enumerate(CONTEXTS):
-            known, table = getattr(self, f"numbers_{i}"), getattr(self, f"counts_{i}")
-            numbers = self._numbers(shown, at, context)
-            row = torch.searchsorted(known, numbers).clamp(max=len(known) - 1)
-            is_known = known[row] == numbers
-            counts = table[row].float() * is_known[:, None]
-            if original is not None:
-                own = is_known & (numbers == self._numbers(original, at, context))
-                counts = counts - own[:, None] * F.one_hot(original[at].clamp(min=0), self.n_chars)
-            found.append(counts)
-        return torch.stack(found, dim=1)
+        numbers = (self._around(inputs, positions).unsqueeze(-1) * self.places).sum(1)  # [n_masked, n_contexts]
+        row = torch.searchsorted(self.known, numbers).clamp(max=len(self.known) - 1)
+        is_known = self.known[row] == numbers
+        counts = self.table[row].float() * is_known.unsqueeze(-1)
+        if originals is None:
+            return counts
+        is_own = is_known & (numbers == (self._around(originals, positions).unsqueeze(-1) * self.places).sum(1))
+        own = F.one_hot(originals.flatten()[positions].clamp(min=0), self.n_chars)
+        return counts - is_own.unsqueeze(-1) * own.unsqueeze(1)
 
     def forward(self, inputs: Tensor, positions: Tensor, originals: Tensor | None = None) -> Tensor:
         counts = self.counts(inputs, positions, originals).clamp(min=0.0)
@@ -127,13 +129,13 @@ class CountingPrior(nn.Module):
         return F.pad(logits, (0, self.n_tokens - self.n_chars))
 
 
-class WithCounts(MaskedLanguageModel):
+class WithCounts(Modern):
     """`modern` with counting as a prior on its logits."""
 
     prior: CountingPrior
 
-    def __init__(self, encoder: ModernEncoder, prior: CountingPrior):
-        super().__init__(encoder)
+    def __init__(self, c: ModelConfigs, prior: CountingPrior):
+        super().__init__(c)
         self.prior = prior
 
     def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -152,4 +154,4 @@ def counting_prior(c: ModelConfigs) -> nn.Module:
     corpus = load_corpus(TINY_SHAKESPEARE)
     vocabulary = Vocabulary(corpus.characters)
     prior = CountingPrior(vocabulary.encode(corpus.training), n_chars=vocabulary.n_chars, n_tokens=c.n_tokens)
-    return WithCounts(modern(c).encoder, prior)
+    return WithCounts(c, prior)

@@ -19,12 +19,21 @@ from model.modern import Attention, ModernEncoder, rotary_table, rotate, rows
 GROWN = 128  # `growing_depth`: the length of windows from which on all layers are trained
 
 
+class Modern(MaskedLanguageModel):
+    """`modern` as a class, with the same initial weights for the same seed."""
+
+    def __init__(self, c: ModelConfigs):
+        model = modern(c)
+        super().__init__(model.encoder)
+        self.head = model.head
+
+
 @option(ModelConfigs.architecture, "untied_decoder")
-class UntiedDecoder(MaskedLanguageModel):
+class UntiedDecoder(Modern):
     """The decoder has a matrix of its own, which begins like the embedding's."""
 
     def __init__(self, c: ModelConfigs):
-        super().__init__(modern(c).encoder)
+        super().__init__(c)
         self.decoder = Embedding(c.n_tokens, c.d_model)
         nn.init.normal_(self.decoder.weight, std=0.02)
 

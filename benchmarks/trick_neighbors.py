@@ -11,7 +11,9 @@ from labml.configs import option
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.trick_models import Modern
 from configs.model import ModelConfigs, modern
+from model.modern import rows
 from model.ngrams import NGRAMS, Ngram, NgramEmbedding
 
 NGRAM_DROPOUT = 0.1
@@ -42,13 +44,14 @@ for _name in NGRAM_SETS:
 class DroppedNgrams(NgramEmbedding):
     """In training, each row is left out with a probability of 10%, and the others grow to make up for it."""
 
+    @torch.compiler.disable  # the compiler cannot handle sparse gradients
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return super().forward(inputs)
-        rows = self.rows(inputs).flatten(0, 1)
-        is_kept = torch.rand(rows.shape, device=rows.device) >= NGRAM_DROPOUT
+        chosen = self.rows(inputs).flatten(0, 1)
+        is_kept = torch.rand(chosen.shape, device=chosen.device) >= NGRAM_DROPOUT
         weights = is_kept.to(self.table.weight.dtype) / (1 - NGRAM_DROPOUT)
-        return self.table(rows, per_sample_weights=weights).view(*inputs.shape, -1)
+        return self.table(chosen, per_sample_weights=weights).view(*inputs.shape, -1)
 
 
 @option(ModelConfigs.architecture)
@@ -57,6 +60,18 @@ def ngram_dropout(c: ModelConfigs) -> nn.Module:
     model = modern(c)
     model.encoder.ngrams = DroppedNgrams(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=NGRAMS, n_rows=c.ngram_rows)
     return model
+
+
+@option(ModelConfigs.architecture, "ngram_logits")
+class NgramLogits(Modern):
+    """Adds the rows of n-grams around the masked positions to their logits."""
+
+    def __init__(self, c: ModelConfigs):
+        super().__init__(c)
+        self.ngrams = NgramEmbedding(n_tokens=c.n_tokens, d_model=c.n_tokens, ngrams=NGRAMS, n_rows=c.ngram_rows)
+
+    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
+        return super().forward(inputs, positions) + rows(self.ngrams(inputs), positions).view(-1, self.ngrams.border)
 
 
 def neighbors(x: Tensor, reach: int) -> list[Tensor]:
