@@ -16,7 +16,6 @@ from configs.model import ModelConfigs, modern
 from model.modern import rows
 from model.ngrams import NGRAMS, Ngram, NgramEmbedding
 
-NGRAM_DROPOUT = 0.1
 NGRAM_SETS = {  # architecture -> the n-grams of its tables
     "ngrams_and_itself": (*NGRAMS, (-1, 0), (0, 1), (-1, 0, 1)),
     "contiguous_ngrams": tuple(n for n in NGRAMS if max(n) - min(n) < len(n) + (min(n) < 0 < max(n))),
@@ -39,27 +38,6 @@ def _register(name: str) -> None:
 
 for _name in NGRAM_SETS:
     _register(_name)
-
-
-class DroppedNgrams(NgramEmbedding):
-    """In training, each row is left out with a probability of 10%, and the others grow to make up for it."""
-
-    @torch.compiler.disable  # the compiler cannot handle sparse gradients
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(inputs)
-        chosen = self.rows(inputs).flatten(0, 1)
-        is_kept = torch.rand(chosen.shape, device=chosen.device) >= NGRAM_DROPOUT
-        weights = is_kept.to(self.table.weight.dtype) / (1 - NGRAM_DROPOUT)
-        return self.table(chosen, per_sample_weights=weights).view(*inputs.shape, -1)
-
-
-@option(ModelConfigs.architecture)
-def ngram_dropout(c: ModelConfigs) -> nn.Module:
-    """Dropout of n-gram rows."""
-    model = modern(c)
-    model.encoder.ngrams = DroppedNgrams(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=NGRAMS, n_rows=c.ngram_rows)
-    return model
 
 
 @option(ModelConfigs.architecture, "ngram_logits")

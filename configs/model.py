@@ -22,6 +22,7 @@ class ModelConfigs(BaseConfigs):
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
     ngrams: Annotated[int, Key("length of the longest n-grams with an embedding; 0: none", low=0, high=4)] = 0
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
+    ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 
     # From the experiment: see configs/experiment.py.
     n_tokens: int
@@ -49,7 +50,9 @@ def ngram_embedding(c: ModelConfigs) -> NgramEmbedding | None:
     ngrams = [ngram for ngram in NGRAMS if len(ngram) <= c.ngrams]
     if not ngrams:
         return None
-    return NgramEmbedding(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, n_rows=c.ngram_rows)
+    return NgramEmbedding(
+        n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, n_rows=c.ngram_rows, dropout=c.ngram_dropout
+    )
 
 
 @option(ModelConfigs.architecture)

@@ -34,7 +34,7 @@ class TrainingConfigs(BaseConfigs):
     ] = 1
     optimizer: Annotated[Any, Key("the optimizer of the weights")] = "muon"
     learning_rate: Annotated[float, Key("peak learning rate of AdamW; for noam, a factor", above=0, high=100)] = 2e-3
-    table_learning_rate: Annotated[float, Key("peak learning rate of the n-gram tables", above=0, high=100)] = 0.02
+    table_learning_rate: Annotated[float, Key("peak learning rate of the n-gram table", above=0, high=100)] = 0.02
     muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
     muon_momentum: Annotated[float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
     weight_decay: Annotated[float, Key("weight decay of AdamW and Muon", low=0, high=10)] = 0.01

@@ -32,8 +32,10 @@ class NgramEmbedding(nn.Module):
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
 
-    def __init__(self, *, n_tokens: int, d_model: int, ngrams: Sequence[Ngram], n_rows: int):
+    def __init__(self, *, n_tokens: int, d_model: int, ngrams: Sequence[Ngram], n_rows: int, dropout: float = 0.0):
+        """`dropout` is the probability that a row is left out of a sum in training; the others are scaled up."""
         super().__init__()
+        self.dropout = dropout
         self.border = n_tokens  # the symbol outside of a window
         self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
         random = partial(torch.randint, -(2**63), 2**63 - 1, generator=torch.Generator().manual_seed(HASH_SEED))
@@ -46,8 +48,9 @@ class NgramEmbedding(nn.Module):
 
     @torch.compiler.disable  # the compiler cannot handle sparse gradients
     def forward(self, inputs: Tensor) -> Tensor:
-        rows = self.rows(inputs).flatten(0, 1)
-        vectors = SumOfRows.apply(self.table.weight, rows) if self.table.sparse else self.table(rows)
+        rows, table = self.rows(inputs).flatten(0, 1), self.table.weight
+        weights = F.dropout(torch.ones(rows.shape, device=rows.device), self.dropout, self.training)
+        vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
         return vectors.view(*inputs.shape, -1)
 
     def rows(self, inputs: Tensor) -> Tensor:
@@ -67,17 +70,23 @@ class SumOfRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, rows: Tensor) -> Tensor:
-        """Rows `[n_sums, n_rows]` of `table` to their sums `[n_sums, d_model]`."""
-        ctx.save_for_backward(rows)
+    def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+        """Rows `[n_sums, n_rows]` of `table`, times `weights` `[n_sums, n_rows]`, to their sums `[n_sums, d_model]`."""
+        ctx.save_for_backward(rows, weights)
         ctx.size = table.shape
-        return F.embedding_bag(rows, table, mode="sum")
+        return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (rows,) = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        rows, weights = ctx.saved_tensors
         ordered, order = rows.flatten().sort(stable=True)
         row, count = ordered.unique_consecutive(return_counts=True)
-        sums = F.embedding_bag(order // rows.shape[1], gradient.contiguous(), count.cumsum(0) - count, mode="sum")
+        sums = F.embedding_bag(
+            order // rows.shape[1],
+            gradient.contiguous(),
+            count.cumsum(0) - count,
+            mode="sum",
+            per_sample_weights=weights.flatten()[order],
+        )
         index = row.unsqueeze(0)
-        return torch.sparse_coo_tensor(index, sums, ctx.size, is_coalesced=True, check_invariants=False), None
+        return torch.sparse_coo_tensor(index, sums, ctx.size, is_coalesced=True, check_invariants=False), None, None

@@ -98,6 +98,33 @@ def test_the_gradient_is_that_of_the_sum_of_rows():
     assert torch.allclose(by_rows, table.grad, atol=1e-5)
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+def test_dropout_leaves_rows_out_in_training_and_keeps_the_mean(sparse: bool):
+    module = embedding()
+    module.table.sparse = sparse
+    expected = module.eval()(INPUTS)
+    module.train().dropout = 0.25
+    torch.manual_seed(0)
+    sums = torch.stack([module(INPUTS) for _ in range(2_000)])
+    assert torch.allclose(sums.mean(0), expected, atol=0.3)
+    assert torch.equal(module.eval()(INPUTS), expected)
+
+
+def test_rows_that_are_dropped_get_no_gradient():
+    module = embedding()
+    module.table.sparse = True
+    module.dropout = 0.5
+    torch.manual_seed(0)
+    (module(INPUTS) * INPUTS.unsqueeze(-1)).sum().backward()
+    sparse = module.table.weight.grad.to_dense()
+    table = module.table.weight.detach().requires_grad_()
+    torch.manual_seed(0)
+    weights = torch.nn.functional.dropout(torch.ones(27, len(NGRAMS)), 0.5).view(3, 9, -1)
+    ((table[module.rows(INPUTS)] * weights.unsqueeze(-1)).sum(-2) * INPUTS.unsqueeze(-1)).sum().backward()
+    assert torch.allclose(sparse, table.grad, atol=1e-4)
+    assert (weights == 0).any()
+
+
 def test_compiled_sparse_gradients_are_the_same_in_every_run():
     """A batch in which rows repeat often: sums of floats depend on their order."""
     tokens = torch.randint(3, (64, 64), generator=torch.Generator().manual_seed(0))
