@@ -24,7 +24,7 @@ from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from configs.command_line import PRESETS, read_config
 from runs.run_folder import RunFolder
 
-LOSSES = {"3.0": 3.0, "2.0": 2.0, "1.6": 1.6, "1.4": 1.4, "counting": None, "1.10": 1.10}
+LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
 FOLIO = "Folio"
 PEERS = recipe("peers")
 SECONDS_PER_SEARCHED_RUN = {"quick": 75.0, "gpu": 20.0}
@@ -90,11 +90,9 @@ def winners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
-    """The last losses, the seconds until each loss was reached, and the whole curve."""
-    counting = run.reference_lines()["counting"]
+    """The last losses, counting, and the whole curve of (seconds, loss)."""
     curve = [(row["seconds"], row["loss.valid"]) for row in run.metrics()]
-    reached = {name: seconds_to(counting if loss is None else loss, curve) for name, loss in LOSSES.items()}
-    return last_losses(run) | {"seconds_to": reached, "counting": counting, "curve": curve}
+    return last_losses(run) | {"counting": run.reference_lines()["counting"], "curve": curve}
 
 
 def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | None:
@@ -109,19 +107,23 @@ def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | Non
 
 def report(rows: Sequence[Mapping[str, Any]], preset: str, searched: str) -> Report:
     """Each recipe against Folio's, and the median of its seconds to each loss."""
+    of_peers = [min(loss for _, loss in row["results"]["curve"]) for row in rows if row["variant"] in PEERS["peers"]]
+    counting = rows[0]["results"]["counting"]
+    losses = {str(loss): loss for loss in LOSSES} | {"counting": counting, "a peer's best": min(of_peers)}
     columns: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for variant, by_seed in by_variant(rows).items():
         runs = list(by_seed.values())
         first = max(run["curve"][0][0] for run in runs)
-        for name in LOSSES:
-            columns[f"to {name}"][variant] = _median([run["seconds_to"][name] for run in runs], first)
+        for name, loss in sorted(losses.items(), key=lambda item: -item[1]):
+            columns[f"to {name}"][variant] = _median([seconds_to(loss, run["curve"]) for run in runs], first)
         columns["seconds"][variant] = f"{statistics.median(run['seconds'] for run in runs):.0f}"
         columns["evaluations"][variant] = str(len(runs[0]["curve"]))
         columns["compiled"][variant] = "yes" if all(r["compiled"] for r in rows if r["variant"] == variant) else "no"
     return Report(
         title="Time to loss",
         note=f"Seconds of training on tiny Shakespeare until `loss.valid` reaches a value, median over seeds, and the"
-        f" loss at the end. Folio is the preset `{preset}`; counting is {rows[0]['results']['counting']:.3f}. The"
+        f" loss at the end. Folio is the preset `{preset}`; counting is {counting:.3f}, and the"
+        f" lowest loss of any peer is {min(of_peers):.3f}. The"
         f" characters per step and the learning rate of each peer won a search with runs of"
         f" {SECONDS_PER_SEARCHED_RUN[preset]:g} seconds: {searched}. Times are interpolated linearly between"
         " evaluations, which makes a time longer by less than the time between two of them; ≤ marks a loss that the"

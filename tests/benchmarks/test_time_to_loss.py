@@ -67,20 +67,16 @@ def test_the_search_of_this_machine_comes_first_and_one_of_other_variants_does_n
 
 
 def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():
-    def row(variant, seed, loss, seconds):
-        results = {
-            "loss.valid": loss,
-            "chars": 1e6,
-            "seq_len": 256,
-            "seconds": 600.0,
-            "counting": 1.179,
-            "curve": [(50.0, 2.5), (600.0, loss)],
-        }
-        results["seconds_to"] = dict.fromkeys(time_to_loss.LOSSES) | seconds
+    def row(variant, seed, *losses):
+        curve = [(50.0 * (i + 1), loss) for i, loss in enumerate(losses)]
+        last = {"loss.valid": losses[-1], "chars": 1e6, "seq_len": 256, "seconds": curve[-1][0]}
+        results = last | {"counting": 1.179, "curve": curve}
         return {"variant": variant, "seed": seed, "commit": "c", "compiled": True, "results": results}
 
-    rows = [row("Folio", 0, 1.0, {"3.0": 50.0, "2.0": 100.0}), row("Folio", 1, 1.1, {"3.0": 50.0, "2.0": 120.0})]
-    rows.append(row("annotated", 0, 3.4, {}))
+    rows = [row("Folio", 0, 2.5, 1.5, 1.0), row("Folio", 1, 2.5, 2.3, 1.3)]
+    rows += [row("annotated", 0, 3.5, 3.4), row("Hugging Face BERT", 0, 3.2, 1.5, 1.6)]
     columns = report(rows, "quick", "1024, 0.001").columns
-    assert columns["to 3.0"] == {"Folio": "≤ 50 s", "annotated": "never"}
-    assert columns["to 2.0"]["Folio"] == "110 s"
+    assert columns["to 3.0"] == {"Folio": "≤ 50 s", "annotated": "never", "Hugging Face BERT": "56 s"}
+    assert columns["to 2.0"]["Folio"] == "95 s"  # 75 and 115
+    assert columns["to a peer's best"]["Folio"] == "120 s"  # 1.5 after 100 and 140
+    assert columns["to 1.4"]["Hugging Face BERT"] == "never"
