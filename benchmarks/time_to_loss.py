@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.command import RESULTS, device_preset, recipe, results_path, run_benchmark
 from benchmarks.report import Report, by_variant
-from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
+from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
 from configs.command_line import PRESETS, read_config
 from runs.run_folder import RunFolder
 
@@ -70,16 +70,23 @@ def searched_recipes(preset: str) -> dict[str, dict[str, Any]]:
 def search(preset: str) -> dict[str, Any]:
     """Train every variant of the search; returns the results and writes them."""
     seconds = SECONDS_PER_SEARCHED_RUN[preset]
-    trials = trials_of(searched_recipes(preset), COMMON | {"training.max_seconds": seconds}, 1)
-    return run_trials(results_path("peer_search"), trials, last_losses, seconds + 30, preset)
+    return run_trials(results_path("peer_search"), search_trials(preset), last_losses, seconds + 30, preset)
+
+
+def search_trials(preset: str) -> list[Trial]:
+    common = COMMON | {"training.max_seconds": SECONDS_PER_SEARCHED_RUN[preset]}
+    return trials_of(searched_recipes(preset), common, 1)
 
 
 def earlier_search(preset: str) -> dict[str, Any] | None:
-    """The results of a search of the same variants, this machine preferred. CPUs and GPUs have different variants."""
-    own, variants = results_path("peer_search").with_suffix(".json"), set(searched_recipes(preset))
+    """The results of the same search, this machine preferred. CPUs and GPUs have different searches."""
+    own = results_path("peer_search").with_suffix(".json")
     paths = sorted(RESULTS.glob("*/peer_search.json"), key=lambda path: (path != own, path))
-    found = (json.loads(path.read_text()) for path in paths)
-    return next((results for results in found if {row["variant"] for row in results["trials"]} == variants), None)
+    wanted = search_trials(preset)
+    for results in (json.loads(path.read_text()) for path in paths):
+        if [{key: row[key] for key in wanted[0]} for row in results["trials"]] == wanted:
+            return results
+    return None
 
 
 def winners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -7,6 +7,7 @@ only for the commit that produced them; those of uncommitted code are not kept.
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -103,8 +104,10 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], preset:
     for line in output.splitlines():
         if line.startswith("training without"):
             print(f"{trial['variant']}: {line}", flush=True)
+    results = measure(run)
+    shutil.rmtree(run.checkpoints)  # hundreds of megabytes per run with a table of n-grams
     return trial | {
-        "results": measure(run),
+        "results": results,
         "compiled": "\ncompiled for" in output,
         "wall_seconds": round(time.monotonic() - began, 1),
         "commit": before if commit() == before else f"{before.rstrip('+')}+",  # if the code changed meanwhile

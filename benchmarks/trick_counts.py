@@ -8,8 +8,8 @@ where count(c) is how often c stands in this context in the training text, total
 frequency of c. The weights and the smoothing are learned. A context that is not in the training text, such as one with
 `[MASK]` in it, contributes 0, so shorter contexts decide.
 
-A character of the training text is in the counts itself. Its own occurrence would teach the model to trust counts that
-are not as good on other text, so it is taken out: `leave_one_out` hands the model the original characters for that.
+Each training character is itself in the counts. Counting it would make the model trust counts too much, so its own
+occurrence is subtracted. `leave_one_out` passes the original characters for this.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ FIRST_WEIGHT = 4 / len(CONTEXTS)  # contexts overlap: larger weights would count
 
 
 class OriginalsKept:
-    """A masker that adds n_tokens * (1 + original id) to each input, for models that take it off again in training."""
+    """A masker that encodes the original ids in the inputs: input + n_tokens * (1 + original)."""
 
     def __init__(self, masker: Masker, n_tokens: int):
         self.masker = masker

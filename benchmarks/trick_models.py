@@ -1,7 +1,7 @@
 """Models for benchmarks/tricks.py: `modern` with one published trick each. recipes/tricks.yaml names their sources.
 
-Each function with `@option` is a value of model.architecture, as in configs/model.py. New weights begin such that the
-model computes the same function as `modern`, except where a trick is another function.
+Each function with `@option` is a value of model.architecture, as in configs/model.py. With its initial weights, each
+model computes the same function as `modern`, unless the trick changes the function itself.
 """
 
 from typing import Any
@@ -74,14 +74,15 @@ def growing_depth(c: ModelConfigs) -> nn.Module:
 
 
 class MaskedQueries(Attention):
-    """Attention whose queries are computed at the masked positions only, if each window has as many of them.
+    """Attention whose queries are computed at the masked positions only; outside of training, this is `Attention`.
 
-    That holds in training, except with masking.strategy=labml_nn. Otherwise this is `Attention`.
+    Assumes the same number of masked positions in each window, in the order of the windows, as masks drawn with
+    masking.strategy=random have.
     """
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
         batch, seq_len, d_model = x.shape
-        if not self.training or positions is None or len(positions) % batch:
+        if not self.training or positions is None:
             return super().forward(x, cos, sin, positions)
         of_query, of_others = self.query_key_value.weight.split([d_model, 2 * d_model])
         shape = (self.n_heads, d_model // self.n_heads)
@@ -103,11 +104,12 @@ def masked_queries(c: ModelConfigs) -> nn.Module:
 
 
 class ScaledResiduals(ModernEncoder):
-    """Each layer reads a x + b x0 with scalars a and b of its own; x0 is the embedding."""
+    """Each layer reads a x + b x0 with scalars a and b of its own; x0 is the embedding. Without dropout."""
 
     def __init__(self, **arguments: Any):
         super().__init__(**arguments)
-        self.scales = nn.Parameter(torch.tensor([1.0, 0.0]).repeat(len(self.layers), 1))
+        self.of_x = nn.Parameter(torch.ones(len(self.layers)))
+        self.of_embedding = nn.Parameter(torch.zeros(len(self.layers)))
 
     def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
@@ -116,8 +118,8 @@ class ScaledResiduals(ModernEncoder):
             embedding = embedding + self.ngrams(inputs)
         x = embedding = self.embedding_norm(embedding)
         for i, layer in enumerate(self.layers):
-            of_x, of_embedding = self.scales[i]
-            x = layer(of_x * x + of_embedding * embedding, cos, sin, positions if i == len(self.layers) - 1 else None)
+            x = self.of_x[i] * x + self.of_embedding[i] * embedding
+            x = layer(x, cos, sin, positions if i == len(self.layers) - 1 else None)
         return self.final_norm(x)
 
 
@@ -130,7 +132,6 @@ def residual_scalars(c: ModelConfigs) -> nn.Module:
         n_layers=c.n_layers,
         n_heads=c.n_heads,
         d_ff=c.d_ff,
-        dropout=c.dropout,
         ngrams=ngram_embedding(c),
     )
     return MaskedLanguageModel(encoder)

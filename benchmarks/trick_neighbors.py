@@ -28,8 +28,14 @@ NGRAM_SETS = {  # architecture -> the n-grams of its tables
 def with_ngrams(c: ModelConfigs, ngrams: tuple[Ngram, ...]) -> nn.Module:
     """`modern` with tables for these n-grams."""
     model = modern(c)
-    model.encoder.ngrams = NgramEmbedding(n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, n_rows=c.ngram_rows)
+    model.encoder.ngrams = table_of(c, ngrams, c.d_model)
     return model
+
+
+def table_of(c: ModelConfigs, ngrams: tuple[Ngram, ...], d_model: int) -> NgramEmbedding:
+    return NgramEmbedding(
+        n_tokens=c.n_tokens, d_model=d_model, ngrams=ngrams, n_rows=c.ngram_rows, dropout=c.ngram_dropout
+    )
 
 
 def _register(name: str) -> None:
@@ -46,7 +52,7 @@ class NgramLogits(Modern):
 
     def __init__(self, c: ModelConfigs):
         super().__init__(c)
-        self.ngrams = NgramEmbedding(n_tokens=c.n_tokens, d_model=c.n_tokens, ngrams=NGRAMS, n_rows=c.ngram_rows)
+        self.ngrams = table_of(c, NGRAMS, c.n_tokens)
 
     def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         return super().forward(inputs, positions) + rows(self.ngrams(inputs), positions).view(-1, self.ngrams.border)

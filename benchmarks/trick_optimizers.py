@@ -49,15 +49,13 @@ def _cautious(optimizer: Optimizer) -> Callable[[], None]:
 
 
 class DecayedRows(RowAdagrad):
-    """RowAdagrad with weight decay of the rows that a step looks up."""
+    """RowAdagrad with weight decay of the rows that a step looks up; for sparse gradients, so on a CPU only."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for table in group["params"]:
-                is_sparse = table.grad.is_sparse
-                rows = table.grad.indices()[0] if is_sparse else table.grad.any(1).nonzero().flatten()
-                table[rows] *= 1 - group["lr"] * TABLE_DECAY
+                table[table.grad.indices()[0]] *= 1 - group["lr"] * TABLE_DECAY
         super().step(closure)
 
 

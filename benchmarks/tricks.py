@@ -1,20 +1,21 @@
-"""Published tricks on trial, and the ladder from the annotated recipe to the preset `quick`.
+"""Published tricks on trial, and the ablation from the annotated recipe to the preset `quick`.
 
-python -m benchmarks.tricks [NAME ...] [--seeds 3] [--steps 500]
+python -m benchmarks.tricks [NAME ...] [--seeds 3] [--steps 1500]
 
-Without a name, all tricks are tried; the name `ladder` stands for all rungs of the ladder. Tricks and rungs are rows of
-benchmarks/recipes/tricks.yaml. A row is trained beside its base with the same seeds: a trick's base is `quick` or
-another trick, a rung's base is the rung before it.
+Without a name, all tricks are tried; the name `ablation` stands for all changes of the ablation. Tricks and changes are
+rows of benchmarks/recipes/tricks.yaml. Each row is compared with its base, trained with the same seeds. A trick's base
+is `quick` or another trick; a change's base is the change before it.
 
 Each row is compared twice. At equal steps, both train for --steps. At equal seconds, the row takes as many steps as fit
 into the base's time. The training seconds of both, as a median ratio over seeds, give their number. The row is trained
-again with that number, unless it differs by at most 2%: then the same runs count for both. So the clock decides the
-number of steps and nothing else: schedules follow the steps.
+again with that number, unless it differs by at most 2%: then the same runs count for both. Schedules depend on steps
+only; the clock decides only how many steps a row gets. The table shows the range of the ratios, because the speed of a
+machine may change between two runs.
 """
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
@@ -28,7 +29,7 @@ from configs.command_line import PRESETS, read_config, resolve
 from configs.keys import ConfigError, shortened
 from runs.files import write_json
 
-QUICK, LADDER = "quick", "ladder"
+QUICK, ABLATION = "quick", "ablation"
 SAME_TIME = 0.02  # the relative difference in time up to which two rows are equally fast
 MULTIPLE = 5  # the steps of a row in its base's time are a multiple of this
 LOSSES = {"loss.valid": "at equal steps", "loss.same_time": "at equal seconds"}
@@ -53,8 +54,8 @@ def tricks() -> dict[str, Row]:
     return found
 
 
-def ladder() -> dict[str, Row]:
-    """Every rung by name, with all keys that differ between the annotated recipe and `quick`.
+def ablation() -> dict[str, Row]:
+    """Every change by name, with all keys that differ between the annotated recipe and `quick`.
 
     The gain of a change depends on the changes before it: another order would distribute the gains differently.
     """
@@ -65,7 +66,7 @@ def ladder() -> dict[str, Row]:
     as_annotated, as_quick = resolve(annotated, {}), resolve(quick, {})
     keys = {key: as_annotated[key] for key in {**annotated, **quick} if key not in excluded}
     found: dict[str, Row] = {}
-    for name, changes in recipe("tricks")["ladder"].items():
+    for name, changes in recipe("tricks")[ABLATION].items():
         for key, value in changes.items():
             if key == "training.stages" and value != QUICK:
                 keys[key] = [{**row, "seq_len": value} for row in as_quick[key]]
@@ -80,20 +81,21 @@ def chosen(names: Sequence[str]) -> dict[str, Row]:
 
     Raises ConfigError for an unknown name.
     """
-    rows, rungs = tricks(), ladder()
-    wanted = [each for name in names or list(rows) for each in (rungs if name == LADDER else [name])]
-    rows |= rungs
+    rows, changes = tricks(), ablation()
+    wanted = [each for name in names or list(rows) for each in (changes if name == ABLATION else [name])]
+    rows |= changes
     for name in wanted:
         if name not in rows:
-            near = get_close_matches(name, [*rows, LADDER], 1)
+            near = get_close_matches(name, [*rows, ABLATION], 1)
             hint = f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
             raise ConfigError(f"unknown trick {shortened(name)!r}: {hint}")
-    return {each: rows[each] for name in wanted for each in (rows[name].base, name) if each}
+    found = {each: rows[each] for name in wanted for each in (rows[name].base, name) if each}
+    return {name: row if row.base in found else replace(row, base="") for name, row in found.items()}
 
 
-def relative_time(results: Results, name: str, base: str) -> float:
-    """The training time of a row divided by that of its base for as many steps: the median over seeds."""
-    return median(run["seconds"] / results[base][seed]["seconds"] for seed, run in results[name].items())
+def relative_times(results: Results, name: str, base: str) -> list[float]:
+    """The training time of a row divided by that of its base for as many steps, by seed."""
+    return [run["seconds"] / results[base][seed]["seconds"] for seed, run in results[name].items()]
 
 
 def steps_in_the_same_time(time: float, steps: int) -> int:
@@ -110,8 +112,8 @@ def main(options: Namespace, path: Path) -> None:
     trials = trials_of({name: row.keys for name, row in rows.items()}, common, options.seeds)
     measured = run_trials(path, trials, last_losses, seconds_per_run)
     results = by_variant(measured["trials"])
-    times = {name: relative_time(results, name, row.base or name) for name, row in rows.items()}
-    steps = {name: steps_in_the_same_time(time, options.steps) for name, time in times.items()}
+    times = {name: relative_times(results, name, row.base or name) for name, row in rows.items()}
+    steps = {name: steps_in_the_same_time(median(ratios), options.steps) for name, ratios in times.items()}
     again = [
         trial | {"keys": trial["keys"] | {"training.max_steps": steps[trial["variant"]]}}
         for trial in trials
@@ -122,23 +124,27 @@ def main(options: Namespace, path: Path) -> None:
     for trial in measured["trials"]:
         trial["results"]["loss.same_time"] = results[trial["variant"]][trial["seed"]]["loss.valid"]
     write_json(path.with_suffix(".json"), measured | {"relative_times": times, "steps": steps}, indent=1)
-    report(rows, times, options.steps).save(path, measured)
+    eager = {trial["variant"] for trial in measured["trials"] if not trial["compiled"]}
+    report(rows, times, eager, options.steps).save(path, measured)
 
 
-def report(rows: Mapping[str, Row], times: Mapping[str, float], steps: int) -> Report:
-    """Each row against its base, at equal steps and at equal seconds."""
+def report(rows: Mapping[str, Row], times: Mapping[str, Sequence[float]], eager: Set[str], steps: int) -> Report:
+    """Each row against its base, at equal steps and at equal seconds; `eager` rows were not compiled."""
     return Report(
         title="Tricks on trial",
-        note=f"The preset `{QUICK}` with the changes of one row, on tiny Shakespeare. At equal steps: {steps} steps. At"
-        f" equal seconds: the steps that a row can take while its base takes {steps}. The step time is relative to the"
-        f" base's; rows within {SAME_TIME:.0%} of the base's speed keep {steps} steps.",
+        note=f"A row's base with the changes of the row, on tiny Shakespeare. At equal steps: {steps} steps. At equal"
+        f" seconds: the steps that a row can take while its base takes {steps}. The step time is relative to the"
+        f" base's: median and range over seeds; rows within {SAME_TIME:.0%} of the base's speed keep {steps} steps.",
         base="the base",
         bases={name: row.base for name, row in rows.items() if row.base},
         losses=LOSSES,
         base_loss="loss.valid",
         verdicts={"better": "helps", "worse": "hurts"},
         columns={
-            "step time": {name: f"{time:.2f}" for name, time in times.items()},
+            "step time": {
+                name: f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}){' eager' * (name in eager)}"
+                for name, ratios in times.items()
+            },
             "base": {name: row.base for name, row in rows.items()},
             "source": {name: row.source for name, row in rows.items()},
             "claim": {name: row.claim for name, row in rows.items()},
@@ -147,5 +153,10 @@ def report(rows: Mapping[str, Row], times: Mapping[str, float], steps: int) -> R
 
 
 if __name__ == "__main__":
-    names = {"nargs": "*", "metavar": "NAME", "default": [], "help": "tricks, rungs, or ladder (default: all tricks)"}
-    run_benchmark(main, {"names": names}, seeds=3, steps=500)
+    names = {
+        "nargs": "*",
+        "metavar": "NAME",
+        "default": [],
+        "help": "tricks, changes, or ablation (default: all tricks)",
+    }
+    run_benchmark(main, {"names": names}, seeds=3, steps=1500)

@@ -1,8 +1,8 @@
 """N-gram embeddings: vectors for the characters around a position, looked up in a table.
 
-They bring what counting n-grams knows into the first layer, so that the layers above need not learn it. Hash embeddings
-(Svenstrup et al. 2017), used for characters by CANINE (Clark et al. 2022) and BLT (Pagnoni et al. 2024). Here the
-n-grams lie on both sides of the position, and `[MASK]` is a symbol like any other.
+Each row learns what an n-gram says about the character next to it, so the layers above need not. The method is hash
+embeddings (Svenstrup et al. 2017), which CANINE (Clark et al. 2022) and BLT (Pagnoni et al. 2024) use for characters.
+Here the n-grams lie on both sides of the position, and `[MASK]` is a symbol like any other.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ HASH_SEED = 0
 class NgramEmbedding(nn.Module):
     """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of its n-grams' rows.
 
-    All n-grams are hashed into one table of zeros at first; those with the same hash share a row. Outside of a window
-    lies a symbol of its own.
+    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. Positions outside the
+    window have a symbol of their own.
     """
 
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
@@ -38,13 +38,12 @@ class NgramEmbedding(nn.Module):
         self.dropout = dropout
         self.border = n_tokens  # the symbol outside of a window
         self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
-        random = partial(torch.randint, -(2**63), 2**63 - 1, generator=torch.Generator().manual_seed(HASH_SEED))
-        is_in = torch.tensor([[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)])
-        self.register_buffer("factors", random(is_in.shape) * is_in)
-        self.register_buffer("summands", random((len(ngrams),)))
+        random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=torch.Generator().manual_seed(HASH_SEED))
+        is_member = torch.tensor([[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)])
+        self.register_buffer("factors", random_int64(is_member.shape) * is_member)
+        self.register_buffer("summands", random_int64((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
-        self.table = nn.EmbeddingBag(n_rows, d_model, mode="sum")
-        nn.init.zeros_(self.table.weight)
+        self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
 
     @torch.compiler.disable  # the compiler cannot handle sparse gradients
     def forward(self, inputs: Tensor) -> Tensor:
@@ -71,7 +70,7 @@ class SumOfRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-        """Rows `[n_sums, n_rows]` of `table`, times `weights` `[n_sums, n_rows]`, to their sums `[n_sums, d_model]`."""
+        """Sums of `rows` `[n_sums, n_ngrams]` of `table` with `weights` of the same shape: `[n_sums, d_model]`."""
         ctx.save_for_backward(rows, weights)
         ctx.size = table.shape
         return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)

@@ -169,7 +169,8 @@ class Evaluator:
 
 @torch.no_grad()
 def weight_norm(model: nn.Module) -> float:
-    """The root mean square of all weights: one number that shows whether they grow."""
-    weights = list(model.parameters())
+    """The root mean square of all weights except tables: one number that shows whether they grow."""
+    modules = (module for module in model.modules() if not isinstance(module, nn.EmbeddingBag))
+    weights = [weight for module in modules for weight in module.parameters(recurse=False)]
     squares = torch.stack([weight.float().square().sum() for weight in weights]).sum()
     return (squares / sum(weight.numel() for weight in weights)).sqrt().item()

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 # fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
-EPS = 1e-10  # keeps rows whose gradients have all been 0 from dividing 0 by 0
+EPS = 1e-10  # avoids 0 / 0 in rows whose gradients have all been 0
 
 
 def muon(
@@ -28,7 +28,7 @@ def muon(
     must have its layers in `encoder.layers`.
     """
     matrices = [p for p in model.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
-    by_row, others = _by_row(model, table_learning_rate)
+    by_row, others = _split_off_tables(model, table_learning_rate)
     by_muon = {id(p) for p in matrices}
     return [
         _adamw([p for p in others if id(p) not in by_muon], learning_rate, weight_decay),
@@ -41,7 +41,7 @@ def adamw(
     model: nn.Module, *, learning_rate: float, table_learning_rate: float, weight_decay: float
 ) -> list[Optimizer]:
     """RowAdagrad for tables, AdamW (Loshchilov and Hutter 2019) for all other parameters."""
-    by_row, others = _by_row(model, table_learning_rate)
+    by_row, others = _split_off_tables(model, table_learning_rate)
     return [_adamw(others, learning_rate, weight_decay), *by_row]
 
 
@@ -76,10 +76,10 @@ def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: f
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
 
 
-def _by_row(model: nn.Module, learning_rate: float) -> tuple[list[Optimizer], list[nn.Parameter]]:
+def _split_off_tables(model: nn.Module, learning_rate: float) -> tuple[list[Optimizer], list[nn.Parameter]]:
     """RowAdagrad for the weights of `nn.EmbeddingBag`s, if the model has any, and the list of all other parameters.
 
-    On a CPU the gradients of tables become sparse. On other devices that would synchronize, and their memory is fast.
+    On a CPU their gradients become sparse. On other devices they stay dense: counting distinct rows would synchronize.
     """
     bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
     for bag in bags:
@@ -113,8 +113,8 @@ class RowAdagrad(Optimizer):
 
     sum[r] <- sum[r] + mean(g[r]^2);  row[r] <- row[r] - lr g[r] / sqrt(sum[r])
 
-    A row without a gradient does not change, so sparse and dense gradients give the same result. The cost of a step on
-    sparse ones does not depend on the size of the table.
+    A row without a gradient does not change, so sparse and dense gradients give the same result. With sparse
+    gradients, the cost of a step does not depend on the size of the table.
     """
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
@@ -122,10 +122,10 @@ class RowAdagrad(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the rows that have a gradient, and overwrite it. Sparse gradients must be coalesced."""
+        """Update the rows that have a gradient, and overwrite its values. A sparse gradient must be coalesced."""
         assert closure is None, "RowAdagrad does not recompute the loss"
         for group in self.param_groups:
-            for table in group["params"]:
+            for table in (table for table in group["params"] if table.grad is not None):
                 if not self.state[table]:
                     self.state[table]["square_sums"] = table.new_zeros(len(table))
                 sums, rows, change = self.state[table]["square_sums"], slice(None), table.grad

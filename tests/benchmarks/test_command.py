@@ -17,11 +17,11 @@ def run(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["tricks.py", *words])
         monkeypatch.setattr(sys.modules["__main__"], "__file__", "benchmarks/tricks.py", raising=False)
         monkeypatch.setattr(sys.modules["__main__"], "__doc__", "What it measures.")
-        begin, flag, names = {"default": "annotated"}, {"action": "store_true"}, {"nargs": "*", "default": []}
+        flag, names = {"action": "store_true"}, {"nargs": "*", "default": []}
         with pytest.raises(SystemExit) as exited:
             run_benchmark(
                 main or (lambda *arguments: calls.append(arguments)),
-                {"names": names, "begin": begin, "quick": flag, "search": flag},
+                {"names": names, "quick": flag, "search": flag},
                 unnamed={"search"},
                 seeds=3,
                 seconds=90.0,
@@ -38,7 +38,6 @@ def run(monkeypatch, capsys):
         (["--seeds", "3", "--seconds", "90"], "tricks"),
         (["--seeds", "1"], "tricks-seeds-1"),
         (["--seconds", "0.5"], "tricks-seconds-0-5"),
-        (["--begin", "more masks at first", "--seconds", "60"], "tricks-seconds-60-begin-more-masks-at-first"),
         (["--quick"], "tricks-quick"),
         (["--search"], "tricks"),
         (["four layers", "Muon", "--seeds", "1"], "tricks-seeds-1-names-four-layers-muon"),

@@ -9,6 +9,7 @@ from benchmarks.time_to_loss import (
     earlier_search,
     recipes,
     report,
+    search_trials,
     searched_recipes,
     seconds_to,
     winners,
@@ -56,8 +57,9 @@ def test_the_search_of_this_machine_comes_first_and_one_of_other_variants_does_n
     monkeypatch.setattr(time_to_loss, "RESULTS", tmp_path)
     monkeypatch.setattr(time_to_loss, "results_path", lambda name: tmp_path / "here" / name)
     assert earlier_search("quick") is None
-    rows = [{"variant": variant} for variant in searched_recipes("quick")]
-    for machine, trials in (("a", rows[1:]), ("another", rows), ("here", rows)):
+    rows = search_trials("quick")
+    changed = [row | {"keys": row["keys"] | {"training.decay": 0.5}} for row in rows]
+    for machine, trials in (("a", changed), ("another", rows), ("here", rows)):
         (tmp_path / machine).mkdir()
         content = {"machine": machine, "trials": trials}
         (tmp_path / machine / "peer_search.json").write_text(json.dumps(content))

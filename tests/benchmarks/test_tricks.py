@@ -6,7 +6,7 @@ import pytest
 from benchmarks import tricks
 from benchmarks.models import MODELS
 from benchmarks.trials import COMMON
-from benchmarks.tricks import QUICK, Row, chosen, ladder, main, report, steps_in_the_same_time
+from benchmarks.tricks import QUICK, Row, ablation, chosen, main, report, steps_in_the_same_time
 from configs.checks import BUDGETS
 from configs.command_line import PRESETS, read_config, resolve
 from configs.keys import ConfigError
@@ -14,28 +14,28 @@ from configs.keys import ConfigError
 QUICK_KEYS, ANNOTATED_KEYS = (read_config(PRESETS / f"{name}.yaml") for name in (QUICK, "annotated"))
 
 
-def test_the_ladder_begins_with_the_annotated_recipe_and_ends_with_the_preset():
+def test_the_ablation_begins_with_the_annotated_recipe_and_ends_with_the_preset():
     """All keys except budget and evaluations."""
     excluded = {"training.max_chars", "training.max_seconds", "training.evaluations", "sample.every_evaluations"}
-    rungs = list(ladder().values())
-    for rung, expected in ((rungs[0], resolve(ANNOTATED_KEYS, {})), (rungs[-1], resolve(QUICK_KEYS, {}))):
-        values = resolve(QUICK_KEYS, rung.keys)
+    changes = list(ablation().values())
+    for change, expected in ((changes[0], resolve(ANNOTATED_KEYS, {})), (changes[-1], resolve(QUICK_KEYS, {}))):
+        values = resolve(QUICK_KEYS, change.keys)
         assert {key for key in values if values[key] != expected[key]} <= excluded | set(COMMON)
 
 
-def test_every_model_of_the_ladder_exists():
-    models = {rung.keys["model.architecture"] for rung in ladder().values()}
+def test_every_model_of_the_ablation_exists():
+    models = {change.keys["model.architecture"] for change in ablation().values()}
     assert models == set(MODELS) | {"labml_nn", "modern"}
 
 
-def test_every_rung_is_compared_with_the_one_before():
-    names = list(ladder())
-    assert [rung.base for rung in ladder().values()] == ["", *names[:-1]]
+def test_every_change_is_compared_with_the_one_before():
+    names = list(ablation())
+    assert [change.base for change in ablation().values()] == ["", *names[:-1]]
 
 
 def test_every_row_has_valid_keys_and_sets_neither_the_budget_nor_the_evaluations():
-    assert not set(tricks.tricks()) & set(ladder())
-    for row in (*tricks.tricks().values(), *ladder().values()):
+    assert not set(tricks.tricks()) & set(ablation())
+    for row in (*tricks.tricks().values(), *ablation().values()):
         resolve(QUICK_KEYS, row.keys)
         assert not {*COMMON, *BUDGETS} & set(row.keys)
 
@@ -53,10 +53,10 @@ def test_names_choose_rows_with_their_bases(monkeypatch):
     rows = {QUICK: Row(), "a": Row({}, QUICK), "b": Row({}, "a")}
     monkeypatch.setattr(tricks, "tricks", lambda: rows)
     assert list(chosen([])) == [QUICK, "a", "b"]
-    assert list(chosen(["b"])) == ["a", "b"]
-    assert list(chosen(["ladder"])) == list(ladder())
-    with pytest.raises(ConfigError, match=r"^unknown trick 'lader': did you mean ladder\?$"):
-        chosen(["a", "lader"])
+    assert chosen(["b"]) == {"a": Row({}, ""), "b": Row({}, "a")}  # the base's own base is not trained
+    assert list(chosen(["ablation"])) == list(ablation())
+    with pytest.raises(ConfigError, match=r"^unknown trick 'ablaton': did you mean ablation\?$"):
+        chosen(["a", "ablaton"])
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_faster_row_has_more_steps_in_the_same_time(time, steps):
     assert steps_in_the_same_time(time, 500) == steps
 
 
-@pytest.fixture
-def measured(tmp_path, monkeypatch, capsys):
+@pytest.fixture(params=[[], ["slow", "slower"]])
+def measured(tmp_path, monkeypatch, capsys, request):
     """Compare two tricks, without training: `slow` takes twice the time per step, and a loss is 1 / steps."""
     trained = []
 
@@ -76,12 +76,15 @@ def measured(tmp_path, monkeypatch, capsys):
         for trial in trials:
             steps, factor = trial["keys"]["training.max_steps"], 2 if trial["variant"] == "slow" else 1
             trial["results"] = {"loss.valid": 1 / steps, "seconds": steps * factor, "chars": steps, "seq_len": 64}
-        return {"trials": [trial | {"commit": "1234567"} for trial in trials], "machine": MACHINE}
+        return {
+            "trials": [trial | {"commit": "1234567", "compiled": trial["variant"] != "slower"} for trial in trials],
+            "machine": MACHINE,
+        }
 
     monkeypatch.setattr(tricks, "run_trials", run_trials)
     rows = {QUICK: Row(), "slow": Row({"a": 1}, QUICK, "S 2020", "it helps"), "slower": Row({"a": 2}, "slow")}
     monkeypatch.setattr(tricks, "tricks", lambda: rows)
-    main(SimpleNamespace(names=[], steps=100, seeds=2), tmp_path / "tricks")
+    main(SimpleNamespace(names=request.param, steps=100, seeds=2), tmp_path / "tricks")
     return trained, json.loads((tmp_path / "tricks.json").read_text()), (tmp_path / "tricks.md").read_text()
 
 
@@ -97,9 +100,10 @@ def test_a_slow_row_is_trained_again_with_fewer_steps_and_compared_with_its_base
     assert results["steps"] == {QUICK: 100, "slow": 50, "slower": 200}
     # The base of `slower` is `slow` after 100 steps, not after its 50 in the time of quick.
     assert "| slower | 0.010 ± 0.000 (+0.000 ± 0.000, unknown) | 0.005 ± 0.000 (-0.005 ± 0.000, unknown) |" in table
-    assert "| 2.00 | quick | S 2020 | it helps |" in table
+    assert "| 2.00 (2.00 to 2.00) | quick | S 2020 | it helps |" in table
+    assert "| 0.50 (0.50 to 0.50) eager | slow |" in table
 
 
 def test_the_verdicts_are_those_of_the_one_definition_in_other_words():
-    shown = report({"a": Row({}, QUICK)}, {"a": 1.0}, 500)
+    shown = report({"a": Row({}, QUICK)}, {"a": [1.0]}, set(), 500)
     assert shown.verdicts == {"better": "helps", "worse": "hurts"}

@@ -69,10 +69,11 @@ def test_the_character_itself_is_in_none_of_its_ngrams():
 
 
 def test_a_table_of_zeros_changes_nothing():
+    """And building it draws no random numbers: the same seed gives the same other weights."""
     torch.manual_seed(0)
     plain = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8)
-    ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=NGRAMS, n_rows=100)
     torch.manual_seed(0)
+    ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=NGRAMS, n_rows=100)
     with_table = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8, ngrams=ngrams)
     assert torch.equal(plain(INPUTS), with_table(INPUTS))
 
@@ -82,8 +83,9 @@ def test_only_rows_that_were_looked_up_have_a_gradient(sparse: bool):
     module = embedding()
     module.table.sparse = sparse
     (module(INPUTS).square().sum()).backward()
-    gradient = module.table.weight.grad
+    gradient, n_rows = module.table.weight.grad, len(module.rows(INPUTS).unique())
     assert gradient.is_sparse == sparse
+    assert not sparse or gradient._nnz() == n_rows  # so the cost does not grow with the table
     with_gradient = gradient.to_dense().abs().sum(1).nonzero().flatten()
     assert with_gradient.tolist() == module.rows(INPUTS).unique().tolist()
 
@@ -106,6 +108,7 @@ def test_dropout_leaves_rows_out_in_training_and_keeps_the_mean(sparse: bool):
     module.train().dropout = 0.25
     torch.manual_seed(0)
     sums = torch.stack([module(INPUTS) for _ in range(2_000)])
+    assert (sums[0] != sums[1]).any()
     assert torch.allclose(sums.mean(0), expected, atol=0.3)
     assert torch.equal(module.eval()(INPUTS), expected)
 
@@ -125,7 +128,7 @@ def test_rows_that_are_dropped_get_no_gradient():
     assert (weights == 0).any()
 
 
-def test_compiled_sparse_gradients_are_the_same_in_every_run():
+def test_compiled_sparse_gradients_are_the_same_in_every_run(two_threads):
     """A batch in which rows repeat often: sums of floats depend on their order."""
     tokens = torch.randint(3, (64, 64), generator=torch.Generator().manual_seed(0))
     encoder = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=1, n_heads=2, d_ff=8, ngrams=embedding())

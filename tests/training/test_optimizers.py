@@ -151,6 +151,12 @@ def test_muon_agrees_with_pytorchs_own(momentum):
         assert (matrix - other).norm() < 0.03 * (matrix - first).norm()
 
 
+def test_a_table_without_a_gradient_does_not_change():
+    table = nn.Parameter(torch.ones(3, 2))
+    RowAdagrad([table], lr=0.1).step()
+    assert torch.equal(table, torch.ones(3, 2))
+
+
 def test_a_matrix_without_a_gradient_does_not_change():
     layer, other = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
     before = other.weight.detach().clone()

@@ -289,7 +289,9 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
 
 
 @needs_cuda
-@pytest.mark.parametrize("keys", [{}, {"training__grad_accum_steps": 2}, {"objective__sop": True}])
+@pytest.mark.parametrize(
+    "keys", [{}, {"training__grad_accum_steps": 2}, {"objective__sop": True}, {"model__ngrams": 4}]
+)
 def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, keys):
     eager, replayed = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
     stages, lines = eager.training.stage_rows, []

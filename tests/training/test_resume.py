@@ -61,7 +61,10 @@ def text() -> str:
             {"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"},
             13, None, id="mixture",
         ),
-        pytest.param({"model.ngrams": 4, "training.grad_accum_steps": 2}, 13, None, id="n-grams"),
+        pytest.param(
+            {"model.ngrams": 4, "model.ngram_dropout": 0.1, "training.grad_accum_steps": 2},
+            13, None, id="n-grams",
+        ),
         pytest.param(LABML, 13, None, id="labml_nn"),
         pytest.param({"objective.nsp": True}, 13, None, id="pairs of text"),
         pytest.param({}, 17, KNOBS, id="after a knob was changed"),
