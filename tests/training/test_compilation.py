@@ -15,7 +15,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.experiment import Configs
 from tests.conftest import configs_for, weights
 from tests.training.test_resume import check_same
-from training.compilation import CACHE_VARIABLE, Compilation, _kept_code, _one_file_per_graph
+from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
 from training.objective import n_labels
 from training.schedule import Stage
 
@@ -140,21 +140,6 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
     Compilation(configs.step).compile(configs.training.stage_rows, lines.append)
     assert lines[-1] == "training without torch.compile: register allocation failed"
     assert configs.step(configs.training.stage_rows[0]).n_labels > 0
-
-
-def test_the_kernels_of_a_graph_are_compiled_together(monkeypatch, tmp_path):
-    """In a new folder: on another day, PyTorch would load what it has compiled before."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    torch._dynamo.reset()
-    matrix = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return (x.sin() @ x).softmax(-1) @ x.exp()  # the matrix products separate three kernels
-
-    with _one_file_per_graph():
-        compiled = torch.compile(function, dynamic=False)(matrix)
-    assert torch.allclose(compiled, function(matrix), rtol=1e-4)
-    assert len(list(tmp_path.rglob("*.main.cpp"))) == len(list(tmp_path.rglob("*.main.so"))) == 1
 
 
 def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
