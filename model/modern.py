@@ -44,7 +44,10 @@ def zero_linear(n_in: int, n_out: int) -> nn.Linear:
 
 
 def rows(x: Tensor, positions: Tensor | None) -> Tensor:
-    """The vectors `[n, d_model]` of `x` `[batch, seq_len, d_model]` at `positions` `[n]` if given, else `x` itself."""
+    """The vectors `[..., d_model]` of `x` `[batch, seq_len, d_model]` at `positions` `[...]` if given, else `x` itself.
+
+    `positions` are indices into the first two dimensions, flattened.
+    """
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
@@ -61,12 +64,22 @@ class Attention(nn.Module):
         self.output = zero_linear(d_model, d_model)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries."""
         batch, seq_len, d_model = x.shape
-        heads = self.query_key_value(x).view(batch, seq_len, 3, self.n_heads, d_model // self.n_heads)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
+        heads = (self.n_heads, d_model // self.n_heads)
+        if positions is None or positions.ndim == 1:
+            queries_keys_values = self.query_key_value(x).view(batch, seq_len, 3, *heads)
+            query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
+            query = rotate(query, cos, sin)
+        else:
+            to_query, to_key_value = self.query_key_value.weight.split([d_model, 2 * d_model])
+            key, value = F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
+            query = F.linear(rows(x, positions), to_query).view(batch, -1, *heads).transpose(1, 2)
+            columns = positions.unsqueeze(1) % seq_len
+            query, positions = rotate(query, cos[columns], sin[columns]), None
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(rotate(query, cos, sin), rotate(key, cos, sin), value, dropout_p=dropout)
-        return self.output(rows(mixed.transpose(1, 2).reshape(batch, seq_len, d_model), positions))
+        mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, dropout_p=dropout)
+        return self.output(rows(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions))
 
 
 class GeGLU(nn.Module):
@@ -135,10 +148,11 @@ class ModernEncoder(nn.Module):
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
 
         With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`.
-        Nothing after the last attention reads the others, so the last feed-forward does not run there.
+        Nothing after the last attention reads the others, so the last feed-forward does not run there. If each window
+        has n positions, `positions` `[batch, n]` is faster: the last attention has queries only there.
         """
-        cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         ngrams = None if self.ngrams is None else self.ngrams(inputs)
+        cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         x = self.embedding(inputs)
         if ngrams is not None:
             x = x + ngrams

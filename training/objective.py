@@ -22,7 +22,10 @@ class MaskedLoss(NamedTuple):
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
     """The cross-entropy of a batch's labels, and how many of them are the model's most likely token."""
     if batch.pairs is None:
-        logits = model(batch.inputs, batch.positions).float()  # [n_masked, n_tokens]
+        positions = batch.positions
+        if batch.is_even and getattr(model, "takes_positions_per_window", False):
+            positions = positions.view(len(batch.inputs), -1)
+        logits = model(batch.inputs, positions).float()  # [n_masked, n_tokens]
         pair_loss_sum, n_pairs_correct = logits.new_zeros(()), batch.labels.new_zeros(())
     else:
         logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]

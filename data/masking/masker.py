@@ -22,6 +22,7 @@ class MaskedBatch(NamedTuple):
     labels: torch.Tensor  # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
     offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
+    is_even: bool = False  # whether each window has the same number of positions, listed window by window
 
 
 class Masker:
@@ -81,7 +82,7 @@ class Masker:
         corrupted = self.corruption(originals, torch.stack([branch, which]).flatten(1)[:, positions])
         inputs = flat.index_put((positions,), torch.where(eligible, corrupted, originals))
         labels = torch.where(eligible, originals, IGNORED_LABEL)
-        return MaskedBatch(inputs.view(batch, seq_len), positions, labels, offsets.flatten()[positions])
+        return MaskedBatch(inputs.view(batch, seq_len), positions, labels, offsets.flatten()[positions], is_even=True)
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
         """Report the model's `losses` `[n_masked]`, in nats, to the segmenter: the only feedback from model to data."""

@@ -93,7 +93,7 @@ WRONG = {
     "stage without a space": (["training.stages=[{until:1.0,seq_len:64}]"], "YAML needs a space after the colon"),
     "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
     "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),
-    "preset": (["--preset", "quik"], "choose one of annotated, gpu, quick"),
+    "preset": (["--preset", "quik"], "choose one of annotated, gpu, modernbert, quick"),
     "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
     "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "no_change_prob is above 1"),
     "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "warmup + training.decay is above 1"),
