@@ -15,13 +15,12 @@ occurrence is subtracted. `leave_one_out` passes the original characters for thi
 from typing import Any
 
 import torch
-from labml.configs import option
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.trick_models import Modern
 from configs.masking import MaskingConfigs, build_masker
-from configs.model import ModelConfigs
+from configs.model import ModelConfigs, option
 from data.corpus import TINY_SHAKESPEARE, load_corpus
 from data.masking import IGNORED_LABEL, MaskedBatch, Masker
 from data.masking.segmenters import Characters
@@ -145,7 +144,7 @@ class WithCounts(Modern):
             originals, inputs = inputs // n_tokens - 1, inputs % n_tokens
         if positions is None:
             positions = torch.arange(inputs.numel(), device=inputs.device)
-        return super().forward(inputs, positions) + self.prior(inputs, positions, originals)
+        return super().forward(inputs, positions) + self.prior(inputs, positions.flatten(), originals)
 
 
 @option(ModelConfigs.architecture)

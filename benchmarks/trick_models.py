@@ -7,14 +7,13 @@ model computes the same function as `modern`, unless the trick changes the funct
 from typing import Any
 
 import torch
-from labml.configs import option
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from configs.model import ModelConfigs, modern, ngram_embedding
+from configs.model import ModelConfigs, modern, ngram_embedding, option
 from model.embedding import Embedding
 from model.masked_language_model import MaskedLanguageModel
-from model.modern import Attention, ModernEncoder, rotary_table, rotate, rows
+from model.modern import ModernEncoder, rotary_table
 
 GROWN = 128  # `growing_depth`: the length of windows from which on all layers are trained
 
@@ -73,34 +72,12 @@ def growing_depth(c: ModelConfigs) -> nn.Module:
     return model
 
 
-class MaskedQueries(Attention):
-    """Attention whose queries are computed at the masked positions only; outside of training, this is `Attention`.
+@option(ModelConfigs.architecture, "queries_everywhere")
+class QueriesEverywhere(Modern):
+    """The last attention computes its queries at all positions, not at the masked ones only."""
 
-    Assumes the same number of masked positions in each window, in the order of the windows, as masks drawn with
-    masking.strategy=random have.
-    """
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
-        batch, seq_len, d_model = x.shape
-        if not self.training or positions is None:
-            return super().forward(x, cos, sin, positions)
-        of_query, of_others = self.query_key_value.weight.split([d_model, 2 * d_model])
-        shape = (self.n_heads, d_model // self.n_heads)
-        query = F.linear(rows(x, positions), of_query).view(batch, -1, *shape).transpose(1, 2)
-        key, value = F.linear(x, of_others).view(batch, seq_len, 2, *shape).permute(2, 0, 3, 1, 4)
-        columns = positions.view(batch, 1, -1) % seq_len
-        query, key = rotate(query, cos[columns], sin[columns]), rotate(key, cos, sin)
-        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=self.dropout)
-        return self.output(mixed.transpose(1, 2).reshape(-1, d_model))
-
-
-@option(ModelConfigs.architecture)
-def masked_queries(c: ModelConfigs) -> nn.Module:
-    """The last layer's queries at the masked positions only: the same function in less time."""
-    model = modern(c)
-    last = model.encoder.layers[-1]
-    last.attention = _with_weights(MaskedQueries(c.d_model, c.n_heads, c.dropout), last.attention)
-    return model
+    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
+        return super().forward(inputs, None if positions is None else positions.flatten())
 
 
 class ScaledResiduals(ModernEncoder):
@@ -135,9 +112,3 @@ def residual_scalars(c: ModelConfigs) -> nn.Module:
         ngrams=ngram_embedding(c),
     )
     return MaskedLanguageModel(encoder)
-
-
-def _with_weights(module: nn.Module, other: nn.Module) -> nn.Module:
-    """`module` with the weights of `other`."""
-    module.load_state_dict(other.state_dict())
-    return module

@@ -7,55 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from labml.configs import option
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.trick_models import Modern
-from configs.model import ModelConfigs, modern
-from model.modern import rows
-from model.ngrams import NGRAMS, Ngram, NgramEmbedding
+from configs.model import ModelConfigs, modern, option
+from model.ngrams import NGRAMS, NgramEmbedding
 
-NGRAM_SETS = {  # architecture -> the n-grams of its tables
-    "ngrams_and_itself": (*NGRAMS, (-1, 0), (0, 1), (-1, 0, 1)),
-    "contiguous_ngrams": tuple(n for n in NGRAMS if max(n) - min(n) < len(n) + (min(n) < 0 < max(n))),
-    "ngrams_and_neighbors": (*NGRAMS, (-2,), (-1,), (1,), (2,)),
-    "five_grams": (*NGRAMS, (-4, -3, -2, -1, 1), (-3, -2, -1, 1, 2), (-2, -1, 1, 2, 3), (-1, 1, 2, 3, 4)),
-    "centered_ngrams": ((-1, 1), (-2, -1, 1), (-1, 1, 2), (-2, -1, 1, 2), (-3, -2, -1, 1), (-1, 1, 2, 3)),
-}
+CONTIGUOUS = tuple(n for n in NGRAMS if max(n) - min(n) < len(n) + (min(n) < 0 < max(n)))
 
 
-def with_ngrams(c: ModelConfigs, ngrams: tuple[Ngram, ...]) -> nn.Module:
-    """`modern` with tables for these n-grams."""
+@option(ModelConfigs.architecture)
+def contiguous_ngrams(c: ModelConfigs) -> nn.Module:
+    """Tables for n-grams without gaps only; the position itself is no gap."""
     model = modern(c)
-    model.encoder.ngrams = table_of(c, ngrams, c.d_model)
-    return model
-
-
-def table_of(c: ModelConfigs, ngrams: tuple[Ngram, ...], d_model: int) -> NgramEmbedding:
-    return NgramEmbedding(
-        n_tokens=c.n_tokens, d_model=d_model, ngrams=ngrams, n_rows=c.ngram_rows, dropout=c.ngram_dropout
+    model.encoder.ngrams = NgramEmbedding(
+        n_tokens=c.n_tokens, d_model=c.d_model, ngrams=CONTIGUOUS, n_rows=c.ngram_rows, dropout=c.ngram_dropout
     )
-
-
-def _register(name: str) -> None:
-    option(ModelConfigs.architecture, name)(lambda c: with_ngrams(c, NGRAM_SETS[name]))
-
-
-for _name in NGRAM_SETS:
-    _register(_name)
-
-
-@option(ModelConfigs.architecture, "ngram_logits")
-class NgramLogits(Modern):
-    """Adds the rows of n-grams around the masked positions to their logits."""
-
-    def __init__(self, c: ModelConfigs):
-        super().__init__(c)
-        self.ngrams = table_of(c, NGRAMS, c.n_tokens)
-
-    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
-        return super().forward(inputs, positions) + rows(self.ngrams(inputs), positions).view(-1, self.ngrams.border)
+    return model
 
 
 def neighbors(x: Tensor, reach: int) -> list[Tensor]:

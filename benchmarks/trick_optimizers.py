@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from labml.configs import option
 from torch import nn
 from torch.optim import Optimizer
 
-from configs.training import TrainingConfigs, muon
+from configs.training import TrainingConfigs, muon, option
 from training.optimizers import RowAdagrad
 
 TABLE_DECAY = 0.1
@@ -62,18 +61,12 @@ class DecayedRows(RowAdagrad):
 @option(TrainingConfigs.optimizer)
 def table_decay(c: TrainingConfigs) -> list[Optimizer]:
     """Weight decay of the rows of tables."""
-    return _with_tables(c, lambda tables: DecayedRows(tables, lr=c.table_learning_rate))
-
-
-@option(TrainingConfigs.optimizer)
-def table_adam(c: TrainingConfigs) -> list[Optimizer]:
-    """Adam instead of Adagrad for the rows of tables that a step looks up, at the embedding's rate."""
-    return _with_tables(c, lambda tables: torch.optim.SparseAdam(tables, lr=c.learning_rate, betas=(0.9, 0.98)))
-
-
-def _with_tables(c: TrainingConfigs, new: Callable[[list[nn.Parameter]], Optimizer]) -> list[Optimizer]:
-    """The optimizers of `muon` with another one for the tables."""
-    return [new(each.param_groups[0]["params"]) if isinstance(each, RowAdagrad) else each for each in muon(c)]
+    return [
+        DecayedRows(optimizer.param_groups[0]["params"], lr=c.table_learning_rate)
+        if isinstance(optimizer, RowAdagrad)
+        else optimizer
+        for optimizer in muon(c)
+    ]
 
 
 class Averaging(Optimizer):

@@ -1,6 +1,6 @@
 """Published tricks on trial, and the ablation from the annotated recipe to the preset `quick`.
 
-python -m benchmarks.tricks [NAME ...] [--seeds 3] [--steps 1500]
+python -m benchmarks.tricks [NAME ...] [--seeds 3] [--steps 700]
 
 Without a name, all tricks are tried; the name `ablation` stands for all changes of the ablation. Tricks and changes are
 rows of benchmarks/recipes/tricks.yaml. Each row is compared with its base, trained with the same seeds. A trick's base
@@ -8,7 +8,7 @@ is `quick` or another trick; a change's base is the change before it.
 
 Each row is compared twice. At equal steps, both train for --steps. At equal seconds, the row takes as many steps as fit
 into the base's time. The training seconds of both, as a median ratio over seeds, give their number. The row is trained
-again with that number, unless it differs by at most 2%: then the same runs count for both. Schedules depend on steps
+again with that number, unless it differs by at most 5%: then the same runs count for both. Schedules depend on steps
 only; the clock decides only how many steps a row gets. The table shows the range of the ratios, because the speed of a
 machine may change between two runs.
 """
@@ -30,7 +30,7 @@ from configs.keys import ConfigError, shortened
 from runs.files import write_json
 
 QUICK, ABLATION = "quick", "ablation"
-SAME_TIME = 0.02  # the relative difference in time up to which two rows are equally fast
+SAME_TIME = 0.05  # the relative difference in time up to which two rows are equally fast
 MULTIPLE = 5  # the steps of a row in its base's time are a multiple of this
 LOSSES = {"loss.valid": "at equal steps", "loss.same_time": "at equal seconds"}
 
@@ -159,4 +159,4 @@ if __name__ == "__main__":
         "default": [],
         "help": "tricks, changes, or ablation (default: all tricks)",
     }
-    run_benchmark(main, {"names": names}, seeds=3, steps=1500)
+    run_benchmark(main, {"names": names}, seeds=3, steps=700)
