@@ -16,8 +16,8 @@ def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
 
     A product takes 2 operations per weight, attention 2 * seq_len * d each for scores and mixing, and the backward pass
     twice as many as the forward pass. A feed-forward layer has 2 matrices, or 3 with the gate of Folio and ModernBERT.
-    These two compute the head at the masked characters only, and Folio everything after its last attention. All heads
-    but the annotated one have a layer more.
+    These two compute the head at the masked characters only. Folio also computes the queries of its last attention, and
+    everything after them, only there. All heads but the annotated one have a layer more.
     """
     d, is_folio = shape.d_model, step.startswith("Folio")
     is_modern = is_folio or step.endswith("ModernBERT")
@@ -25,7 +25,8 @@ def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
     feed_forward = (3 if is_modern else 2) * d * shape.d_ff
     head = (MASKING_PROB if is_modern else 1.0) * (2 * d * n_tokens + (0 if step == "annotated" else 2 * d**2))
     layer = 2 * (4 * d**2 + feed_forward) + 4 * shape.seq_len * d
-    return 3 * (shape.n_layers * layer - (1 - last) * 2 * (d**2 + feed_forward) + head)
+    left_out = (1 - last) * (2 * (2 * d**2 + feed_forward) + 4 * shape.seq_len * d)  # in Folio's last layer
+    return 3 * (shape.n_layers * layer - left_out + head)
 
 
 def peak_flops_per_second(shape: Shape, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
