@@ -2,11 +2,12 @@
 
 python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 
-The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds; their schedules are as long. Folio trains for 0.3 of them (180, as
-its preset `quick` says), and the annotated recipe for 0.2, because it stays on its plateau. All are trained by the same
-loop on the same text, and judged by the protocol. Only training time counts. Between two evaluations the loss is
-interpolated linearly. --search finds the characters per step and the learning rate of each peer in runs of 75 seconds
-(20 on CUDA). Without results of such a search on a machine of the same kind, with CUDA or without, it runs first.
+The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds; their schedules are as long. Folio
+trains for 0.3 of them (180, as its preset `quick` says), and the annotated recipe for 0.2, because it stays on its
+plateau. All are trained by the same loop on the same text, and judged by the protocol. Only training time counts.
+Between two evaluations the loss is interpolated linearly. --search finds the characters per step and the learning rate
+of each peer in runs of 75 seconds (20 on CUDA). Without results of such a search on a machine of the same kind, with
+CUDA or without, it runs first.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Models for benchmarks/tricks.py: `modern` with one published trick each. recipes/tricks.yaml names their sources.
 
-Each function with `@option` is a value of model.architecture, as in configs/model.py. With its initial weights, each
-model computes the same function as `modern`, unless the trick changes the function itself.
+Each function or class with `@option` is a value of model.architecture, as in configs/model.py. With its initial
+weights, each model except `untied_decoder` computes the same function as `modern`.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class Modern(MaskedLanguageModel):
 
 @option(ModelConfigs.architecture, "untied_decoder")
 class UntiedDecoder(Modern):
-    """The decoder has a matrix of its own, which begins like the embedding's."""
+    """The decoder has a matrix of its own, drawn like the embedding's."""
 
     def __init__(self, c: ModelConfigs):
         super().__init__(c)
@@ -44,6 +44,7 @@ class UntiedDecoder(Modern):
 def biases(c: ModelConfigs) -> nn.Module:
     """All matrices and norms have biases."""
     model = modern(c)
+    model.takes_positions_per_window = False  # attention at these positions only has no biases
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.bias = nn.Parameter(torch.zeros(module.out_features))

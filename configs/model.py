@@ -20,7 +20,9 @@ class ModelConfigs(BaseConfigs):
     n_heads: Annotated[int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)] = 4
     d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
-    ngrams: Annotated[int, Key("length of the longest n-grams with an embedding, 2 to 4; 0: none", low=0, high=4)] = 0
+    ngrams: Annotated[
+        int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)
+    ] = 0
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
     ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 
@@ -76,12 +78,16 @@ def labml_nn(c: ModelConfigs) -> nn.Module:
 
 def check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
     """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
-    inputs, positions = torch.zeros(2, 8, dtype=torch.int64, device=device), torch.tensor([1, 9, 15], device=device)
-    contract = f"called with inputs [2, 8] and positions [3], it must return logits [3, {n_tokens}]"
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
-            shape = list(model(inputs, positions).shape)
-    except Exception as error:  # whatever a user's model raises
-        raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
-    if shape != [3, n_tokens]:
-        raise ConfigError(f"model.architecture: {contract}, not {shape}")
+    inputs, calls = torch.zeros(2, 8, dtype=torch.int64, device=device), [[1, 9, 15]]
+    if getattr(model, "takes_positions_per_window", False):
+        calls.append([[1, 6], [9, 15]])
+    for positions in (torch.tensor(call, device=device) for call in calls):
+        n, sizes = positions.numel(), list(positions.shape)
+        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits [{n}, {n_tokens}]"
+        try:
+            with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+                shape = list(model(inputs, positions).shape)
+        except Exception as error:  # whatever a user's model raises
+            raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
+        if shape != [n, n_tokens]:
+            raise ConfigError(f"model.architecture: {contract}, not {shape}")

@@ -9,13 +9,13 @@ from model.modern import NORM_EPS, ModernEncoder, linear
 class MaskedLanguageModel(nn.Module):
     """Predicts the masked tokens (Devlin et al. 2018) with ModernBERT's head (Warner et al. 2024).
 
-    The last feed-forward and the head (linear, GELU, norm) run at the masked positions only: at all positions, most of
-    their work would not enter the loss. The decoder shares the embedding's weights and has a bias.
+    The last attention's queries, the last feed-forward and the head (linear, GELU, norm) are computed at the masked
+    positions only: elsewhere, they would not enter the loss. The decoder shares the embedding's weights and has a bias.
 
     If the encoder has segments, a second head on `[CLS]` predicts the label of a pair (see `data.pairs`).
     """
 
-    takes_positions_per_window = True  # for the training step: other models need not
+    takes_positions_per_window = True  # training passes positions [batch, n] if all windows have the same number
 
     def __init__(self, encoder: ModernEncoder):
         super().__init__()
@@ -30,8 +30,8 @@ class MaskedLanguageModel(nn.Module):
     def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
-        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted. If each
-        window has as many, `[batch, n_masked // batch]` gives the same logits faster.
+        `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted. If all
+        windows have the same number, listed one window after the other, `[batch, n_masked // batch]` is faster.
         """
         x = self.encoder(inputs, positions=positions)
         return self._predict(x.flatten(0, -2))

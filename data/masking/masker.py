@@ -22,7 +22,7 @@ class MaskedBatch(NamedTuple):
     labels: torch.Tensor  # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
     offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
-    is_even: bool = False  # whether each window has the same number of positions, listed window by window
+    is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
 
 class Masker:

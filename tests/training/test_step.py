@@ -23,6 +23,20 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     assert loss.n_correct == (logits.argmax(-1) == labels[kept]).sum()
 
 
+def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
+    configs = configs_for(corpus_file, model__ngrams=2)
+    configs.step(STAGE)  # or the outputs of the layers would be zero
+    (batch,) = configs.step.draw(STAGE)
+    results = []
+    for is_even in (True, False):
+        loss = masked_loss(configs.network, batch._replace(is_even=is_even))
+        loss.loss_sum.backward()
+        results.append([loss.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())])
+        configs.network.zero_grad()
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
     """The gradients of a step in four batches are those of the same windows in one batch."""
     together, apart = (configs_for(corpus_file, training__grad_accum_steps=n) for n in (1, 4))

@@ -75,6 +75,7 @@ def test_an_independent_masker_returns_what_its_mlm_returns():
     assert torch.equal(batch.inputs, inputs)
     assert torch.equal(batch.labels, labels[labels != PAD])
     assert torch.equal(tokens.flatten()[batch.positions], batch.labels)
+    assert not batch.is_even
 
 
 def test_an_independent_masker_refuses_another_masking_rate():
