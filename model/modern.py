@@ -1,4 +1,4 @@
-"""The `modern` encoder: a bidirectional transformer that Hugging Face's ModernBERT can express.
+"""The `modern` encoder: without n-grams, a bidirectional transformer that Hugging Face's ModernBERT can express.
 
 Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rotary positions (Su et al. 2021) and GeGLU
 (Shazeer 2020); a final norm. Layer 0 has no attention norm, because the embedding's norm comes right before it. No

@@ -1,6 +1,6 @@
 """N-gram embeddings: vectors for the characters around a position, looked up in a table.
 
-Each row learns what an n-gram says about the character next to it, so the layers above need not. The method is hash
+Each row learns which characters its n-gram makes likely, so the layers do not have to. The method is hash
 embeddings (Svenstrup et al. 2017), which CANINE (Clark et al. 2022) and BLT (Pagnoni et al. 2024) use for characters.
 Here the n-grams lie on both sides of the position, and `[MASK]` is a symbol like any other.
 """
