@@ -76,10 +76,11 @@ def labml_nn(c: ModelConfigs) -> nn.Module:
 
 def check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
     """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
-    inputs, calls = torch.zeros(2, 8, dtype=torch.int64, device=device), [[1, 9, 15]]
+    inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
+    calls = [torch.tensor([1, 9, 15], device=device)]
     if getattr(model, "takes_positions_per_window", False):
-        calls.append([[1, 6], [9, 15]])
-    for positions in (torch.tensor(call, device=device) for call in calls):
+        calls.append(torch.tensor([[1, 6], [9, 15]], device=device))
+    for positions in calls:
         n, sizes = positions.numel(), list(positions.shape)
         contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits [{n}, {n_tokens}]"
         try:
