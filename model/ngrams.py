@@ -57,8 +57,9 @@ class NgramEmbedding(nn.Module):
 
         A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor * symbol, modulo 2^64.
         """
-        symbols = F.pad(inputs, (self.reach, self.reach), value=self.border).unfold(1, 2 * self.reach + 1, 1)
-        hashes = self.summands + (symbols.unsqueeze(-1) * self.factors).sum(-2)
+        symbols, hashes = F.pad(inputs, (self.reach, self.reach), value=self.border), self.summands
+        for i, factors in enumerate(self.factors):
+            hashes = hashes + symbols[:, i : i + inputs.shape[1], None] * factors
         return ((hashes >> 33) + 2**30) * self.table.num_embeddings >> 31
 
 
