@@ -60,9 +60,9 @@ def recipes(peers: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str,
 
 def searched_recipes(preset: str) -> dict[str, dict[str, Any]]:
     """Every peer with all values of the search, by variant."""
-    lists = PEERS["search"][preset]
+    common, lists = PEERS["keys"] | PEERS["sizes"][preset], PEERS["search"][preset]
     return {
-        f"{peer}: {', '.join(map(str, values))}": PEERS["keys"] | keys | dict(zip(lists, values, strict=True))
+        f"{peer}: {', '.join(map(str, values))}": common | keys | dict(zip(lists, values, strict=True))
         for peer, keys in PEERS["peers"].items()
         for values in product(*lists.values())
     }
