@@ -1,10 +1,11 @@
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from data.protocol import ValidationSet, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
-from training.evaluation import evaluate, masked_outcomes, per_window
+from training.evaluation import evaluate, masked_outcomes, per_window, weight_norm
 
 MASK = 29
 
@@ -86,3 +87,12 @@ def test_the_model_never_sees_a_masked_character():
     seen = torch.cat(spy.seen)
     assert torch.equal(seen == MASK, data.masked)
     assert torch.equal(seen[~data.masked], data.windows[~data.masked])
+
+
+def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.EmbeddingBag(5, 2))
+    nn.init.constant_(model[0].weight, 3.0)
+    nn.init.constant_(model[1].weight, 1.0)
+    assert weight_norm(model) == pytest.approx(5**0.5)
+    model.append(model[0])
+    assert weight_norm(model) == pytest.approx(5**0.5)

@@ -63,3 +63,21 @@ def test_a_step_counts_every_label_of_its_batches(corpus_file):
     sums = configs_for(corpus_file, training__grad_accum_steps=4).step(STAGE)
     assert sums.n_labels == 16 * round(0.15 * 32)
     assert sums.grad_norm > 0
+
+
+def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_file):
+    """Two batches look up the same rows, whose gradients must be added before the norm is taken."""
+    configs = configs_for(corpus_file, model__ngrams=2, training__grad_accum_steps=2, training__grad_norm_clip=1e-3)
+    configs.step(STAGE)  # or the table's gradient would be zero
+    for batch in configs.step.draw(STAGE):
+        configs.step.backward(batch, n_labels(batch))
+    weights = list(configs.network.parameters())
+    assert any(weight.grad.is_sparse for weight in weights)
+    copies = [torch.nn.Parameter(torch.zeros_like(weight)) for weight in weights]
+    for copy, weight in zip(copies, weights, strict=True):
+        copy.grad = weight.grad.to_dense().clone()
+    expected = torch.nn.utils.clip_grad_norm_(copies, 1e-3)
+    assert expected > 1e-3
+    assert torch.allclose(configs.step._clip(), expected)
+    for copy, weight in zip(copies, weights, strict=True):
+        assert torch.allclose(weight.grad.to_dense(), copy.grad, rtol=1e-4, atol=1e-9)
