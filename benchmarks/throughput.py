@@ -102,10 +102,11 @@ def rates_by_batch(name: str, sizes: Sequence[int]) -> dict[int, float]:
 
 
 def configured(shape: Shape, **keys: Any) -> Configs:
-    """The preset of this machine's device with the model and the batch of a shape."""
+    """The preset of this machine's device with the model and the batch of a shape, without n-grams."""
     model = {f"model.{name}": getattr(shape, name) for name in ("d_model", "n_layers", "n_heads", "d_ff")}
     rest = {
         "data.corpus": "tiny_shakespeare",
+        "model.ngrams": 0,
         "training.chars_per_step": shape.chars_per_step,
         "training.stages": [{"until": 1.0, "seq_len": shape.seq_len, "masking_prob": MASKING_PROB}],
     }
