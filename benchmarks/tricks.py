@@ -7,10 +7,10 @@ rows of benchmarks/recipes/tricks.yaml. Each row is compared with its base, trai
 is `quick` or another trick; a change's base is the change before it.
 
 Each row is compared twice. At equal steps, both train for --steps. At equal seconds, the row takes as many steps as fit
-into the base's time. The training seconds of both, as a median ratio over seeds, give their number. The row is trained
-again with that number, unless it differs by at most 5%: then the same runs count for both. Schedules depend on steps
-only; the clock decides only how many steps a row gets. The table shows the range of the ratios, because the speed of a
-machine may change between two runs.
+into the base's time: the number of steps follows from the ratio of their training seconds, the median over seeds. The
+row is trained again with that number, unless it differs by at most 5%: then the same runs count for both. Schedules
+depend on steps only; the clock decides only how many steps a row gets. The table shows the range of the ratios, because
+the speed of a machine may change between two runs.
 """
 
 from argparse import Namespace
@@ -89,7 +89,8 @@ def chosen(names: Sequence[str]) -> dict[str, Row]:
             near = get_close_matches(name, [*rows, ABLATION], 1)
             hint = f"did you mean {near[0]}?" if near else "benchmarks/recipes/tricks.yaml lists them"
             raise ConfigError(f"unknown trick {shortened(name)!r}: {hint}")
-    found = {each: rows[each] for name in wanted for each in (rows[name].base, name) if each}
+    needed = {each for name in wanted for each in (rows[name].base, name)}
+    found = {name: row for name, row in rows.items() if name in needed}
     return {name: row if row.base in found else replace(row, base="") for name, row in found.items()}
 
 

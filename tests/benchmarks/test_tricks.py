@@ -6,7 +6,7 @@ import pytest
 from benchmarks import tricks
 from benchmarks.models import MODELS
 from benchmarks.trials import COMMON
-from benchmarks.tricks import QUICK, Row, ablation, chosen, main, report, steps_in_the_same_time
+from benchmarks.tricks import QUICK, Row, ablation, chosen, main, steps_in_the_same_time
 from configs.checks import BUDGETS
 from configs.command_line import PRESETS, read_config, resolve
 from configs.keys import ConfigError
@@ -54,6 +54,7 @@ def test_names_choose_rows_with_their_bases(monkeypatch):
     monkeypatch.setattr(tricks, "tricks", lambda: rows)
     assert list(chosen([])) == [QUICK, "a", "b"]
     assert chosen(["b"]) == {"a": Row({}, ""), "b": Row({}, "a")}  # the base's own base is not trained
+    assert list(chosen(["b", "a"])) == [QUICK, "a", "b"]
     assert list(chosen(["ablation"])) == list(ablation())
     with pytest.raises(ConfigError, match=r"^unknown trick 'ablaton': did you mean ablation\?$"):
         chosen(["a", "ablaton"])
@@ -102,8 +103,3 @@ def test_a_slow_row_is_trained_again_with_fewer_steps_and_compared_with_its_base
     assert "| slower | 0.010 ± 0.000 (+0.000 ± 0.000, unknown) | 0.005 ± 0.000 (-0.005 ± 0.000, unknown) |" in table
     assert "| 2.00 (2.00 to 2.00) | quick | S 2020 | it helps |" in table
     assert "| 0.50 (0.50 to 0.50) eager | slow |" in table
-
-
-def test_the_verdicts_are_those_of_the_one_definition_in_other_words():
-    shown = report({"a": Row({}, QUICK)}, {"a": [1.0]}, set(), 500)
-    assert shown.verdicts == {"better": "helps", "worse": "hurts"}
