@@ -99,6 +99,7 @@ def test_an_interval_with_skipped_steps_only_stops_the_run(corpus_file, train):
     [
         {"model.d_model": 16_384, "model.n_layers": 256, "model.n_heads": 16, "model.d_ff": 65_536},
         {"training.chars_per_step": 2**30, "model.d_model": 16_384, "model.n_heads": 16},
+        {"model.ngrams": 2, "model.ngram_rows": 2**28, "model.d_model": 16_384, "model.n_heads": 16},
     ],
 )
 def test_sizes_that_cannot_fit_are_refused_before_anything_is_allocated(keys):
