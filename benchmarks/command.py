@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -78,7 +79,10 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
     words = [name]
     for key, value in (changed or {}).items():
         words += [key] if value is True else [key, f"{value:g}" if isinstance(value, float) else str(value)]
-    return RESULTS / _slug(_machine_name()) / "-".join(map(_slug, words))[:LONGEST_NAME]
+    file = "-".join(map(_slug, words))
+    if len(file) > LONGEST_NAME:  # a checksum keeps names with the same beginning apart
+        file = f"{file[: LONGEST_NAME - 9]}-{zlib.crc32(file.encode()):08x}"
+    return RESULTS / _slug(_machine_name()) / file
 
 
 def save_results(path: Path, **content: Any) -> None:

@@ -53,6 +53,12 @@ def test_a_measurement_with_other_options_gets_its_own_files(words, name, run):
     assert isinstance(options.seconds, float)
 
 
+def test_long_names_with_the_same_beginning_have_files_of_their_own():
+    names = {results_path("tricks", {"names": "x" * 300 + end}).name for end in "ab"}
+    assert len(names) == 2
+    assert all(len(name) <= command.LONGEST_NAME for name in names)
+
+
 def test_help_shows_the_docstring_and_the_defaults(run):
     _, code, output = run("--help")
     assert code == 0
