@@ -78,7 +78,7 @@ WRONG = {
     "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5: it must be a number above 0"),
     "masking_prob of 0": (["masking.masking_prob=0"], "above 0 and at most 1"),
     "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
-    "n_heads": (["model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
+    "n_heads": (["model.d_model=128", "model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
     "odd heads": (["model.d_model=12", "model.n_heads=4"], "rotary positions need heads of even size"),
     "huge": (["model.d_model=1000000000"], "from 2 to 16,384"),
     "stages out of order": (

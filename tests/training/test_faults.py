@@ -116,7 +116,7 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, capsys):
     """A real one: the process may have one more GiB of addresses, and each activation of the step needs as much."""
     keys = {
         "data.corpus": corpus_file, "logs": tmp_path / "logs", "device": "cpu", "training.compile": "false",
-        "training.max_steps": 1, "training.chars_per_step": 2**19, "model.d_model": 512,
+        "training.max_steps": 1, "training.chars_per_step": 2**19, "model.d_model": 512, "model.ngrams": 0,
         "training.stages": "[{until: 1.0, seq_len: 1024}]",
     }  # fmt: skip
     pages = int(Path("/proc/self/statm").read_text().split()[0])
