@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from configs.command_line import ignored_in_comparisons, read_config, resolve
-from configs.experiment import Configs, best_device, configs_of
+from configs.data import DataConfigs
+from configs.experiment import best_device
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError
@@ -20,8 +21,9 @@ from runs.curves import save_measures
 from runs.files import ROOT, write_json
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
+from trained.load import Trained, load_trained
 from training import tracking
-from training.checkpoint import CheckpointError, load_weights, put_weights
+from training.checkpoint import CheckpointError
 from training.evaluation import evaluate
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 
@@ -38,9 +40,10 @@ def main(arguments: list[str]) -> int:
         runs = list({run.path: run for run in found}.values())
         window_losses = []
         for run in runs:
-            configs = trained(run)
-            print(f"\n{run.path.parent.name}/{run.path.name}  ({configs.data.loaded.name})", flush=True)
-            window_losses.append(measure(run, configs))
+            trained = load_trained(str(run.path), device=best_device())
+            data = trained.data()
+            print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
+            window_losses.append(measure(trained, data))
     except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except KeyboardInterrupt:
@@ -50,24 +53,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def trained(run: RunFolder) -> Configs:
-    """A run's config tree with its best weights. Raises ConfigError, CorpusError, RunFolderError, CheckpointError."""
-    configs = configs_of(resolve(read_config(run.config_path), {"device": best_device()}))
-    weights = run.checkpoints / "best.safetensors"
-    if not weights.exists():
-        raise RunFolderError(f"{run.path} has no trained weights yet: train it for longer")
-    if configs.data.loaded.sha256 != run.corpus()["sha256"]:
-        raise RunFolderError(f"{run.path}: its corpus {configs.data.corpus} has changed since training: restore it")
-    put_weights(configs.network, load_weights(weights), weights)
-    return configs
-
-
-def measure(run: RunFolder, configs: Configs) -> np.ndarray:
+def measure(trained: Trained, data: DataConfigs) -> np.ndarray:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
 
     Returns the mean loss of each window by the protocol, `[n_windows]`.
     """
-    model, validation, vocabulary = configs.network, configs.data.validation, configs.data.vocabulary
+    run, model, vocabulary, validation = trained.run, trained.model, trained.vocabulary, data.validation
     print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
     references = run.reference_lines()
@@ -79,7 +70,7 @@ def measure(run: RunFolder, configs: Configs) -> np.ndarray:
     } | breakdown(protocol.outcomes, validation, vocabulary)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
-        "counting": lambda: counting_sweep(configs.data.training_ids, validation, vocabulary.n_chars),
+        "counting": lambda: counting_sweep(data.training_ids, validation, vocabulary.n_chars),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
     }

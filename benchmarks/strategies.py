@@ -16,8 +16,8 @@ from benchmarks.command import recipe, run_benchmark
 from benchmarks.report import Report, by_variant
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from data.masking.strategies import STRATEGIES
-from evaluate import trained
 from runs.run_folder import RunFolder
+from trained.load import load_trained
 from training.measures import hard_masks
 
 BASE = "random"
@@ -45,8 +45,8 @@ def main(options: Namespace, path: Path) -> None:
 
 def measure(run: RunFolder) -> dict[str, Any]:
     """The losses of a run by the protocol and with hard masks."""
-    configs = trained(run)
-    hard = hard_masks(configs.network, configs.data.validation, configs.data.vocabulary)
+    trained = load_trained(str(run.path))
+    hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
     return last_losses(run) | {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from runs.files import append_line, flush, read_bytes, to_json, write_atomically, write_json
-from runs.schema import ABOUT, CORPUS, EVENT, GROWING, ROW, SHOWN_CONFIG, SIZES, STATUS, checked
+from runs.schema import ABOUT, CORPUS, EVENT, GROWING, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARY, checked
 
 
 class RunFolderError(ValueError):
@@ -111,6 +111,10 @@ class RunFolder:
     def corpus(self) -> dict[str, str]:
         """The `name` and `sha256` of the text that the run was trained on."""
         return _object(self.corpus_path, CORPUS)
+
+    def vocabulary(self) -> dict[str, list[str]]:
+        """The `characters` and `special_tokens` of the run."""
+        return _object(self.vocabulary_path, VOCABULARY)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""

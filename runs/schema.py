@@ -20,6 +20,10 @@ STATUSES = ("in progress", "completed", "crashed", "interrupted")
 ABOUT = {"name": str, "comment": str, "overridden": [str]}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
+VOCABULARY = {
+    "characters": [lambda character: isinstance(character, str) and len(character) == 1],
+    "special_tokens": [str],
+}
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
 ROW = {  # of metrics.jsonl
     **dict.fromkeys(("step", "chars", "seq_len"), int),

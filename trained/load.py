@@ -1,0 +1,64 @@
+"""Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not needed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from configs.command_line import read_config, resolve
+from configs.data import DataConfigs
+from configs.experiment import configs_of
+from data.vocabulary import Vocabulary
+from runs.files import ROOT
+from runs.find import find_run
+from runs.run_folder import RunFolder, RunFolderError
+from training.checkpoint import load_weights, put_weights
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained run, ready for use."""
+
+    run: RunFolder
+    values: dict[str, Any]  # every key with its value
+    model: nn.Module  # with the weights of the lowest validation loss, in evaluation mode
+    vocabulary: Vocabulary
+
+    @property
+    def longest(self) -> int:
+        """The characters of the longest windows that the model was trained on."""
+        return max(stage["seq_len"] for stage in self.values["training.stages"])
+
+    def data(self) -> DataConfigs:
+        """The run's text and validation set. Raises CorpusError or RunFolderError if the text is missing or changed."""
+        data = configs_of(self.values).data
+        if data.loaded.sha256 != self.run.corpus()["sha256"]:
+            raise RunFolderError(f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it")
+        return data
+
+
+def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "cpu") -> Trained:
+    """Load the run called `name`: a folder, a uuid or its first characters, or `last`.
+
+    `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`, such as
+    `trained.vocabulary.encode(text)[None]`. Raises ConfigError, RunFolderError or CheckpointError, with one line for
+    the user, if there is no such run or its files are damaged.
+    """
+    run = find_run(name, logs)
+    values = resolve(read_config(run.config_path), {"device": device})
+    weights = run.checkpoints / "best.safetensors"
+    if not weights.exists():
+        raise RunFolderError(f"{run.path} has no trained weights yet: train it for longer")
+    vocabulary = Vocabulary(**run.vocabulary())
+    model = untrained(values, vocabulary)
+    put_weights(model, load_weights(weights), weights)
+    return Trained(run, values, model, vocabulary)
+
+
+def untrained(values: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    """The model of a run's keys with initial weights, in evaluation mode."""
+    configs = configs_of(values)
+    configs.data.vocabulary = vocabulary  # or the config tree would read the text
+    return configs.network.eval()
