@@ -1,0 +1,114 @@
+r"""Fill the blanks of a text with a trained run.
+
+python predict.py RUN "To be, or n__ to be"         RUN: a folder, a uuid or its first characters, or `last`
+python predict.py RUN < texts.txt                   one text per line, one filled line each
+
+A blank is _ or [MASK]. \_ is an underscore.
+"""
+
+import json
+import os
+import sys
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from torch import Tensor
+
+from configs.keys import ConfigError
+from configs.one_line import OneLineParser, fail, run_main
+from data.vocabulary import printable
+from runs.files import ROOT
+from runs.run_folder import RunFolderError
+from trained.fill import Filled, encode, fill
+from trained.load import Trained, load_trained
+from training import tracking
+from training.checkpoint import CheckpointError
+
+CHUNK = 65_536  # bytes of standard input at once
+COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
+
+
+def main(arguments: list[str]) -> int:
+    """Fill the texts of the command line, or the lines of standard input; returns the exit code."""
+    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="default: the lines of standard input")
+    parser.add_argument("--top", type=int, default=0, metavar="N", help="show the N most probable characters per blank")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per text")
+    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
+    tracking.be_quiet()
+    try:
+        options = parser.parse_args(arguments)
+        if options.top < 0:
+            raise ConfigError(f"--top {options.top} is below 0")
+        trained = load_trained(options.run, options.logs)
+        never = "" if options.texts else "\n"  # a line stays one line
+        for texts in [list(enumerate(options.texts, 1))] if options.texts else lines(sys.stdin.buffer):
+            ids = [encoded(text, trained, f"text {n}" if options.texts else f"line {n}") for n, text in texts]
+            for filled in fill(trained, ids, n_candidates=max(1, options.top), never=never):
+                show(filled, options.top, options.json)
+            sys.stdout.flush()
+    except (ConfigError, RunFolderError, CheckpointError) as error:
+        return fail(error)
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def lines(source: BinaryIO) -> Iterator[list[tuple[int, str]]]:
+    """The lines of a stream with their numbers, in batches of those that have arrived: no line waits for others.
+
+    Raises ConfigError for a line that is not UTF-8.
+    """
+    number, rest = 0, b""
+    while True:
+        chunk = source.read1(CHUNK)  # type: ignore[attr-defined]
+        *whole, rest = (rest + chunk).split(b"\n")
+        if not chunk and rest:
+            whole, rest = [rest], b""
+        batch = []
+        for line in whole:
+            number += 1
+            try:
+                batch.append((number, line.decode()))
+            except UnicodeDecodeError as error:
+                raise ConfigError(f"line {number} is not UTF-8 text") from error
+        yield batch
+        if not chunk:
+            return
+
+
+def encoded(text: str, trained: Trained, name: str) -> Tensor:
+    """Token ids of a text with blanks. Raises ConfigError with its name if the model cannot read it."""
+    try:
+        return encode(text, trained)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def show(filled: Filled, top: int, as_json: bool) -> None:
+    """Print a filled text; with `top`, the most probable characters of each blank below it."""
+    if as_json:
+        blanks = [
+            {"offset": guess.offset, "candidates": [{"character": c, "probability": p} for c, p in guess.candidates]}
+            for guess in filled.guesses
+        ]
+        print(json.dumps({"text": filled.text, "blanks": blanks}, ensure_ascii=False))
+        return
+    is_terminal = sys.stdout.isatty()
+    characters = [printable(character) if is_terminal else character for character in filled.text]
+    for guess in filled.guesses if is_terminal and "NO_COLOR" not in os.environ else ():
+        color = next(color for probability, color in COLORS if guess.probability >= probability)
+        characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}\x1b[0m"
+    print("".join(characters))
+    for guess in filled.guesses if top else ():
+        candidates = "  ".join(f"{character!r} {probability:.1%}" for character, probability in guess.candidates)
+        print(f"  {guess.offset:4}  {candidates}")
+
+
+if __name__ == "__main__":
+    run_main(main)

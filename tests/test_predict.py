@@ -1,0 +1,109 @@
+"""`python predict.py`, in process except where standard input or memory matters."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from predict import lines, main
+from runs.files import ROOT
+from tests.conftest import train_in
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory, sentences):
+    folder = tmp_path_factory.mktemp("logs")
+    (folder / "text.txt").write_text(sentences, encoding="utf-8")
+    train_in(folder / "mlm" / "run", data__corpus=str(folder / "text.txt"), training__max_steps=150, model__ngrams=4)
+    (folder / "text.txt").unlink()  # predictions need no text
+    return folder
+
+
+@pytest.fixture
+def predicted(logs, capsys):
+    """Predict in this process; returns the output."""
+
+    def predict(*words) -> str:
+        assert main(["last", *words, "--logs", str(logs)]) == 0
+        return capsys.readouterr().out
+
+    return predict
+
+
+def test_blanks_are_filled(predicted):
+    assert predicted("the c_t sat on the m[MASK]t.") == "the cat sat on the mat.\n"
+    assert predicted("the c_t", "a d_g") == "the cat\na dog\n"
+
+
+def test_top_shows_candidates(predicted):
+    first, second = predicted("the c_t sat", "--top", "3").splitlines()
+    assert first == "the cat sat"
+    offset, *candidates = second.strip().split("  ")
+    assert offset == "5"
+    assert len(candidates) == 3
+    assert candidates[0].startswith("'a' ")
+
+
+def test_json_is_for_programs(predicted):
+    result = json.loads(predicted("the c_t sat", "--json", "--top", "2"))
+    assert result["text"] == "the cat sat"
+    (blank,) = result["blanks"]
+    assert blank["offset"] == 5
+    assert [set(candidate) for candidate in blank["candidates"]] == [{"character", "probability"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ca_ é"], "'é' is not in the vocabulary"),
+        (["the c_t", "ca_ é"], "text 2: the character 'é' is not in the vocabulary"),
+        (["_" * 65], "at most 64"),
+        (["_", "--top", "-1"], "--top -1 is below 0"),
+    ],
+)
+def test_wrong_input_is_one_line(logs, capsys, words, message):
+    assert main(["last", *words, "--logs", str(logs)]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+
+
+def test_lines_come_as_they_arrive():
+    class Pipe(io.BytesIO):
+        chunks = iter([b"one\ntw", b"o\n\n", b"thr", b"ee", b""])
+
+        def read1(self, size=-1):
+            return next(self.chunks)
+
+    assert list(lines(Pipe())) == [[(1, "one")], [(2, "two"), (3, "")], [], [], [(4, "three")]]
+
+
+def filter_lines(logs, content: bytes) -> tuple[subprocess.CompletedProcess, int]:
+    """Pipe `content` through predict.py; returns the process and its peak memory in KiB."""
+    program = (
+        "import resource, sys; sys.argv[0] = 'predict.py'; from predict import main; code = main(sys.argv[1:]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, "last", "--logs", str(logs)]
+    done = subprocess.run(command, input=content, capture_output=True, cwd=ROOT, env=os.environ, timeout=300)
+    return done, int(done.stderr.split()[-1])
+
+
+def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(logs):
+    few, memory_of_few = filter_lines(logs, b"the c_t sat\n\n_\n" * 33)
+    many, memory_of_many = filter_lines(logs, b"the c_t sat\n\n_\n" * 3_333)
+    assert many.returncode == few.returncode == 0
+    output = many.stdout.decode().split("\n")
+    assert output[:2] == ["the cat sat", ""]
+    assert len(output) == 3 * 3_333 + 1
+    assert memory_of_many < memory_of_few + 100_000
+
+
+def test_a_line_that_is_not_utf_8_ends_the_filter_with_its_number(logs):
+    done, _ = filter_lines(logs, b"the c_t\n\xff\n")
+    assert done.returncode == 2
+    assert b"line 2 is not UTF-8" in done.stderr

@@ -1,0 +1,81 @@
+import pytest
+import torch
+
+from trained.fill import encode, fill
+from trained.load import load_trained
+
+
+def filled(trained, *templates, **options):
+    return fill(trained, [encode(template, trained) for template in templates], **options)
+
+
+def test_a_run_fills_what_it_has_learned(with_ngrams):
+    (result,) = filled(with_ngrams, "the c_t sat on th_ mat.\na dog ran")
+    assert result.text == "the cat sat on the mat.\na dog ran"
+    assert [guess.offset for guess in result.guesses] == [5, 17]
+    assert all(guess.probability > 0.5 for guess in result.guesses)
+
+
+@pytest.mark.parametrize("template", ["_he cat sa_", "____", "the cat", "", "\n", "_", "the[MASK]cat_"])
+def test_only_blanks_change(with_ngrams, template):
+    (result,) = filled(with_ngrams, template)
+    plain = template.replace("[MASK]", "_")
+    assert len(result.text) == len(plain)
+    blanks = [i for i, character in enumerate(plain) if character == "_"]
+    assert [guess.offset for guess in result.guesses] == blanks
+    assert all(a == b for i, (a, b) in enumerate(zip(result.text, plain, strict=True)) if i not in blanks)
+
+
+def test_the_most_confident_blank_is_filled_first(with_ngrams):
+    """Against a loop that fills one blank of one text per pass."""
+    template = "why d_ th_ b_rds s_ng?\na d_g"
+    ids, vocabulary = encode(template, with_ngrams), with_ngrams.vocabulary
+    while (ids == vocabulary.mask_token).any():
+        with torch.no_grad():
+            probabilities = with_ngrams.model(ids[None])[:, : vocabulary.n_chars].softmax(-1)
+        probabilities[ids != vocabulary.mask_token] = 0
+        position, character = divmod(int(probabilities.argmax()), vocabulary.n_chars)
+        ids[position] = character
+    assert filled(with_ngrams, template)[0].text == vocabulary.decode(ids)
+
+
+def test_texts_do_not_see_each_other(with_ngrams):
+    templates = ["the c_t", "a d_g", "_", "why d_ the b_rds", "", "COm_"[2:], "the c_t sat", "a r_d"]
+    together = filled(with_ngrams, *templates, n_candidates=3)
+    for template, result in zip(templates, together, strict=True):
+        (alone,) = filled(with_ngrams, template, n_candidates=3)
+        assert alone.text == result.text
+        for ours, theirs in zip(alone.guesses, result.guesses, strict=True):
+            assert ours.offset == theirs.offset
+            assert [c for c, _ in ours.candidates] == [c for c, _ in theirs.candidates]
+            assert [p for _, p in ours.candidates] == pytest.approx([p for _, p in theirs.candidates], abs=1e-5)
+
+
+def test_candidates_are_characters_in_order_of_their_probability(with_ngrams):
+    (result,) = filled(with_ngrams, "the c_t", n_candidates=1_000)
+    probabilities = [probability for _, probability in result.guesses[0].candidates]
+    assert sorted(c for c, _ in result.guesses[0].candidates) == with_ngrams.vocabulary.characters
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) == pytest.approx(1.0, abs=1e-4)  # without special tokens
+
+
+def test_some_characters_may_be_excluded(with_ngrams):
+    assert filled(with_ngrams, "on the mat._")[0].text == "on the mat.\n"
+    assert "\n" not in filled(with_ngrams, "on the mat._", "_" * 20, never="\n")[1].text
+
+
+def test_escaped_symbols_stand_for_themselves(tmp_path, train):
+    text = tmp_path / "text.txt"
+    text.write_text("a_b [c] \\d " * 2_000, encoding="utf-8")
+    run = train(data__corpus=str(text), training__max_steps=1).run
+    trained = load_trained(str(run.path))
+    assert trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12]) == "a_b [c] \\d \\"
+    assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["
+
+
+def test_what_the_model_cannot_read_is_named(with_ngrams):
+    with pytest.raises(ValueError, match="'é' is not in the vocabulary"):
+        encode("ca_ é", with_ngrams)
+    with pytest.raises(ValueError, match="65 characters; the run was trained on at most 64"):
+        encode("_" * 65, with_ngrams)
+    assert len(encode("[MASK]" * 64, with_ngrams)) == 64

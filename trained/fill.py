@@ -1,0 +1,94 @@
+"""Fills the blanks of texts, most confident guess first."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trained.load import Trained
+
+BLANK = "_"
+SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
+CHARS_AT_ONCE = 16_384  # per pass of the model
+
+
+class Guess(NamedTuple):
+    """What a blank was filled with."""
+
+    offset: int  # in the filled text
+    candidates: list[tuple[str, float]]  # the most probable characters and their probabilities, best first
+
+    @property
+    def character(self) -> str:
+        return self.candidates[0][0]
+
+    @property
+    def probability(self) -> float:
+        return self.candidates[0][1]
+
+
+class Filled(NamedTuple):
+    """A text without blanks, and the guesses in it, in the order of the text."""
+
+    text: str
+    guesses: list[Guess]
+
+
+def encode(template: str, trained: Trained) -> Tensor:
+    r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`.
+
+    `\_`, `\[` and `\\` stand for `_`, `[` and `\`.
+    Raises ValueError if a character is not in the vocabulary, or if the text is longer than the windows in training.
+    """
+    symbols = list(SYMBOL.finditer(template))
+    if len(symbols) > trained.longest:
+        raise ValueError(f"the text has {len(symbols):,} characters; the run was trained on at most {trained.longest}")
+    ids = torch.full((len(symbols),), trained.vocabulary.mask_token)
+    visible = torch.tensor([symbol["blank"] is None for symbol in symbols], dtype=torch.bool)
+    characters = [symbol["escaped"] or symbol["plain"] for symbol in symbols if symbol["blank"] is None]
+    ids[visible] = trained.vocabulary.encode("".join(characters))
+    return ids
+
+
+def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:
+    """Fill the blanks of texts from `encode`, with characters except those in `never`; results in the same order.
+
+    Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
+    """
+    filled: list[Filled | None] = [None] * len(texts)
+    by_length: dict[int, list[int]] = {}
+    for number, ids in enumerate(texts):
+        by_length.setdefault(len(ids), []).append(number)
+    for length, numbers in by_length.items():
+        n = max(1, CHARS_AT_ONCE // max(1, length))
+        for batch in (numbers[i : i + n] for i in range(0, len(numbers), n)):
+            results = _fill(trained, torch.stack([texts[number] for number in batch]), n_candidates, never)
+            for number, result in zip(batch, results, strict=True):
+                filled[number] = result
+    return [result for result in filled if result is not None]
+
+
+@torch.inference_mode()
+def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[Filled]:
+    """`fill` for texts of the same length, `ids` `[batch, length]`."""
+    vocabulary, device = trained.vocabulary, next(trained.model.parameters()).device
+    excluded = [vocabulary.id_of(character) for character in set(never) & set(vocabulary.characters)]
+    n_candidates = min(n_candidates, vocabulary.n_chars - len(excluded))
+    guesses: list[list[Guess]] = [[] for _ in ids]
+    while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
+        inputs = ids[rows]
+        blanks = (inputs == vocabulary.mask_token).flatten()
+        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_chars]
+        logits[:, excluded] = -torch.inf
+        probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_chars]
+        confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))
+        columns = confidence.view(inputs.shape).argmax(1)
+        nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1
+        best = probabilities[nth_blank].topk(n_candidates)
+        ids[rows, columns] = best.indices[:, 0]
+        for row, column, indices, values in zip(rows, columns, best.indices, best.values, strict=True):
+            candidates = zip(vocabulary.decode(indices), values.tolist(), strict=True)
+            guesses[int(row)].append(Guess(int(column), list(candidates)))
+    return [Filled(vocabulary.decode(text), sorted(found)) for text, found in zip(ids, guesses, strict=True)]
