@@ -4,6 +4,7 @@ python -m data.masking.show_masks [--strategy NAME] [--corpus NAME] [--masking-p
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -121,5 +122,6 @@ def save_picture(path: Path, masks: dict[str, torch.Tensor]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader of the output goes, as `head` does
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main(sys.argv[1:]))
