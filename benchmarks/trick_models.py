@@ -44,7 +44,7 @@ class UntiedDecoder(Modern):
 def biases(c: ModelConfigs) -> nn.Module:
     """All matrices and norms have biases."""
     model = modern(c)
-    model.takes_positions_per_window = False  # attention at these positions only has no biases
+    model.takes_positions_per_window = False  # because that path leaves biases out
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.bias = nn.Parameter(torch.zeros(module.out_features))

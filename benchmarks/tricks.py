@@ -8,9 +8,9 @@ is `quick` or another trick; a change's base is the change before it.
 
 Each row is compared twice. At equal steps, both train for --steps. At equal seconds, the row takes as many steps as fit
 into the base's time: the number of steps follows from the ratio of their training seconds, the median over seeds. The
-row is trained again with that number, unless it differs by at most 5%: then the same runs count for both. Schedules
-depend on steps only; the clock decides only how many steps a row gets. The table shows the range of the ratios, because
-the speed of a machine may change between two runs.
+row is trained again with that number, unless it differs by at most 5%: then the same runs count for both. The
+clock decides only this number: schedules depend on steps. The table shows the range of the ratios, because the speed of
+a machine may change between two runs.
 """
 
 from argparse import Namespace

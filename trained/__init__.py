@@ -1,1 +1,1 @@
-"""What a trained run is used for: predictions, exports, fine-tuning."""
+"""Loads trained runs and fills blanks with them."""

@@ -9,20 +9,15 @@ from torch import Tensor
 
 from trained.load import Trained
 
-BLANK = "_"
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
 CHARS_AT_ONCE = 16_384  # per pass of the model
 
 
 class Guess(NamedTuple):
-    """What a blank was filled with."""
+    """The most probable characters of a blank; it is filled with the first."""
 
     offset: int  # in the filled text
-    candidates: list[tuple[str, float]]  # the most probable characters and their probabilities, best first
-
-    @property
-    def character(self) -> str:
-        return self.candidates[0][0]
+    candidates: list[tuple[str, float]]  # characters and their probabilities, best first
 
     @property
     def probability(self) -> float:

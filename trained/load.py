@@ -1,6 +1,5 @@
 """Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not needed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,22 +42,15 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
     """Load the run called `name`: a folder, a uuid or its first characters, or `last`.
 
     `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`, such as
-    `trained.vocabulary.encode(text)[None]`. Raises ConfigError, RunFolderError or CheckpointError, with one line for
-    the user, if there is no such run or its files are damaged.
+    `trained.vocabulary.encode(text)[None]`. Raises ConfigError, RunFolderError or CheckpointError, each with a message
+    of one line, if there is no such run or one of its files is damaged.
     """
     run = find_run(name, logs)
     values = resolve(read_config(run.config_path), {"device": device})
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
-        raise RunFolderError(f"{run.path} has no trained weights yet: train it for longer")
-    vocabulary = Vocabulary(**run.vocabulary())
-    model = untrained(values, vocabulary)
-    put_weights(model, load_weights(weights), weights)
-    return Trained(run, values, model, vocabulary)
-
-
-def untrained(values: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    """The model of a run's keys with initial weights, in evaluation mode."""
+        raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
     configs = configs_of(values)
-    configs.data.vocabulary = vocabulary  # or the config tree would read the text
-    return configs.network.eval()
+    configs.data.vocabulary = Vocabulary(**run.vocabulary())  # or the config tree would read the text
+    put_weights(configs.network, load_weights(weights), weights)
+    return Trained(run, values, configs.network.eval(), configs.data.vocabulary)

@@ -6,7 +6,7 @@ import pytest
 from benchmarks import tricks
 from benchmarks.models import MODELS
 from benchmarks.trials import COMMON
-from benchmarks.tricks import QUICK, Row, ablation, chosen, main, steps_in_the_same_time
+from benchmarks.tricks import QUICK, Row, ablation, chosen, main, report, steps_in_the_same_time
 from configs.checks import BUDGETS
 from configs.command_line import PRESETS, read_config, resolve
 from configs.keys import ConfigError
@@ -89,6 +89,7 @@ def measured(tmp_path, monkeypatch, capsys, request):
     return trained, json.loads((tmp_path / "tricks.json").read_text()), (tmp_path / "tricks.md").read_text()
 
 
+RUN = {"seq_len": 256, "chars": 1}
 MACHINE = {"machine": "M, 2 cores", "threads": "2", "torch": "2.0", "date": "2026-01-01"}
 
 
@@ -103,3 +104,19 @@ def test_a_slow_row_is_trained_again_with_fewer_steps_and_compared_with_its_base
     assert "| slower | 0.010 ± 0.000 (+0.000 ± 0.000, unknown) | 0.005 ± 0.000 (-0.005 ± 0.000, unknown) |" in table
     assert "| 2.00 (2.00 to 2.00) | quick | S 2020 | it helps |" in table
     assert "| 0.50 (0.50 to 0.50) eager | slow |" in table
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"), [((0.3, 0.3, 0.4), "helps"), ((-0.3, -0.3, -0.4), "hurts"), ((0.1, -0.1, 0), "tie")]
+)
+def test_the_table_says_whether_a_trick_helps(gains, verdict):
+    losses = {QUICK: [1.0] * 3, "a": [1 - gain for gain in gains]}
+    trials = [
+        {"variant": name, "seed": seed, "commit": "c", "results": {"loss.valid": loss, "loss.same_time": loss, **RUN}}
+        for name, row in losses.items()
+        for seed, loss in enumerate(row)
+    ]
+    rows = {QUICK: Row(), "a": Row({}, QUICK)}
+    table = report(rows, {name: [1.0] for name in rows}, set(), 500).markdown(trials, MACHINE)
+    (line,) = (line for line in table.splitlines() if line.startswith("| a |"))
+    assert line.count(f", {verdict})") == 2
