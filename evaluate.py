@@ -22,7 +22,6 @@ from runs.files import ROOT, write_json
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from trained.load import Trained, load_trained
-from training import tracking
 from training.checkpoint import CheckpointError
 from training.evaluation import evaluate
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
@@ -33,7 +32,6 @@ def main(arguments: list[str]) -> int:
     parser = OneLineParser(description="Measure trained runs, one or several side by side.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder, a uuid or its first characters, or last")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
-    tracking.be_quiet()
     try:
         options = parser.parse_args(arguments)
         found = [find_run(name, options.logs) for name in options.runs]

@@ -23,7 +23,6 @@ from runs.files import ROOT
 from runs.run_folder import RunFolderError
 from trained.fill import Filled, encode, fill
 from trained.load import Trained, load_trained
-from training import tracking
 from training.checkpoint import CheckpointError
 
 CHUNK = 65_536  # bytes of standard input at once
@@ -38,7 +37,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--top", type=int, default=0, metavar="N", help="show the N most probable characters per blank")
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
-    tracking.be_quiet()
     try:
         options = parser.parse_args(arguments)
         if options.top < 0:

@@ -61,4 +61,4 @@ class Embedding(nn.Embedding):
     """`nn.Embedding` with a deterministic gradient; its options have no effect."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return lookup(self.weight, tokens)
+        return lookup(self.weight, tokens) if torch.is_grad_enabled() else F.embedding(tokens, self.weight)

@@ -29,6 +29,8 @@ class NgramEmbedding(nn.Module):
     window have a symbol of their own.
     """
 
+    can_compile = False  # torch.compile cannot handle sparse gradients
+
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
 
@@ -45,7 +47,6 @@ class NgramEmbedding(nn.Module):
         # The optimizers that update only the rows that were looked up set its `sparse`.
         self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
 
-    @torch.compiler.disable  # the compiler cannot handle sparse gradients
     def forward(self, inputs: Tensor) -> Tensor:
         rows, table = self.rows(inputs).flatten(0, 1), self.table.weight
         weights = F.dropout(torch.ones(rows.shape, device=rows.device), self.dropout, self.training)

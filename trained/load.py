@@ -13,6 +13,7 @@ from data.vocabulary import Vocabulary
 from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
+from training import tracking
 from training.checkpoint import load_weights, put_weights
 
 
@@ -45,6 +46,7 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
     `trained.vocabulary.encode(text)[None]`. Raises ConfigError, RunFolderError or CheckpointError, each with a message
     of one line, if there is no such run or one of its files is damaged.
     """
+    tracking.be_quiet()
     run = find_run(name, logs)
     values = resolve(read_config(run.config_path), {"device": device})
     weights = run.checkpoints / "best.safetensors"

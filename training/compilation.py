@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
+from torch import nn
 
 from data import corpus
 from runs.files import filling
@@ -57,6 +58,7 @@ class Compilation:
         limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.compiled | set(shapes)))
         torch._dynamo.config.recompile_limit = limit
         torch._dynamo.config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
+        _leave_out(self.step.model)
         self.step.loss_function = torch.compile(masked_loss, dynamic=False)
         try:
             with _kept_code(report), self.step.without_side_effects():
@@ -76,6 +78,16 @@ class Compilation:
 
     def _is_compiled(self, stage: Stage) -> bool:
         return not self.compiled or stage.shape in self.compiled
+
+
+def _leave_out(model: nn.Module) -> None:
+    """Keep modules with `can_compile = False` out of the compiled code.
+
+    Done here and not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a second.
+    """
+    for module in model.modules():
+        if not getattr(module, "can_compile", True) and "forward" not in vars(module):
+            module.forward = torch.compiler.disable(module.forward)
 
 
 @contextmanager
