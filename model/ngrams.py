@@ -31,23 +31,30 @@ class NgramEmbedding(nn.Module):
 
     can_compile = False  # torch.compile cannot handle sparse gradients
 
+    symbols: Tensor  # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
 
     def __init__(self, *, n_tokens: int, d_model: int, ngrams: Sequence[Ngram], n_rows: int, dropout: float = 0.0):
         """`dropout` is the probability that a row is left out of a sum in training; the others are scaled up."""
         super().__init__()
+        self.ngrams = tuple(ngrams)
         self.dropout = dropout
-        self.border = n_tokens  # the symbol outside of a window
+        self.border = n_tokens  # the token outside of a window
         self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
-        random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=torch.Generator().manual_seed(HASH_SEED))
-        is_member = torch.tensor([[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)])
+        generator = torch.Generator().manual_seed(HASH_SEED)
+        random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu")
+        members = [[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)]
+        is_member = torch.tensor(members, device="cpu")
+        self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
         self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():  # other programs know neither sparse gradients nor dropout
+            return self.table.weight[self.rows(inputs)].sum(-2)
         rows, table = self.rows(inputs).flatten(0, 1), self.table.weight
         weights = F.dropout(torch.ones(rows.shape, device=rows.device), self.dropout, self.training)
         vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
@@ -58,7 +65,8 @@ class NgramEmbedding(nn.Module):
 
         A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor * symbol, modulo 2^64.
         """
-        symbols, hashes = F.pad(inputs, (self.reach, self.reach), value=self.border), self.summands
+        symbols = self.symbols[F.pad(inputs, (self.reach, self.reach), value=self.border)]
+        hashes = self.summands
         for i, factors in enumerate(self.factors):
             hashes = hashes + symbols[:, i : i + inputs.shape[1], None] * factors
         return ((hashes >> 33) + 2**30) * self.table.num_embeddings >> 31

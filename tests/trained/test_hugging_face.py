@@ -1,0 +1,135 @@
+"""Exports are opened by transformers itself."""
+
+import json
+
+import pytest
+import torch
+
+from configs.keys import ConfigError
+from tests.trained.conftest import small_run
+from trained.fill import encode
+from trained.fill import fill as folio_fill
+from trained.hugging_face import export, hugging_face_model
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module", params=["plain", "with_ngrams"])
+def exported(request, tmp_path_factory):
+    """A run and the folder it was exported to."""
+    trained = request.getfixturevalue(request.param)
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    export(trained, folder)
+    return trained, folder
+
+
+def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
+    return auto.from_pretrained(folder, trust_remote_code=True, **options).eval()
+
+
+def test_the_folder_has_the_usual_files(exported):
+    trained, folder = exported
+    names = {path.name for path in folder.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"} <= names
+    has_code = {"modeling_folio.py", "ngrams.py"} <= names
+    assert has_code == (trained.model.encoder.ngrams is not None)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == ("folio" if has_code else "modernbert")
+    assert trained.run.path.name in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("batch_size", [1, 7])
+@pytest.mark.parametrize("length", [1, 2, 3, 31, 64])
+def test_logits_are_those_of_the_run(exported, batch_size, length):
+    trained, folder = exported
+    model, n_tokens = opened(folder), trained.vocabulary.n_tokens
+    ids = torch.randint(trained.vocabulary.n_chars, (batch_size, length), generator=torch.Generator().manual_seed(1))
+    ids[:, ::3] = trained.vocabulary.mask_token
+    with torch.no_grad():
+        theirs = model(ids).logits
+        assert torch.allclose(theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4)
+    assert (theirs[..., n_tokens] < -1_000).all()  # [UNK] is never predicted
+
+
+def test_padding_changes_nothing(exported):
+    _, folder = exported
+    model, tokenizer = opened(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(["the c[MASK]t sat", "a [MASK]"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        together = model(**batch).logits
+        alone = model(tokenizer("a [MASK]", return_tensors="pt")["input_ids"]).logits
+    assert torch.allclose(together[1, :3], alone[0], atol=1e-4)
+
+
+def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
+    trained, folder = exported
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    text = "the cat\n sat  on, the mat.\n"
+    assert tokenizer(text)["input_ids"] == trained.vocabulary.encode(text).tolist()
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert tokenizer("a[MASK]é")["input_ids"][1:] == [tokenizer.mask_token_id, tokenizer.unk_token_id]
+    assert tokenizer.mask_token_id == trained.vocabulary.mask_token
+
+
+def test_special_tokens_survive_saving(exported, tmp_path):
+    _, folder = exported
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), opened(folder)
+    tokenizer.save_pretrained(tmp_path / "again")
+    model.save_pretrained(tmp_path / "again")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert again.special_tokens_map == tokenizer.special_tokens_map
+    assert again.model_max_length == 64
+    ids = torch.tensor([again("the c[MASK]t").input_ids])
+    with torch.no_grad():
+        assert torch.equal(opened(tmp_path / "again")(ids).logits, model(ids).logits)
+
+
+def test_fill_mask_fills(exported):
+    trained, folder = exported
+    fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
+    guesses = fill("the c[MASK]t sat on the mat.")
+    ((_, [ours]),) = folio_fill(trained, [encode("the c_t sat on the mat.", trained)], n_candidates=5)
+    assert [guess["token_str"] for guess in guesses] == [character for character, _ in ours.candidates]
+    assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
+    assert guesses[0]["score"] == pytest.approx(ours.probability, abs=0.02)  # special tokens have a share there
+
+
+def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
+    trained, folder = exported
+    fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True, top_k=1)
+    validation = trained.data().validation
+    masked = validation.windows.masked_fill(validation.masked, trained.vocabulary.mask_token)
+    guesses = [guess for ids in masked for (guess,) in fill(fill.tokenizer.decode(ids))]
+    truth = validation.windows[validation.masked].tolist()
+    n_correct = sum(guess["token"] == label for guess, label in zip(guesses, truth, strict=True))
+    best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
+    assert n_correct / len(truth) == pytest.approx(best["accuracy.valid"], abs=0.005)
+
+
+def test_the_encoder_and_a_classifier_open_too(exported):
+    trained, folder = exported
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(["the cat", "a red door"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        vectors = opened(folder, transformers.AutoModel)(**batch).last_hidden_state
+        expected = trained.model.encoder(batch["input_ids"][:1, :7])
+    assert torch.allclose(vectors[0, :7], expected[0], atol=1e-4)
+    classifier = opened(folder, transformers.AutoModelForSequenceClassification, num_labels=3).train()
+    optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(5):
+        loss = classifier(**batch, labels=torch.tensor([0, 2])).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [({"objective__nsp": True}, "segments"), ({"model__architecture": "labml_nn"}, "labml_nn cannot be exported")],
+)
+def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
+    trained = small_run(tmp_path / "run", "play", training__max_steps=1, training__optimizer="adamw", **keys)
+    with pytest.raises(ConfigError, match=reason):
+        hugging_face_model(trained)

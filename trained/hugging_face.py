@@ -1,0 +1,186 @@
+"""Writes a trained run as a folder for Hugging Face's transformers.
+
+The model becomes a ModernBERT; with n-gram embeddings, a ModernBERT with the code of `model.modeling_folio`. Characters
+that the run does not know become `[UNK]`, which is embedded as `[MASK]` and never predicted.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from configs.keys import ConfigError
+from data.vocabulary import MASK, PAD, Vocabulary
+from model import MaskedLanguageModel
+from model.modern import NORM_EPS, ROTARY_BASE
+from runs.files import write_atomically
+from trained.load import Trained
+
+UNK = "[UNK]"
+NEVER = -1e4  # the bias of `[UNK]` in the decoder
+TOLERANCE = 1e-4  # of logits
+NAMES = {  # Folio's names of weights -> Hugging Face's
+    r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
+    r"encoder\.embedding_norm\.": "model.embeddings.norm.",
+    r"encoder\.ngrams\.": "model.embeddings.ngrams.",
+    r"encoder\.layers\.(\d+)\.attention_norm\.": r"model.layers.\1.attn_norm.",
+    r"encoder\.layers\.(\d+)\.attention\.query_key_value\.": r"model.layers.\1.attn.Wqkv.",
+    r"encoder\.layers\.(\d+)\.attention\.output\.": r"model.layers.\1.attn.Wo.",
+    r"encoder\.layers\.(\d+)\.feed_forward_norm\.": r"model.layers.\1.mlp_norm.",
+    r"encoder\.layers\.(\d+)\.feed_forward\.input_gate\.": r"model.layers.\1.mlp.Wi.",
+    r"encoder\.layers\.(\d+)\.feed_forward\.output\.": r"model.layers.\1.mlp.Wo.",
+    r"encoder\.final_norm\.": "model.final_norm.",
+    r"head\.0\.": "head.dense.",
+    r"head\.2\.": "head.norm.",
+    r"decoder_bias$": "decoder.bias",
+}
+
+
+def export(trained: Trained, folder: Path) -> None:
+    """Write config, weights, tokenizer and a model card into a new folder.
+
+    Raises ConfigError if transformers cannot express the model, and RuntimeError if the logits differ.
+    """
+    logging.disable_progress_bar()
+    model = hugging_face_model(trained)
+    model.save_pretrained(folder)
+    tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
+    write_atomically(folder / "README.md", model_card(trained).encode())
+    check_logits(trained, model)
+
+
+def hugging_face_model(trained: Trained) -> PreTrainedModel:
+    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
+    check_expressible(trained)
+    values, vocabulary, ngrams = trained.values, trained.vocabulary, ngrams_of(trained)
+    shape = {
+        "vocab_size": vocabulary.n_tokens + 1,
+        "hidden_size": values["model.d_model"],
+        "num_hidden_layers": values["model.n_layers"],
+        "num_attention_heads": values["model.n_heads"],
+        "intermediate_size": values["model.d_ff"],
+        "max_position_embeddings": trained.longest,
+        "norm_eps": NORM_EPS,
+        "layer_types": ["full_attention"] * values["model.n_layers"],
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": ROTARY_BASE}
+            for kind in ("full_attention", "sliding_attention")
+        },
+        "classifier_pooling": "mean",  # there is no [CLS]
+        "pad_token_id": vocabulary.padding_token,
+        "mask_token_id": vocabulary.mask_token,
+        "unk_token_id": vocabulary.n_tokens,
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
+    }
+    if ngrams is None:
+        model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**shape))
+    else:
+        from model import modeling_folio
+
+        config = modeling_folio.FolioConfig(
+            **shape, ngrams=[list(ngram) for ngram in ngrams.ngrams], ngram_rows=values["model.ngram_rows"]
+        )
+        model = modeling_folio.FolioForMaskedLM(config)
+        model.register_for_auto_class("AutoModelForMaskedLM")  # copies the code beside the weights
+        config.auto_map = modeling_folio.AUTO_MAP
+    model.load_state_dict(renamed(trained.model.state_dict(), vocabulary.mask_token))
+    return model.eval()
+
+
+def check_expressible(trained: Trained) -> None:
+    """Raise ConfigError if the model is more than `modern` without segments."""
+    architecture = trained.values["model.architecture"]
+    if type(trained.model) is not MaskedLanguageModel:
+        raise ConfigError(f"model.architecture={architecture} cannot be exported: only modern can")
+    if trained.values["objective.nsp"] or trained.values["objective.sop"]:
+        raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
+
+
+def ngrams_of(trained: Trained) -> Any:
+    """The model's `NgramEmbedding`, or None."""
+    encoder: Any = trained.model.encoder
+    return encoder.ngrams
+
+
+def renamed(weights: dict[str, Tensor], mask_token: int) -> dict[str, Tensor]:
+    """The weights by Hugging Face's names, with a row for `[UNK]`."""
+    found: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
+        found[new] = weight
+    embedding = found["model.embeddings.tok_embeddings.weight"]
+    embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
+    bias = torch.cat([found["decoder.bias"], found["decoder.bias"].new_tensor([NEVER])])
+    tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
+    return found | tied | {"decoder.bias": bias}
+
+
+def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
+    """One token per character, with the ids of the vocabulary."""
+    tokens = [*vocabulary.characters, *vocabulary.special_tokens, UNK]
+    new = Tokenizer(models.WordLevel({token: number for number, token in enumerate(tokens)}, unk_token=UNK))
+    new.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    new.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=new,
+        mask_token=MASK,
+        pad_token=PAD,
+        unk_token=UNK,
+        model_max_length=longest,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+@torch.inference_mode()
+def check_logits(trained: Trained, model: Any) -> None:
+    """Raise RuntimeError if the two models differ by more than 1e-4 on a text of random characters."""
+    n_tokens = trained.vocabulary.n_tokens
+    ids = torch.randint(n_tokens, (2, trained.longest), generator=torch.Generator().manual_seed(0))
+    ids = ids.where(ids != trained.vocabulary.padding_token, trained.vocabulary.mask_token)
+    difference = (model(ids).logits[..., :n_tokens].flatten(0, 1) - trained.model(ids)).abs().max().item()
+    if difference > TOLERANCE:
+        raise RuntimeError(f"the exported model's logits differ by {difference:.1e}: please report this")
+
+
+def model_card(trained: Trained) -> str:
+    """The run's figures, corpus and command in Markdown, and how to use the folder."""
+    run, about = trained.run, trained.run.about()
+    best = min(run.metrics(), key=lambda row: row["loss.valid"])
+    loss, correct = f"{best['loss.valid']:.4f} nats", f"{best['accuracy.valid']:.1%}"
+    needs_code = ngrams_of(trained) is not None
+    trust = ", trust_remote_code=True" if needs_code else ""
+    why = "\n`trust_remote_code=True`: ModernBERT has no n-gram embeddings, `modeling_folio.py` adds them.\n"
+    corpus = Path(run.corpus()["name"]).name
+    return f"""\
+---
+library_name: transformers
+pipeline_tag: fill-mask
+---
+# {about["name"]}: a character-level masked language model
+
+Trained by Folio on `{corpus}`. A token is a character; `[MASK]` is a blank.
+
+| `loss.valid` | correct | characters | seconds of training | longest windows |
+|---|---|---|---|---|
+| {loss} | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} | {trained.longest} |
+
+`loss.valid` is the mean cross-entropy of masked characters in the last 10% of the text: 38 of each 256 are masked.
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", "PATH OF THIS FOLDER"{trust})
+fill("To be, or n[MASK]t to be")
+```
+{why if needs_code else ""}
+Command: `python experiment.py --{about["comment"]}`
+
+Run: `{run.path.name}`
+
+SHA-256 of the text: `{run.corpus()["sha256"]}`
+"""

@@ -1,0 +1,63 @@
+"""Converts a run's metrics, keys, samples and log for other experiment trackers, with their own libraries."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runs.run_folder import RunFolder
+
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def to_csv(run: RunFolder, file: Path) -> None:
+    """One line per evaluation. The run's keys are columns with the same value in each line."""
+    rows, config = run.metrics(), run.config()
+    columns = dict.fromkeys([name for row in rows for name in row] + list(config))
+    with open(file, "w", newline="", encoding="utf-8") as output:
+        writer = csv.DictWriter(output, list(columns))
+        writer.writeheader()
+        writer.writerows({**config, **row} for row in rows)
+
+
+def to_tensorboard(run: RunFolder, folder: Path) -> None:
+    """An event file: a scalar per number of a row, the keys as hyperparameters, the log with the samples as text."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    rows, config, began = run.metrics(), run.config(), run.about()["began"]
+    with SummaryWriter(str(folder)) as writer:
+        for row in rows:
+            for name, value in numbers(row):
+                writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
+        settings = {
+            key: value if isinstance(value, bool | int | float) else str(value) for key, value in config.items()
+        }
+        best = {"best loss.valid": min((row["loss.valid"] for row in rows), default=float("nan"))}
+        writer.add_hparams(settings, best, run_name=".")
+        writer.add_text("log", "    " + "    ".join(log(run).splitlines(keepends=True)))  # Markdown of plain text
+
+
+def to_wandb(run: RunFolder, folder: Path) -> None:
+    """A folder for `wandb sync`. Nothing is sent."""
+    import wandb
+
+    folder.mkdir()
+    settings = wandb.Settings(mode="offline", silent=True, x_disable_stats=True, console="off")
+    name = run.about()["name"]
+    with wandb.init(
+        project="folio", id=run.path.name, name=name, config=run.config(), dir=str(folder), settings=settings
+    ) as tracked:
+        for row in run.metrics():
+            tracked.log(dict(numbers(row)), step=row["step"])
+        tracked.log({"log": wandb.Table(columns=["line"], data=[[line] for line in log(run).splitlines()])})
+
+
+def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a row by name."""
+    return ((name, value) for name, value in row.items() if isinstance(value, int | float))
+
+
+def log(run: RunFolder) -> str:
+    """The run's messages and samples, without colors."""
+    return COLOR.sub("", run.log_path.read_text(encoding="utf-8", errors="replace")) if run.log_path.exists() else ""
