@@ -1,6 +1,6 @@
 """Train a masked language model: configs in, a trained run out.
 
-python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]
+python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds N] [key=value ...]
 """
 
 import os
@@ -20,6 +20,7 @@ from configs.one_line import fail, run_main
 from data.corpus import CorpusError
 from runs.delivery import DeliveryError
 from runs.run_folder import RunFolder, RunFolderError
+from trained.initial_weights import copy_weights
 from training import tracking
 from training.checkpoint import CheckpointError
 from training.health_checks import HealthCheckError
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> int:
         path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
         configs = registered_configs(command.values)
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
+        if command.initial:
+            copy_weights(trainer.model, vocabulary, command.initial)
         run = command.resumed or RunFolder.create(path)
         with run.locked():
             values = command.values | {"data.corpus": corpus.name}
@@ -88,6 +91,8 @@ def run_seeds(arguments: list[str], command: Command) -> int:
     for seed in range(first, first + command.n_seeds):
         print(f"seed {seed}", flush=True)
         one_run = [*arguments, "--seeds=1", f"seed={seed}"]  # the last value of an option or a key counts
+        if command.initial:  # `last` is another run after the first seed
+            one_run.append(f"--init-from={command.initial.path}")
         code = subprocess.run([sys.executable, __file__, *one_run]).returncode
         if code:
             return code

@@ -34,10 +34,11 @@ class Command:
     logs: Path  # the folder for runs, absolute
     n_seeds: int = 1  # number of runs, each with its own seed
     resumed: RunFolder | None = None
+    initial: RunFolder | None = None  # the run whose weights this one begins with
 
     @property
     def comment(self) -> str:
-        """One line that distinguishes this run from others."""
+        """One line that distinguishes this run from others: its command, shortened."""
         words = (f"{key}={_in_yaml(value)}" for key, value in self.overridden.items() if key != "logs")
         return " ".join([self.source.partition(":")[0], *words])
 
@@ -46,7 +47,8 @@ def parse(arguments: Sequence[str]) -> Command:
     """Parse a command line. Raises ConfigError; --help prints every key and exits."""
     parser = OneLineParser(
         prog="python experiment.py",
-        usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN] [--seeds N] [key=value ...]",
+        usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] "
+        "[--seeds N] [key=value ...]",
         description="Train a masked language model.",
         epilog=_keys_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -56,6 +58,7 @@ def parse(arguments: Sequence[str]) -> Command:
     base.add_argument("--preset", metavar="NAME", help=f"start from a recipe: {', '.join(presets())}")
     base.add_argument("--config", metavar="FILE.yaml", help="start from a file of keys, such as a run's config.yaml")
     base.add_argument("--resume", metavar="RUN", help="continue a run: a folder, a uuid, the start of one, or last")
+    base.add_argument("--init-from", metavar="RUN", help="start from the config and the best weights of a run")
     parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     for word in arguments:
@@ -70,6 +73,8 @@ def parse(arguments: Sequence[str]) -> Command:
         if options.seeds > 1:
             raise ConfigError("--resume continues one run and --seeds starts several: give one of them")
         return _resume(options.resume, overridden)
+    if options.init_from is not None:
+        return _init_from(options.init_from, overridden, options.seeds)
     if options.config is not None:
         base_values, source = read_config(Path(options.config)), f"config {options.config}"
     else:
@@ -91,6 +96,15 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
         keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
         raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
     return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)
+
+
+def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
+    """Begin a new run with the config, the best weights and the characters of another one."""
+    run = find_run(name, logs_folder(overridden.get("logs", "logs")))
+    characters = {"data.extra_characters": "".join(run.vocabulary()["characters"])}
+    values = resolve(read_config(run.config_path) | characters, overridden)
+    source = f"init-from {run.path.name}: its config and its best weights"
+    return Command(values, overridden, source, logs_folder(values["logs"]), n_seeds, initial=run)
 
 
 def logs_folder(logs: str) -> Path:

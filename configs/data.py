@@ -24,6 +24,7 @@ class DataConfigs(BaseConfigs):
         str,
         Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
     ] = "random"
+    extra_characters: Annotated[str, Key("more characters for the vocabulary")] = ""
 
     # Set by configs/experiment.py.
     device: torch.device
@@ -47,7 +48,7 @@ def load(c: DataConfigs) -> Corpus:
 
 @option(DataConfigs.vocabulary)
 def characters(c: DataConfigs) -> Vocabulary:
-    return Vocabulary(c.loaded.characters, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
+    return Vocabulary({*c.loaded.characters, *c.extra_characters}, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
 
 
 @option(DataConfigs.training_ids)

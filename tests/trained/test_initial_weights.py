@@ -1,0 +1,68 @@
+"""`--init-from`: a run that starts with the weights of another one."""
+
+import pytest
+import torch
+
+from configs.command_line import parse, resolve
+from configs.experiment import configs_of
+from experiment import main
+from runs.find import find_run
+from tests.conftest import TINY, configs_for, dotted
+from trained.initial_weights import copy_weights
+from training.checkpoint import CheckpointError
+
+
+@pytest.mark.parametrize("ngrams", [0, 4])
+def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, corpus_file, tmp_path, ngrams):
+    keys = {"model__ngrams": ngrams, "model__ngram_rows": 5_000}
+    old = train(data__corpus=str(corpus_file), training__max_steps=30, **keys)
+    text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
+    (tmp_path / "new.txt").write_text(text, encoding="utf-8")
+    characters = "".join(old.configs.data.vocabulary.characters)
+    new = configs_for(tmp_path / "new.txt", data__extra_characters=characters, **keys)
+    before, after = old.configs.data.vocabulary, new.data.vocabulary
+    assert set(before.characters) | set(text) == set(after.characters)
+    copy_weights(new.network, after, old.run)
+    ids = [after.id_of(token) for token in (*before.characters, *before.special_tokens)]
+    masked = before.encode("why do the birds sing?")
+    masked[3::4] = before.mask_token
+    with torch.no_grad():
+        expected = old.configs.network.eval()(masked[None])
+        logits = new.network.eval()(torch.tensor(ids)[masked][None])
+    assert torch.allclose(logits[:, ids], expected, atol=1e-5)
+
+
+def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(train, corpus_file, tmp_path):
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 1, "model__ngrams": 2}
+    run = train(**keys).run
+    for text in ("äöü the cat ", "ßé the dog "):
+        keys["data__corpus"] = str(tmp_path / f"{text[0]}.txt")
+        (tmp_path / f"{text[0]}.txt").write_text(text * 300, encoding="utf-8")
+        keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
+        new = configs_of(resolve(TINY, dotted(keys)))
+        copy_weights(new.network, new.data.vocabulary, run)
+        run = train(new, **keys).run
+        assert len(new.network.encoder.ngrams.symbols.unique()) == new.data.vocabulary.n_tokens + 1
+
+
+def test_another_model_is_refused_in_one_line(train, corpus_file):
+    old = train(data__corpus=str(corpus_file), training__max_steps=1)
+    for keys in ({"model__d_model": 64}, {"model__n_layers": 3}, {"objective__nsp": True}):
+        new = configs_for(corpus_file, **keys)
+        with pytest.raises(CheckpointError, match="leave the model's keys as they are"):
+            copy_weights(new.network, new.data.vocabulary, old.run)
+
+
+def test_the_command_takes_the_config_of_the_run(train, corpus_file, tmp_path, capfd):
+    old = train(data__corpus=str(corpus_file), training__max_steps=150, folder=tmp_path / "logs" / "mlm" / "old")
+    (tmp_path / "new.txt").write_text("The cat sat on 1 mat.\n" * 200, encoding="utf-8")
+    words = [f"data.corpus={tmp_path / 'new.txt'}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
+    command = parse(["--init-from", str(old.run.path), *words])
+    assert command.values["model.d_model"] == 32
+    assert main(["--init-from", str(old.run.path), *words]) == 0
+    new = find_run("last", tmp_path / "logs")
+    assert set(new.vocabulary()["characters"]) == set(old.run.vocabulary()["characters"]) | {"T", "1"}
+    assert main(["--config", str(new.config_path), *words]) == 0
+    fresh = find_run("last", tmp_path / "logs")
+    assert new.metrics()[0]["loss.valid"] < 0.9 * fresh.metrics()[0]["loss.valid"]
+    assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0
