@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: train dashboard test lint notebooks soak clean
-.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-costs
+.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-costs bench-inference
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -48,6 +48,9 @@ bench-costs: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.dashboard_cost
 	$(BIN)/python -m benchmarks.loop_cost
 
+bench-inference: .venv/installed-export
+	$(BIN)/python -m benchmarks.inference $(ARGS)
+
 soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
@@ -69,6 +72,11 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements-bench.txt
 	touch $@
 
+.venv/installed-export: .venv/installed requirements-export.txt requirements-bench.txt
+	@echo "installing requirements-export.txt"
+	$(BIN)/python -m pip install --quiet -r requirements-export.txt
+	touch $@
+
 .venv/installed-dashboard: .venv/installed requirements-dashboard.txt
 	@echo "installing requirements-dashboard.txt"
 	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
@@ -79,7 +87,7 @@ clean:
 	@if (cd board && npm ci --ignore-scripts --silent); then touch $@; \
 	else echo "npm was not found or failed: the dashboard's page will load its scripts from the internet"; fi
 
-.venv/installed-dev: .venv/installed requirements-bench.txt requirements-dashboard.txt requirements-dev.txt
+.venv/installed-dev: .venv/installed $(wildcard requirements-*.txt)
 	@echo "installing requirements-dev.txt"
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
 	touch $@

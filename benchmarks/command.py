@@ -23,7 +23,9 @@ from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError
 from runs.files import ROOT, write_json
+from runs.run_folder import RunFolderError
 from training import tracking
+from training.checkpoint import CheckpointError
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
 RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
@@ -64,7 +66,7 @@ def run_benchmark(
             options = parser.parse_args(words)
             changed = {k: v for k, v in vars(options).items() if v != parser.get_default(k) and k not in unnamed}
             return main(options, results_path(Path(module.__file__ or "").stem, changed)) or 0
-        except (ConfigError, CorpusError) as error:
+        except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
             return fail(error)
 
     run_main(run)

@@ -40,7 +40,7 @@ def export(trained: Trained, file: Path) -> None:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PyTorch's, about its own code
             program: Any = torch.onnx.export(
                 model,
-                (ids(trained, *EXAMPLE),),
+                (random_ids(trained, *EXAMPLE),),
                 dynamo=True,
                 input_names=["input_ids"],
                 output_names=["logits"],
@@ -54,13 +54,13 @@ def export(trained: Trained, file: Path) -> None:
     program.save(file)
     session = onnxruntime.InferenceSession(file)
     for shape in (*CHECKED, (1, trained.longest)):
-        tokens = ids(trained, *shape)
+        tokens = random_ids(trained, *shape)
         (logits,) = session.run(None, {"input_ids": tokens.numpy()})
         difference = (torch.from_numpy(logits) - model(tokens)).abs().max().item()
         if difference > TOLERANCE:
             raise RuntimeError(f"onnxruntime's logits differ by {difference:.1e}: please report this")
 
 
-def ids(trained: Trained, *shape: int) -> Tensor:
+def random_ids(trained: Trained, *shape: int) -> Tensor:
     """Random token ids of a shape."""
     return torch.randint(trained.vocabulary.n_tokens, shape, generator=torch.Generator().manual_seed(0))
