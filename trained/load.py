@@ -1,5 +1,6 @@
 """Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not needed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,14 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
+    vocabulary = Vocabulary(**run.vocabulary())
+    model = untrained(values, vocabulary)
+    put_weights(model, load_weights(weights), weights)
+    return Trained(run, values, model, vocabulary)
+
+
+def untrained(values: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    """The model of a run's keys with initial weights, in evaluation mode."""
     configs = configs_of(values)
-    configs.data.vocabulary = Vocabulary(**run.vocabulary())  # or the config tree would read the text
-    put_weights(configs.network, load_weights(weights), weights)
-    return Trained(run, values, configs.network.eval(), configs.data.vocabulary)
+    configs.data.vocabulary = vocabulary  # or the config tree would read the text
+    return configs.network.eval()

@@ -1,0 +1,51 @@
+"""Classifiers by scikit-learn: the baselines of fine-tuning, and the linear probe of a frozen encoder."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from trained.tasks import Task
+
+NGRAM_LENGTHS = (1, 5)
+INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+FOLDS = 5
+
+
+def by_ngrams(task: Task) -> list[str]:
+    """The labels of the test texts by a logistic regression on their character n-grams, weighted by tf-idf."""
+    features = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
+    return _logistic_regression(features, [t for t, _ in task.training], task, [t for t, _ in task.test])
+
+
+def linear_probe(task: Task, training: Any, test: Any) -> list[str]:
+    """The labels of the test texts by a logistic regression on vectors `[n_texts, d_model]` of both parts."""
+    return _logistic_regression(StandardScaler(), training, task, test)
+
+
+def most_frequent(task: Task) -> list[str]:
+    """The label that most training texts have, for every test text."""
+    labels = [label for _, label in task.training]
+    return [max(task.labels, key=labels.count)] * len(task.test)
+
+
+def scores(task: Task, guesses: Sequence[str]) -> Mapping[str, float]:
+    """Accuracy, and F1 averaged over labels, of guesses for the test texts."""
+    truth = [label for _, label in task.test]
+    return {
+        "accuracy": float(accuracy_score(truth, guesses)),
+        "macro F1": float(f1_score(truth, guesses, average="macro", labels=task.labels, zero_division=0.0)),
+    }
+
+
+def _logistic_regression(features: Any, training: Any, task: Task, test: Any) -> list[str]:
+    """Cross-validation on the training texts chooses the penalty."""
+    model = make_pipeline(features, LogisticRegression(max_iter=5_000))
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=folds)
+    return list(search.fit(training, [label for _, label in task.training]).predict(test))
