@@ -1,9 +1,9 @@
-"""How fast a trained run answers: PyTorch's eager mode next to its ONNX file in onnxruntime.
+"""The speed of a trained run: PyTorch's eager mode next to its ONNX file in onnxruntime.
 
 python -m benchmarks.inference [RUN] [--repeats 15]        RUN: a folder, a uuid or its first characters, or `last`
 
-Both give the logits of every position, with as many threads, and take turns. A ratio is PyTorch's time by
-onnxruntime's in the same round: above 1, onnxruntime is faster.
+Both compute the logits of every position with the same number of threads, in turns. A ratio is PyTorch's time divided by
+onnxruntime's time in the same round: above 1, onnxruntime is faster.
 """
 
 from argparse import Namespace
@@ -36,37 +36,34 @@ def main(options: Namespace, path: Path) -> None:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(file, settings)
+    passes: dict[tuple[str, tuple[int, int]], Callable[[], float]] = {}
+    for shape in SHAPES:
+        n = max(1, CHARS // (shape[0] * shape[1]))
+        for name, one_pass in candidates(trained, session, shape).items():
+            passes[name, shape] = partial(seconds_per_call, one_pass, n)
+    turns = {key: np.array(seconds) for key, seconds in take_turns(passes, options.repeats, warmup=1).items()}
     rows = []
     print("batch  length  PyTorch ms  onnxruntime ms   ratio (quartiles)")
     for shape in SHAPES:
-        passes = candidates(trained, session, shape)
-        n = max(1, CHARS // (shape[0] * shape[1]))
-        turns = take_turns(
-            {name: partial(seconds_per_call, each, n) for name, each in passes.items()}, options.repeats, 1
-        )
-        eager, onnx = (np.array(seconds) for seconds in turns.values())
-        low, middle, high = np.quantile(eager / onnx, (0.25, 0.5, 0.75)).tolist()
-        rows.append(
-            {
-                "batch": shape[0],
-                "length": shape[1],
-                "pytorch_ms": 1000 * float(np.median(eager)),
-                "onnxruntime_ms": 1000 * float(np.median(onnx)),
-                "ratio": middle,
-                "ratio_quartiles": [low, high],
-            }
-        )
-        print(
-            f"{shape[0]:5} {shape[1]:7} {rows[-1]['pytorch_ms']:11.2f} {rows[-1]['onnxruntime_ms']:15.2f}"
-            f"   {middle:.2f} ({low:.2f} to {high:.2f})"
-        )
+        pytorch, onnx = turns["PyTorch", shape], turns["onnxruntime", shape]
+        low, middle, high = np.quantile(pytorch / onnx, (0.25, 0.5, 0.75)).tolist()
+        row = {
+            "shape": shape,
+            "pytorch_ms": 1000 * float(np.median(pytorch)),
+            "onnxruntime_ms": 1000 * float(np.median(onnx)),
+            "ratio": middle,
+            "ratio_quartiles": [low, high],
+        }
+        rows.append(row)
+        times = f"{row['pytorch_ms']:11.2f} {row['onnxruntime_ms']:15.2f}"
+        print(f"{shape[0]:5} {shape[1]:7} {times}   {middle:.2f} ({low:.2f} to {high:.2f})")
     save_results(path, run=trained.run.path.name, comment=trained.run.about()["comment"], shapes=rows)
 
 
 def candidates(
     trained: Trained, session: onnxruntime.InferenceSession, shape: tuple[int, int]
 ) -> dict[str, Callable[[], torch.Tensor]]:
-    """A pass over random characters `[batch, length]`, by name."""
+    """A pass over random characters of a shape [batch, length], by name."""
     ids = random_ids(trained, *shape)
     inputs = {"input_ids": ids.numpy()}
     return {
@@ -76,4 +73,4 @@ def candidates(
 
 
 if __name__ == "__main__":
-    run_benchmark(main, extra={"run": {"nargs": "?", "default": "last", "metavar": "RUN"}}, unnamed={"run"}, repeats=15)
+    run_benchmark(main, extra={"run": {"nargs": "?", "default": "last", "metavar": "RUN"}}, repeats=15)
