@@ -1,23 +1,38 @@
+"""The notebooks run from top to bottom, and are saved with their pictures."""
+
 from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 from nbclient import NotebookClient
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
+@pytest.fixture
+def parameters(corpus_file, train, tmp_path) -> dict[str, str]:
+    """The first code cell of each notebook, for small runs."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(corpus_file)}))
+    trained = [train(data__corpus=str(corpus_file), training__max_steps=4, seed=seed) for seed in (0, 1)]
+    for each in trained:
+        each.run.save_status("completed")
+    runs = [str(each.run.path) for each in trained]
+    keys = ["--config", str(tmp_path / "tiny.yaml"), "training.max_steps=4", f"logs={tmp_path / 'logs'}"]
+    return {
+        "1_look_at_a_run": f"RUNS = {runs}",
+        "2_look_at_masks": f'CORPUS, MASKING_PROB = "{corpus_file}", 0.15',
+        "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
+        "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {keys}, 2',
+    }
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_draws(path: Path, corpus_file, train):
-    runs = [train(data__corpus=str(corpus_file), training__max_steps=4, seed=seed).run for seed in (0, 1)]
-    for run in runs:
-        run.save_config({"seed": 0, "training.max_steps": 4})
+def test_a_notebook_runs_and_draws(path: Path, parameters):
     notebook = nbformat.read(path, as_version=4)
-    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-    assert first.source.startswith("RUNS = ")
-    first.source = f"RUNS = {[str(run.path) for run in runs]}"
+    next(cell for cell in notebook.cells if cell.cell_type == "code").source = parameters[path.stem]
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
     assert pictures(notebook) >= 2
 

@@ -1,0 +1,42 @@
+"""Looks inside a trained model: where it attends, and which characters it embeds alike."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.vocabulary import Vocabulary
+from model.modern import rotate
+
+
+@torch.inference_mode()
+def attention_maps(model: Any, ids: Tensor) -> Tensor:
+    """The attention of each layer and head from each position of a text `[seq_len]` to each other one.
+
+    Returns `[n_layers, n_heads, seq_len, seq_len]`; each row sums to 1. The model must be a `modern`.
+    """
+    maps: list[Tensor] = []
+
+    def record(attention: Any, arguments: tuple[Tensor, ...]) -> None:
+        x, cos, sin = arguments[:3]
+        heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
+        query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
+        scores = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2) / query.shape[-1] ** 0.5
+        maps.append(scores.softmax(-1).squeeze(0))
+
+    hooks = [layer.attention.register_forward_pre_hook(record) for layer in model.encoder.layers]
+    try:
+        model(ids.unsqueeze(0))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(maps)
+
+
+@torch.inference_mode()
+def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[str, str]:
+    """For each character, the `n` characters whose embeddings have the greatest cosine similarity to its own."""
+    vectors = torch.nn.functional.normalize(model.encoder.embedding.weight[: vocabulary.n_chars], dim=-1)
+    similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
+    nearest = similarity.topk(min(n, vocabulary.n_chars - 1)).indices
+    return {character: vocabulary.decode(row) for character, row in zip(vocabulary.characters, nearest, strict=True)}
