@@ -2,8 +2,8 @@
 
 python -m benchmarks.inference [RUN] [--repeats 15]        RUN: a folder, a uuid or its first characters, or `last`
 
-Both compute the logits of every position with the same number of threads, in turns. A ratio is PyTorch's time divided by
-onnxruntime's time in the same round: above 1, onnxruntime is faster.
+Both compute the logits of every position with the same number of threads, in turns. A ratio is the time of PyTorch
+divided by that of onnxruntime in the same round: above 1, onnxruntime is faster.
 """
 
 from argparse import Namespace
@@ -36,7 +36,7 @@ def main(options: Namespace, path: Path) -> None:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(file, settings)
-    passes: dict[tuple[str, tuple[int, int]], Callable[[], float]] = {}
+    passes = {}
     for shape in SHAPES:
         n = max(1, CHARS // (shape[0] * shape[1]))
         for name, one_pass in candidates(trained, session, shape).items():

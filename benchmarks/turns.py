@@ -12,16 +12,17 @@ from training.recording import EAGER_STEPS
 from training.schedule import Stage
 from training.step import TrainingStep
 
+Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 
-def take_turns(candidates: Mapping[str, Callable[[], Result]], rounds: int, warmup: int = 0) -> dict[str, list[Result]]:
+def take_turns(candidates: Mapping[Key, Callable[[], Result]], rounds: int, warmup: int = 0) -> dict[Key, list[Result]]:
     """Call every candidate once per round and return its results, without those of the first `warmup` rounds.
 
     Each round begins with another candidate. Prints how long it will take once the first round is over.
     """
     names = list(candidates)
-    results: dict[str, list[Result]] = {name: [] for name in names}
+    results: dict[Key, list[Result]] = {name: [] for name in names}
     began = time.perf_counter()
     for i in range(warmup + rounds):
         first = i % len(names)
