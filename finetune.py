@@ -68,7 +68,7 @@ def compare(trained: Trained, task: Task, freeze: bool, seeds: int) -> dict[str,
     from trained.baselines import by_ngrams, most_frequent, scores
 
     sizes = f"{len(task.training)} texts for training, {len(task.test)} for testing, {len(task.labels)} labels"
-    print(f"{task.name}: {sizes}", flush=True)
+    print(f"{task.name}: {sizes}; this takes minutes", flush=True)
     classify = probed if freeze else fine_tuned
     rows: dict[str, list[Scores]] = {}
     for name, model in models(trained).items():
@@ -108,6 +108,7 @@ def fine_tuned(trained: Trained, model: Model, task: Task) -> Classify:
 
     part = inner(task)
     best = max(LEARNING_RATES, key=lambda rate: scores(part, classify(part, 0, rate))["accuracy"])
+    print(f"  learning rate {best:g}", flush=True)
     return lambda task, seed: classify(task, seed, best)
 
 

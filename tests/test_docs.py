@@ -56,7 +56,7 @@ def test_every_link_leads_to_a_file_and_a_heading():
 def test_every_key_exists():
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
     names = found(
-        r"(?<![\w/.])((?:model|data|masking|training|objective|checkpoint|sample)\.(?!md\b)[a-z_]+)\b(?!\.\w|/)"
+        r"(?<![\w/.])((?:model|data|masking|training|objective|checkpoint|sample)\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)"
     )
     assert [(page, key) for page, key in names if key not in SETTINGS and key != "data.masking"] == []
 
@@ -75,7 +75,7 @@ def test_every_make_target_exists():
 @pytest.mark.parametrize("arguments", commands("python experiment.py"))
 def test_every_training_command_is_valid(arguments):
     words = shlex.split(arguments.replace("=N", "=0"))
-    for option in ("--resume", "--config"):  # these take a run
+    for option in ("--resume", "--config", "--init-from"):  # these take a run
         if option in words:
             del words[words.index(option) : words.index(option) + 2]
     if words == ["--help"]:
@@ -95,6 +95,9 @@ def test_arguments_passed_through_make_are_valid():
     [
         ("python experiment.py", ["configs/command_line.py"]),
         ("python evaluate.py", ["evaluate.py"]),
+        ("python predict.py", ["predict.py"]),
+        ("python export.py", ["export.py"]),
+        ("python finetune.py", ["finetune.py"]),
         ("python dashboard.py", ["dashboard.py"]),
         ("python -m data.masking.show_masks", ["data/masking/show_masks.py"]),
     ],
