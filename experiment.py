@@ -19,6 +19,7 @@ from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
 from data.corpus import CorpusError
 from runs.delivery import DeliveryError
+from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from trained.initial_weights import copy_weights
 from training import tracking
@@ -39,8 +40,9 @@ def main(arguments: list[str]) -> int:
         path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
         configs = registered_configs(command.values)
         trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
-        if command.initial:
-            copy_weights(trainer.model, vocabulary, command.initial)
+        initial = command.values["initial_weights"]
+        if initial and not command.resumed:
+            copy_weights(trainer.model, vocabulary, command.values, find_run(initial, command.logs))
         run = command.resumed or RunFolder.create(path)
         with run.locked():
             values = command.values | {"data.corpus": corpus.name}
@@ -91,8 +93,8 @@ def run_seeds(arguments: list[str], command: Command) -> int:
     for seed in range(first, first + command.n_seeds):
         print(f"seed {seed}", flush=True)
         one_run = [*arguments, "--seeds=1", f"seed={seed}"]  # the last value of an option or a key counts
-        if command.initial:  # `last` is another run after the first seed
-            one_run.append(f"--init-from={command.initial.path}")
+        if any(word.startswith("--init-from") for word in arguments):  # `last` is another run after the first seed
+            one_run.append(f"--init-from={command.values['initial_weights']}")
         code = subprocess.run([sys.executable, __file__, *one_run]).returncode
         if code:
             return code

@@ -25,18 +25,21 @@ def main(arguments: list[str]) -> int:
     """Convert one run; returns the exit code."""
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
-    parser.add_argument("--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=", ".join(FORMATS))
+    parser.add_argument(
+        "--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=f"{', '.join(FORMATS)}; a new file or folder"
+    )
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
     try:
         options = parser.parse_args(arguments)
         name, path = options.to[0], Path(options.to[1])
         if name not in FORMATS:
             raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
-        if path.exists():
+        if path.exists() or path.is_symlink():
             raise ConfigError(f"{path} exists already: choose another path")
         run = find_run(options.run, options.logs)
-        # Under another name until it is whole. The suffix stays, because libraries read it.
-        with TemporaryDirectory(prefix=".export-", dir=existing(path.parent)) as folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A temporary path until the export is complete. The suffix stays, because libraries read it.
+        with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
             FORMATS[name](run, part)
             part.rename(path)
@@ -44,14 +47,12 @@ def main(arguments: list[str]) -> int:
         return fail(f"--to {name} needs {error.name}: pip install -r requirements-export.txt")
     except (ConfigError, RunFolderError, CheckpointError) as error:
         return fail(error)
+    except OSError as error:
+        return fail(f"cannot write {path} ({error.strerror or error})")
+    except KeyboardInterrupt:
+        return 130
     print(path)
     return 0
-
-
-def existing(folder: Path) -> Path:
-    """`folder`, created if it does not exist."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def to_hugging_face(run: RunFolder, folder: Path) -> None:

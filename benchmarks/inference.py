@@ -19,8 +19,8 @@ import torch
 from benchmarks.command import run_benchmark, save_results
 from benchmarks.turns import seconds_per_call, take_turns
 from runs.files import ROOT
-from trained.load import Trained, load_trained
-from trained.onnx_file import export, random_ids
+from trained.load import Trained, load_trained, random_ids
+from trained.onnx_file import export
 
 SHAPES = ((1, 32), (1, 256), (32, 256))  # batch, length
 CHARS = 32_768  # per turn, at least

@@ -34,7 +34,6 @@ class Command:
     logs: Path  # the folder for runs, absolute
     n_seeds: int = 1  # number of runs, each with its own seed
     resumed: RunFolder | None = None
-    initial: RunFolder | None = None  # the run whose weights this one begins with
 
     @property
     def comment(self) -> str:
@@ -99,12 +98,14 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
 
 
 def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
-    """Begin a new run with the config, the best weights and the characters of another one."""
-    run = find_run(name, logs_folder(overridden.get("logs", "logs")))
-    characters = {"data.extra_characters": "".join(run.vocabulary()["characters"])}
-    values = resolve(read_config(run.config_path) | characters, overridden)
-    source = f"init-from {run.path.name}: its config and its best weights"
-    return Command(values, overridden, source, logs_folder(values["logs"]), n_seeds, initial=run)
+    """Start a run with the config, the best weights and the characters of another one."""
+    logs = logs_folder(overridden.get("logs", "logs"))
+    run = find_run(name, logs)
+    name = run.path.name if run.path.parent.parent == logs else str(run.path)
+    characters = [*run.vocabulary()["characters"], *overridden.get("data.extra_characters", "")]
+    initial = {"initial_weights": name, "data.extra_characters": "".join(sorted(set(characters)))}
+    values = resolve(read_config(run.config_path), overridden | initial)
+    return Command(values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds)
 
 
 def logs_folder(logs: str) -> Path:

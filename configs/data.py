@@ -24,7 +24,7 @@ class DataConfigs(BaseConfigs):
         str,
         Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
     ] = "random"
-    extra_characters: Annotated[str, Key("more characters for the vocabulary")] = ""
+    extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
     # Set by configs/experiment.py.
     device: torch.device

@@ -33,6 +33,7 @@ class Configs(BaseConfigs):
     logs: Annotated[str, Key("folder for the runs; a relative path starts at the repository", compared=False)] = "logs"
     device: Annotated[str, Key("auto (the best available), cpu, cuda, cuda:N or mps", resume=True)] = "auto"
     seed: Annotated[int, Key("seed of every random draw", low=0, high=2**31 - 1, compared=False)] = 0
+    initial_weights: Annotated[str, Key("a run whose best weights are the first ones; --init-from sets it")] = ""
     data: DataConfigs
     masking: MaskingConfigs
     objective: ObjectiveConfigs

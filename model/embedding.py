@@ -61,4 +61,5 @@ class Embedding(nn.Embedding):
     """`nn.Embedding` with a deterministic gradient; its options have no effect."""
 
     def forward(self, tokens: Tensor) -> Tensor:
+        # Without gradients there is nothing to make deterministic, and exporters do not know `lookup`.
         return lookup(self.weight, tokens) if torch.is_grad_enabled() else F.embedding(tokens, self.weight)

@@ -1,7 +1,7 @@
 """The `modern` model with n-gram embeddings, for Hugging Face's transformers: ModernBERT with one addition.
 
-`export.py` copies this file and `ngrams.py` beside the exported weights; `trust_remote_code=True` loads them. Folio
-itself does not use it.
+`export.py` builds the model with this file and copies it, with `ngrams.py`, beside the weights.
+`trust_remote_code=True` loads both files.
 """
 
 from typing import Any

@@ -53,12 +53,16 @@ class NgramEmbedding(nn.Module):
         self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
 
     def forward(self, inputs: Tensor) -> Tensor:
-        if torch.compiler.is_exporting():  # other programs know neither sparse gradients nor dropout
+        if torch.compiler.is_exporting():  # an exported program has no sparse gradients and no dropout
             return self.table.weight[self.rows(inputs)].sum(-2)
         rows, table = self.rows(inputs).flatten(0, 1), self.table.weight
-        weights = F.dropout(torch.ones(rows.shape, device=rows.device), self.dropout, self.training)
+        weights = F.dropout(torch.ones(rows.shape, dtype=table.dtype, device=rows.device), self.dropout, self.training)
         vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
         return vectors.view(*inputs.shape, -1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
+        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def rows(self, inputs: Tensor) -> Tensor:
         """The row of each n-gram around each token, `[batch, seq_len, n_ngrams]`.

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,6 +96,14 @@ class RunFolder:
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
         shown = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
         return about | shown | {"explicit": about["overridden"], "rates": sorted(rates)}
+
+    def command(self) -> str:
+        """The command that started the run, for a shell."""
+        about, config = _object(self.about_path, ABOUT), self.config()
+        words = [f"{key}={config[key]}" for key in about["overridden"] if key in config and key != "logs"]
+        return " ".join(
+            ["python experiment.py", f"--{' '.join(about['comment'].split()[:2])}", *map(shlex.quote, words)]
+        )
 
     def save_status(self, status: str, details: str = "") -> None:
         """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""

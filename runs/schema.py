@@ -17,7 +17,7 @@ MISSING = object()
 LARGEST = sys.float_info.max
 
 STATUSES = ("in progress", "completed", "crashed", "interrupted")
-ABOUT = {"name": str, "comment": str, "overridden": [str]}
+ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
 VOCABULARY = {

@@ -6,7 +6,7 @@ from typing import Any
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -46,6 +46,6 @@ def scores(task: Task, guesses: Sequence[str]) -> Mapping[str, float]:
 def _logistic_regression(features: Any, training: Any, task: Task, test: Any) -> list[str]:
     """Cross-validation on the training texts chooses the penalty."""
     model = make_pipeline(features, LogisticRegression(max_iter=5_000))
-    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=folds)
     return list(search.fit(training, [label for _, label in task.training]).predict(test))

@@ -40,13 +40,10 @@ def vector(encoder: nn.Module, ids: Tensor) -> Tensor:
 
 
 def encoded(texts: Sequence[str], trained: Trained) -> list[Tensor]:
-    """Token ids of each text's first characters, at most as many as the longest windows of the run had.
-
-    Characters that the run does not know become `[MASK]`.
-    """
+    """Token ids of each text. Characters that the run does not know become `[MASK]`."""
     vocabulary = trained.vocabulary
     ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-    return [torch.tensor([ids.get(c, vocabulary.mask_token) for c in text[: trained.longest]]) for text in texts]
+    return [torch.tensor([ids.get(c, vocabulary.mask_token) for c in text]) for text in texts]
 
 
 def fine_tune(

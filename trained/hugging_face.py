@@ -6,7 +6,6 @@ that the run does not know become `[UNK]`, which is embedded as `[MASK]` and nev
 
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -16,14 +15,12 @@ from transformers.utils import logging
 
 from configs.keys import ConfigError
 from data.vocabulary import MASK, PAD, Vocabulary
-from model import MaskedLanguageModel
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
-from trained.load import Trained
+from trained.load import Trained, check_logits
 
 UNK = "[UNK]"
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
-TOLERANCE = 1e-4  # of logits
 NAMES = {  # Folio's names of weights -> Hugging Face's
     r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
     r"encoder\.embedding_norm\.": "model.embeddings.norm.",
@@ -51,13 +48,15 @@ def export(trained: Trained, folder: Path) -> None:
     model.save_pretrained(folder)
     tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", model_card(trained).encode())
-    check_logits(trained, model)
+    n_tokens = trained.vocabulary.n_tokens
+    check_logits(trained, lambda ids: model(ids).logits[..., :n_tokens], [(2, trained.longest)])
 
 
 def hugging_face_model(trained: Trained) -> PreTrainedModel:
     """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
-    check_expressible(trained)
-    values, vocabulary, ngrams = trained.values, trained.vocabulary, ngrams_of(trained)
+    values, vocabulary, ngrams = trained.values, trained.vocabulary, trained.encoder.ngrams
+    if values["objective.nsp"] or values["objective.sop"]:
+        raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
     shape = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
@@ -92,21 +91,6 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
     return model.eval()
 
 
-def check_expressible(trained: Trained) -> None:
-    """Raise ConfigError if the model is more than `modern` without segments."""
-    architecture = trained.values["model.architecture"]
-    if type(trained.model) is not MaskedLanguageModel:
-        raise ConfigError(f"model.architecture={architecture} cannot be exported: only modern can")
-    if trained.values["objective.nsp"] or trained.values["objective.sop"]:
-        raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
-
-
-def ngrams_of(trained: Trained) -> Any:
-    """The model's `NgramEmbedding`, or None."""
-    encoder: Any = trained.model.encoder
-    return encoder.ngrams
-
-
 def renamed(weights: dict[str, Tensor], mask_token: int) -> dict[str, Tensor]:
     """The weights by Hugging Face's names, with a row for `[UNK]`."""
     found: dict[str, Tensor] = {}
@@ -136,23 +120,12 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     )
 
 
-@torch.inference_mode()
-def check_logits(trained: Trained, model: Any) -> None:
-    """Raise RuntimeError if the two models differ by more than 1e-4 on a text of random characters."""
-    n_tokens = trained.vocabulary.n_tokens
-    ids = torch.randint(n_tokens, (2, trained.longest), generator=torch.Generator().manual_seed(0))
-    ids = ids.where(ids != trained.vocabulary.padding_token, trained.vocabulary.mask_token)
-    difference = (model(ids).logits[..., :n_tokens].flatten(0, 1) - trained.model(ids)).abs().max().item()
-    if difference > TOLERANCE:
-        raise RuntimeError(f"the exported model's logits differ by {difference:.1e}: please report this")
-
-
 def model_card(trained: Trained) -> str:
     """The run's figures, corpus and command in Markdown, and how to use the folder."""
     run, about = trained.run, trained.run.about()
     best = min(run.metrics(), key=lambda row: row["loss.valid"])
     loss, correct = f"{best['loss.valid']:.4f} nats", f"{best['accuracy.valid']:.1%}"
-    needs_code = ngrams_of(trained) is not None
+    needs_code = trained.encoder.ngrams is not None
     trust = ", trust_remote_code=True" if needs_code else ""
     why = "\n`trust_remote_code=True`: ModernBERT has no n-gram embeddings, `modeling_folio.py` adds them.\n"
     corpus = Path(run.corpus()["name"]).name
@@ -178,7 +151,7 @@ fill = pipeline("fill-mask", "PATH OF THIS FOLDER"{trust})
 fill("To be, or n[MASK]t to be")
 ```
 {why if needs_code else ""}
-Command: `python experiment.py --{about["comment"]}`
+Command: `{run.command()}`
 
 Run: `{run.path.name}`
 

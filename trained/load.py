@@ -1,21 +1,26 @@
 """Loads a trained run: its model, its vocabulary and its keys. The text it was trained on is not needed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from configs.command_line import read_config, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
+from configs.keys import ConfigError
 from data.vocabulary import Vocabulary
+from model import MaskedLanguageModel
 from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
 from training.checkpoint import load_weights, put_weights
+
+TOLERANCE = 1e-4  # of logits
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,14 @@ class Trained:
     def longest(self) -> int:
         """The characters of the longest windows that the model was trained on."""
         return max(stage["seq_len"] for stage in self.values["training.stages"])
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder of the model. Raises ConfigError if the architecture is not `modern`."""
+        if type(self.model) is not MaskedLanguageModel:
+            architecture = self.values["model.architecture"]
+            raise ConfigError(f"model.architecture={architecture} cannot be exported or fine-tuned: only modern can")
+        return self.model.encoder
 
     def data(self) -> DataConfigs:
         """The run's text and validation set. Raises CorpusError or RunFolderError if the text is missing or changed."""
@@ -57,6 +70,26 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
     model = untrained(values, vocabulary)
     put_weights(model, load_weights(weights), weights)
     return Trained(run, values, model, vocabulary)
+
+
+def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes: Iterable[tuple[int, int]]) -> None:
+    """Compare an exported model with the run, on random characters of each shape `[batch, length]`.
+
+    `logits_of(ids)` is `[batch, length, n_tokens]`. Raises RuntimeError if a logit differs by more than 1e-4.
+    """
+    for batch, length in shapes:
+        ids = random_ids(trained, batch, min(length, trained.longest))
+        with torch.inference_mode():
+            difference = (logits_of(ids).flatten(0, 1) - trained.model(ids)).abs().max().item()
+        if difference > TOLERANCE:
+            raise RuntimeError(f"the logits of the exported model differ by {difference:.1e}: please report this")
+
+
+def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
+    """Random characters and blanks, `[batch, length]`."""
+    ids = torch.randint(trained.vocabulary.n_chars, (batch, length), generator=torch.Generator().manual_seed(0))
+    ids[:, ::3] = trained.vocabulary.mask_token
+    return ids
 
 
 def untrained(values: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:

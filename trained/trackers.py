@@ -43,14 +43,14 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
     import wandb
 
     folder.mkdir()
-    settings = wandb.Settings(mode="offline", silent=True, x_disable_stats=True, console="off")
+    settings = wandb.Settings(mode="offline", silent=True, x_disable_stats=True, console="off", disable_git=True)
     name = run.about()["name"]
     with wandb.init(
         project="folio", id=run.path.name, name=name, config=run.config(), dir=str(folder), settings=settings
     ) as tracked:
         for row in run.metrics():
             tracked.log(dict(numbers(row)), step=row["step"])
-        tracked.log({"log": wandb.Table(columns=["line"], data=[[line] for line in log(run).splitlines()])})
+        (Path(tracked.dir) / "log.txt").write_text(log(run), encoding="utf-8")
 
 
 def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,9 @@ import sys
 import pytest
 
 from finetune import main
+from tests.trained.conftest import small_run
+from trained import comparison
+from trained.tasks import Task, from_csv
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +27,38 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert finetuned(with_ngrams, "--task", csv_file, "--seeds", 2) == 0
     output = capsys.readouterr().out
     assert "animals.csv: 28 texts for training, 12 for testing, 2 labels" in output
-    results = json.loads((with_ngrams.run.path / "finetune-animals.json").read_text())
+    results = json.loads((with_ngrams.run.path / "finetune-animals.csv-seeds-2.json").read_text())
     scores = results["scores"]
     assert [len(rows) for rows in scores.values()] == [2, 2, 1, 1]
     assert scores["most frequent label"][0]["accuracy"] == 0.5
     assert scores["character n-grams"][0]["accuracy"] == 1.0
     gains = [a["accuracy"] - b["accuracy"] for a, b in zip(scores["pretrained"], scores["from scratch"], strict=True)]
-    assert results["gain of pretraining"]["accuracy"]["mean"] == pytest.approx(sum(gains) / 2)
+    assert results["gain of pretraining"]["mean"] == pytest.approx(sum(gains) / 2)
+    assert set(results["learning rates"]) == {"pretrained", "from scratch"}
+
+
+def test_no_setting_is_chosen_on_test_texts(plain, csv_file, monkeypatch):
+    seen = []
+    monkeypatch.setattr(comparison, "fine_tuned", lambda trained, model, task, rate, seed: seen.append(task))
+    monkeypatch.setattr(comparison, "scores", lambda task, labels: {"accuracy": 0.0})
+    task = from_csv(csv_file, 64)
+    comparison.best_rate(plain, plain.model, task)
+    texts = {text for part in seen for text, _ in part.training + part.test}
+    assert texts == {text for text, _ in task.training}
+
+
+def test_only_a_difference_beyond_both_intervals_counts():
+    task = Task("t", [], [(str(i), "ab"[i % 2]) for i in range(200)])
+    truth = [label for _, label in task.test]
+    good, bad = ([[*truth[:-n], *["c"] * n], [*["c"] * (n + 1), *truth[n + 1 :]]] for n in (5, 100))
+    assert comparison.gain(task, good, bad)["verdict"] == "pretraining helps"
+    assert comparison.gain(task, bad, good)["verdict"] == "pretraining hurts"
+    assert comparison.gain(task, good, [truth, good[0]])["verdict"] == "no clear effect"
 
 
 def test_a_frozen_encoder_is_probed(plain, csv_file):
     assert finetuned(plain, "--task", csv_file, "--seeds", 1, "--freeze") == 0
-    results = json.loads((plain.run.path / "finetune-animals-frozen.json").read_text())
+    results = json.loads((plain.run.path / "finetune-animals.csv-frozen-seeds-1.json").read_text())
     assert results["frozen"] is True
     assert results["scores"]["pretrained"][0]["accuracy"] == 1.0
 
@@ -55,9 +78,16 @@ def test_wrong_input_is_one_line(plain, capsys, words, message):
     assert message in line
 
 
+def test_other_architectures_are_refused(tmp_path, csv_file, capsys):
+    keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
+    trained = small_run(tmp_path / "run", "play", training__max_steps=1, **keys)
+    assert finetuned(trained, "--task", csv_file) == 2
+    assert "model.architecture=labml_nn cannot be exported or fine-tuned" in capsys.readouterr().err
+
+
 def test_a_missing_library_is_one_line(plain, csv_file, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    for name in [name for name in sys.modules if name.startswith(("sklearn.", "trained.baselines"))]:
+    for name in [name for name in sys.modules if name.startswith(("sklearn.", "trained.baselines", "trained.comp"))]:
         monkeypatch.delitem(sys.modules, name)
     assert finetuned(plain, "--task", csv_file) == 2
     assert "pip install -r requirements-finetune.txt" in capsys.readouterr().err

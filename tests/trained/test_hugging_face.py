@@ -4,14 +4,13 @@ import json
 
 import pytest
 import torch
+import transformers
 
 from configs.keys import ConfigError
 from tests.trained.conftest import small_run
 from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model
-
-transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module", params=["plain", "with_ngrams"])
@@ -48,6 +47,15 @@ def test_logits_are_those_of_the_run(exported, batch_size, length):
         theirs = model(ids).logits
         assert torch.allclose(theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4)
     assert (theirs[..., n_tokens] < -1_000).all()  # [UNK] is never predicted
+
+
+def test_it_opens_in_bfloat16(exported):
+    _, folder = exported
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        narrow = opened(folder, dtype=torch.bfloat16)(ids).logits
+        assert narrow.dtype == torch.bfloat16
+        assert torch.allclose(narrow.float(), opened(folder)(ids).logits, rtol=0.1, atol=0.2)
 
 
 def test_padding_changes_nothing(exported):

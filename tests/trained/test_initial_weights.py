@@ -5,11 +5,11 @@ import torch
 
 from configs.command_line import parse, resolve
 from configs.experiment import configs_of
+from configs.keys import ConfigError
 from experiment import main
 from runs.find import find_run
 from tests.conftest import TINY, configs_for, dotted
 from trained.initial_weights import copy_weights
-from training.checkpoint import CheckpointError
 
 
 @pytest.mark.parametrize("ngrams", [0, 4])
@@ -22,7 +22,7 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, corpus
     new = configs_for(tmp_path / "new.txt", data__extra_characters=characters, **keys)
     before, after = old.configs.data.vocabulary, new.data.vocabulary
     assert set(before.characters) | set(text) == set(after.characters)
-    copy_weights(new.network, after, old.run)
+    copy_weights(new.network, after, resolve(TINY, dotted(keys)), old.run)
     ids = [after.id_of(token) for token in (*before.characters, *before.special_tokens)]
     masked = before.encode("why do the birds sing?")
     masked[3::4] = before.mask_token
@@ -40,29 +40,52 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(tr
         (tmp_path / f"{text[0]}.txt").write_text(text * 300, encoding="utf-8")
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = configs_of(resolve(TINY, dotted(keys)))
-        copy_weights(new.network, new.data.vocabulary, run)
+        copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), run)
         run = train(new, **keys).run
         assert len(new.network.encoder.ngrams.symbols.unique()) == new.data.vocabulary.n_tokens + 1
 
 
-def test_another_model_is_refused_in_one_line(train, corpus_file):
+@pytest.mark.parametrize(
+    "keys", [{"model__d_model": 64}, {"model__n_heads": 4}, {"model__n_layers": 3}, {"objective__nsp": True}]
+)
+def test_another_model_is_refused_in_one_line(train, corpus_file, keys):
     old = train(data__corpus=str(corpus_file), training__max_steps=1)
-    for keys in ({"model__d_model": 64}, {"model__n_layers": 3}, {"objective__nsp": True}):
-        new = configs_for(corpus_file, **keys)
-        with pytest.raises(CheckpointError, match="leave the model's keys as they are"):
-            copy_weights(new.network, new.data.vocabulary, old.run)
+    new = configs_for(corpus_file, **keys)
+    with pytest.raises(ConfigError, match="differs from"):
+        copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), old.run)
+
+
+def test_a_smaller_vocabulary_is_refused_in_one_line(train, corpus_file, tmp_path):
+    old = train(data__corpus=str(corpus_file), training__max_steps=1)
+    (tmp_path / "new.txt").write_text("abc" * 500)
+    new = configs_for(tmp_path / "new.txt")
+    with pytest.raises(ConfigError, match=r"add them to data\.extra_characters"):
+        copy_weights(new.network, new.data.vocabulary, resolve(TINY, {}), old.run)
+
+
+def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
+    old = train(data__corpus=str(corpus_file), training__max_steps=1, model__ngrams=2)
+    new = configs_for(corpus_file, model__ngrams=2).network
+    weights = {name: weight for name, weight in old.configs.network.state_dict().items() if "symbols" not in name}
+    new.load_state_dict(weights)
+    assert torch.equal(new.encoder.ngrams.symbols, old.configs.network.encoder.ngrams.symbols)
 
 
 def test_the_command_takes_the_config_of_the_run(train, corpus_file, tmp_path, capfd):
     old = train(data__corpus=str(corpus_file), training__max_steps=150, folder=tmp_path / "logs" / "mlm" / "old")
     (tmp_path / "new.txt").write_text("The cat sat on 1 mat.\n" * 200, encoding="utf-8")
     words = [f"data.corpus={tmp_path / 'new.txt'}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
-    command = parse(["--init-from", str(old.run.path), *words])
+    command = parse(["--init-from", str(old.run.path), "data.extra_characters=é", *words])
     assert command.values["model.d_model"] == 32
+    assert set(command.values["data.extra_characters"]) == {*old.run.vocabulary()["characters"], "é"}
+    assert command.values["initial_weights"] == "old"
     assert main(["--init-from", str(old.run.path), *words]) == 0
     new = find_run("last", tmp_path / "logs")
     assert set(new.vocabulary()["characters"]) == set(old.run.vocabulary()["characters"]) | {"T", "1"}
-    assert main(["--config", str(new.config_path), *words]) == 0
+    assert main(["--config", str(new.config_path), *words]) == 0  # the config names the initial weights
+    again = find_run("last", tmp_path / "logs")
+    assert main(["--config", str(new.config_path), *words, "initial_weights="]) == 0
     fresh = find_run("last", tmp_path / "logs")
-    assert new.metrics()[0]["loss.valid"] < 0.9 * fresh.metrics()[0]["loss.valid"]
+    first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
+    assert first[0] == first[1] < 0.9 * first[2]
     assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0

@@ -1,10 +1,10 @@
 import json
 
+import onnxruntime
 import pytest
 import torch
 
-onnxruntime = pytest.importorskip("onnxruntime")
-from trained.onnx_file import export  # noqa: E402
+from trained.onnx_file import export
 
 
 @pytest.mark.parametrize("name", ["plain", "with_ngrams"])

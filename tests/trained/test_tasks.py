@@ -17,40 +17,45 @@ def texts(part: list[tuple[str, str]]) -> set[str]:
 
 def test_no_speech_is_in_both_parts_and_no_heading_in_any(shakespeare):
     text = shakespeare[int(len(shakespeare) * 0.9) :]
-    task = speakers(text)
+    task = speakers(text, 256)
     assert len(task.labels) == SPEAKERS
     assert not texts(task.training) & texts(task.test)
+    names = {line for line in text.splitlines() if line.endswith(":")}
     for speech, speaker in task.training + task.test:
-        assert f"{speaker}:\n" not in speech
+        assert not names & set(speech.splitlines())
         assert f"{speaker}:\n{speech}" in text
+        assert len(speech) <= 256
 
 
 def test_the_first_speeches_of_each_speaker_train():
-    task = speakers(PLAY + "\n\nA:\ncut")
+    task = speakers(PLAY + "\n\nA:\ncut", 100)
     assert task.training[:2] == [("yes 0\nand more", "A"), ("no 0\nand more", "B B")]
     assert [label for _, label in task.training] == ["A", "B B"] * 7
     assert texts(task.test) == {f"{word} {i}\nand more" for i in (7, 8, 9) for word in ("yes", "no")}
 
 
 def test_the_speeches_of_rare_speakers_are_left_out():
-    play = [f"S{i}:\nline {i} {n}" for i in range(12) for n in range(5 if i < SPEAKERS else 4)]
-    task = speakers("\n\n".join(["", *play, ""]))
+    play = [f"S{i}:\nline {i} {n}" for i in range(12) for n in range(9 if i < SPEAKERS else 8)]
+    task = speakers("\n\n".join(["", *play, ""]), 100)
     assert task.labels == sorted(f"S{i}" for i in range(SPEAKERS))
 
 
 def test_a_text_that_trains_never_tests(tmp_path):
     file = tmp_path / "a.csv"
-    file.write_text("text,label\n" + "same,x\n" * 5 + "".join(f"other {i},y\n" for i in range(10)), encoding="utf-8")
-    task = from_csv(file)
+    rows = [f"{word} {i},{label}" for label, word in (("x", "one"), ("y", "two")) for i in range(10)]
+    file.write_text("\n".join(["text,label", "same,x", *rows, "same,y"]), encoding="utf-8")
+    task = from_csv(file, 100)
+    assert "same" in texts(task.training)
     assert "same" not in texts(task.test)
     assert not texts(task.training) & texts(task.test)
 
 
 def test_a_csv_file_may_split_itself(tmp_path):
     file = tmp_path / "a.csv"
-    rows = 'text,label,split\n"one, two",x,train\nthree,y,train\n"four\nfive",x,test\n'
-    file.write_text(rows, encoding="utf-8")
-    assert from_csv(file) == Task("a.csv", [("one, two", "x"), ("three", "y")], [("four\nfive", "x")])
+    rows = [f'"{label}, {i}",{label},train' for label in "xy" for i in range(5)] + ['"four\nfive",x,test']
+    file.write_text("\n".join(["text,label,split", *rows]), encoding="utf-8-sig")  # with a byte order mark
+    training = [(f"{label}, {i}", label) for label in "xy" for i in range(5)]
+    assert from_csv(file, 100) == Task("a.csv", training, [("four\nfive", "x")])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +66,9 @@ def test_a_csv_file_may_split_itself(tmp_path):
         (b"text,kind\na,b\n", "needs the columns text and label; it has text, kind"),
         (b"text,label\na,\n", "row 1 of .*: text and label must not be empty"),
         (b"text,label,split\na,b,dev\n", "split must be train or test"),
-        (b"text,label\na,x\nb,x\n", "two labels"),
+        (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
+        (b"text,label\na,x\nb,x\n", "the label x has 1 training texts, but 5 are needed"),
+        (("text,label\n" + "".join(f"{i},x\n" for i in range(20))).encode(), "two labels are needed"),
         (b"", "needs the columns"),
     ],
 )
@@ -70,13 +77,13 @@ def test_a_wrong_file_is_one_line(tmp_path, content, message):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=message) as error:
-        from_csv(file)
+        from_csv(file, 100)
     assert "\n" not in str(error.value)
 
 
 def test_settings_are_chosen_on_training_texts_only():
-    task = speakers(PLAY + "\n\nA:\ncut")
+    task = speakers(PLAY + "\n\nA:\ncut", 100)
     part = inner(task)
     assert sorted(part.training + part.test) == sorted(task.training)
     assert not texts(part.test) & texts(task.test)
-    assert len(part.test) == 3
+    assert [label for _, label in sorted(part.test)] == ["B B", "B B", "A", "A"]  # a fifth of each label, rounded up

@@ -14,7 +14,6 @@ def test_csv_has_a_line_per_evaluation_with_the_keys(plain, tmp_path):
 
 
 def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     to_tensorboard(plain.run, tmp_path / "board")
@@ -28,9 +27,10 @@ def test_tensorboard_reads_the_rows_and_the_keys(plain, tmp_path):
 
 
 def test_wandb_writes_an_offline_run(plain, tmp_path):
-    pytest.importorskip("wandb")
     to_wandb(plain.run, tmp_path / "wandb")
     (file,) = tmp_path.rglob("*.wandb")
+    (text,) = tmp_path.rglob("offline-run-*/files/log.txt")
+    assert text.read_text() == log(plain.run)
     content = file.read_bytes()
     assert b"loss.valid" in content
     assert b"model.d_model" in content

@@ -1,0 +1,112 @@
+"""Compares fine-tuning of a pretrained model with fine-tuning from scratch, and with simpler classifiers."""
+
+import copy
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from runs.statistics import paired_difference, standard_error, with_error
+from trained.baselines import by_ngrams, linear_probe, most_frequent, scores
+from trained.classification import encoded, fine_tune, predictions, vectors
+from trained.load import Trained, untrained
+from trained.tasks import Task, inner
+
+LEARNING_RATES = (1e-3, 3e-3, 1e-2)
+PRETRAINED, FROM_SCRATCH = "pretrained", "from scratch"
+Labels = list[str]  # of the test texts
+
+
+def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[str, Any]:
+    """Train all models and print their scores; returns the results."""
+    sizes = {"training": len(task.training), "test": len(task.test), "labels": len(task.labels)}
+    print(f"{task.name}: {sizes['training']} texts for training, {sizes['test']} for testing, {sizes['labels']} labels")
+    print("this takes minutes; accuracy and F1 with their standard error over seeds", flush=True)
+    guesses: dict[str, list[Labels]] = {}
+    rates: dict[str, float] = {}
+    for name, model in models(trained).items():
+        if freeze:
+            guesses[name] = [probed(trained, model(seed), task) for seed in range(n_seeds)]
+        else:
+            rates[name] = best_rate(trained, model(0), task)
+            print(f"  {name}: learning rate {rates[name]:g}", flush=True)
+            guesses[name] = [fine_tuned(trained, model(seed), task, rates[name], seed) for seed in range(n_seeds)]
+        show(name, task, guesses[name])
+    for name, baseline in {"character n-grams": by_ngrams, "most frequent label": most_frequent}.items():
+        guesses[name] = [baseline(task)]
+        show(name, task, guesses[name])
+    return {
+        "task": task.name,
+        "sizes": sizes,
+        "frozen": freeze,
+        "learning rates": rates,
+        "scores": {name: [scores(task, labels) for labels in rows] for name, rows in guesses.items()},
+        "gain of pretraining": gain(task, guesses[PRETRAINED], guesses[FROM_SCRATCH]),
+    }
+
+
+def models(trained: Trained) -> dict[str, Callable[[int], Any]]:
+    """The models to compare, by name: functions of a seed."""
+    return {
+        PRETRAINED: lambda seed: copy.deepcopy(trained.model),
+        FROM_SCRATCH: lambda seed: untrained({**trained.values, "seed": seed}, trained.vocabulary),
+    }
+
+
+def best_rate(trained: Trained, model: Any, task: Task) -> float:
+    """The learning rate with the highest accuracy on a fifth of the training texts, after training on the others."""
+    part = inner(task)
+
+    def accuracy(rate: float) -> float:
+        return scores(part, fine_tuned(trained, copy.deepcopy(model), part, rate, seed=0))["accuracy"]
+
+    return max(LEARNING_RATES, key=accuracy)
+
+
+def fine_tuned(trained: Trained, model: Any, task: Task, learning_rate: float, seed: int) -> Labels:
+    """The labels of the test texts by a model that is trained on the training texts, in an order that the seed sets."""
+    labels = task.labels
+    classifier = fine_tune(
+        model.encoder,
+        encoded([text for text, _ in task.training], trained),
+        [labels.index(label) for _, label in task.training],
+        d_model=trained.values["model.d_model"],
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    return [labels[i] for i in predictions(classifier, encoded([text for text, _ in task.test], trained))]
+
+
+def probed(trained: Trained, model: Any, task: Task) -> Labels:
+    """The labels of the test texts by a logistic regression on the vectors of the encoder, which is not trained."""
+    parts = [encoded([text for text, _ in part], trained) for part in (task.training, task.test)]
+    return linear_probe(task, *(vectors(model.encoder, part).numpy() for part in parts))
+
+
+def show(name: str, task: Task, guesses: Sequence[Labels]) -> None:
+    """Print a model's mean scores over seeds."""
+    rows = [scores(task, labels) for labels in guesses]
+    cells = []
+    for score in rows[0]:
+        values = [row[score] for row in rows]
+        cells.append(f"{score} {with_error(f'{fmean(values):.3f}', standard_error(values))}")
+    print(f"  {name:20} {'   '.join(cells)}", flush=True)
+
+
+def gain(task: Task, pretrained: Sequence[Labels], from_scratch: Sequence[Labels]) -> dict[str, Any]:
+    """Print and return the accuracy of the pretrained model minus that of the model from scratch.
+
+    Seeds and test texts both vary, so there are two 95% intervals: over seeds, and over test texts with the mean of
+    the seeds for each text. Only a difference outside of both counts.
+    """
+    truth = np.array([label for _, label in task.test])
+    correct = [np.array([np.array(labels) == truth for labels in each], float) for each in (pretrained, from_scratch)]
+    over = {"seeds": 1, "test texts": 0}  # the axis of [n_seeds, n_test] that is averaged first
+    margins = {name: paired_difference(*(c.mean(axis) for c in correct)).margin for name, axis in over.items()}
+    mean = float(correct[0].mean() - correct[1].mean())
+    is_clear = mean != 0 and all(abs(mean) > margin for margin in margins.values() if margin is not None)
+    verdict = ("pretraining helps" if mean > 0 else "pretraining hurts") if is_clear else "no clear effect"
+    intervals = [f", ± {margin:.3f} over {name}" for name, margin in margins.items() if margin is not None]
+    print(f"accuracy, pretrained minus from scratch: {mean:+.3f}{''.join(intervals)} (95% intervals): {verdict}")
+    return {"mean": mean, "margins": margins, "verdict": verdict}
