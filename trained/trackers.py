@@ -51,6 +51,7 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
         for row in run.metrics():
             tracked.log(dict(numbers(row)), step=row["step"])
         (Path(tracked.dir) / "log.txt").write_text(log(run), encoding="utf-8")
+    wandb.teardown()  # waits until wandb's own process has written everything
 
 
 def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:

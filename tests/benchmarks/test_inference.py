@@ -4,9 +4,10 @@ from benchmarks import inference
 from tests.trained.conftest import small_run
 
 
-def test_every_shape_is_timed(tmp_path, monkeypatch):
-    trained = small_run(tmp_path / "run", "play", training__max_steps=1, model__ngrams=2)
+def test_every_shape_is_timed(tmp_path, corpus_file, monkeypatch):
+    trained = small_run(tmp_path / "run", corpus_file, training__max_steps=1, model__ngrams=2)
     monkeypatch.setattr(inference, "SHAPES", ((1, 8), (2, 16)))
+    monkeypatch.setattr(inference, "CHARS", 64)
     results = {}
     monkeypatch.setattr(inference, "save_results", lambda path, **content: results.update(content))
     inference.main(Namespace(run=str(trained.run.path), repeats=2), tmp_path / "result")

@@ -78,9 +78,9 @@ def test_wrong_input_is_one_line(plain, capsys, words, message):
     assert message in line
 
 
-def test_other_architectures_are_refused(tmp_path, csv_file, capsys):
+def test_other_architectures_are_refused(tmp_path, text_file, csv_file, capsys):
     keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
-    trained = small_run(tmp_path / "run", "play", training__max_steps=1, **keys)
+    trained = small_run(tmp_path / "run", text_file, training__max_steps=1, **keys)
     assert finetuned(trained, "--task", csv_file) == 2
     assert "model.architecture=labml_nn cannot be exported or fine-tuned" in capsys.readouterr().err
 

@@ -138,6 +138,9 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     [({"objective__nsp": True}, "segments"), ({"model__architecture": "labml_nn"}, "labml_nn cannot be exported")],
 )
 def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
-    trained = small_run(tmp_path / "run", "play", training__max_steps=1, training__optimizer="adamw", **keys)
+    (tmp_path / "play.txt").write_text("\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000)))
+    trained = small_run(
+        tmp_path / "run", tmp_path / "play.txt", training__max_steps=1, training__optimizer="adamw", **keys
+    )
     with pytest.raises(ConfigError, match=reason):
         hugging_face_model(trained)
