@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
     try:
-        options = parser.parse_args(arguments)
+        options = parser.parse_intermixed_args(arguments)  # options before or after texts
         if options.top < 0:
             raise ConfigError(f"--top {options.top} is below 0")
         trained = load_trained(options.run, options.logs)
