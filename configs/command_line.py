@@ -63,11 +63,11 @@ def parse(arguments: Sequence[str]) -> Command:
     for word in arguments:
         if not is_text(word):
             raise ConfigError(f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word")
-    options = parser.parse_intermixed_args(arguments)  # keys and options in any order
+    options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
 
-    overridden = _assignments(options.keys)
+    overridden = _assignments([*unknown, *options.keys])
     if options.resume is not None:
         if options.seeds > 1:
             raise ConfigError("--resume continues one run and --seeds starts several: give one of them")

@@ -17,8 +17,7 @@ class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, raised as ConfigError."""
 
     def error(self, message: str) -> NoReturn:
-        hint = ": keys are written key=value, without --" if "unrecognized" in message else ""
-        raise ConfigError(message + hint)
+        raise ConfigError(message)
 
 
 def run_main(main: Callable[[list[str]], int]) -> NoReturn:

@@ -62,6 +62,7 @@ def test_json_is_for_programs(predicted):
         (["the c_t", "ca_ é"], "text 2: the character 'é' is not in the vocabulary"),
         (["_" * 65], "at most 64"),
         (["_", "--top", "-1"], "--top -1 is below 0"),
+        (["_", "--pressed"], "unrecognized arguments: --pressed\n"),
     ],
 )
 def test_wrong_input_is_one_line(logs, capsys, words, message):
