@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,12 +42,15 @@ def main(arguments: list[str]) -> int:
         if options.top < 0:
             raise ConfigError(f"--top {options.top} is below 0")
         trained = load_trained(options.run, options.logs)
+        named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
         never = "" if options.texts else "\n"  # a line stays one line
-        for texts in [list(enumerate(options.texts, 1))] if options.texts else lines(sys.stdin.buffer):
-            ids = [encoded(text, trained, f"text {n}" if options.texts else f"line {n}") for n, text in texts]
+        for texts in [named] if named else lines(sys.stdin.buffer):
+            ids, error = encoded(texts, trained)
             for filled in fill(trained, ids, n_candidates=max(1, options.top), never=never):
                 show(filled, options.top, options.json)
             sys.stdout.flush()
+            if error:
+                return fail(error)
     except (ConfigError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
@@ -57,35 +60,31 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def lines(source: BinaryIO) -> Iterator[list[tuple[int, str]]]:
-    """The lines of a stream with their numbers, in batches of those that have arrived: no line waits for others.
-
-    Raises ConfigError for a line that is not UTF-8.
-    """
+def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
+    """The lines of a stream and their names, in batches of those that have arrived: no line waits for others."""
     number, rest = 0, b""
     while True:
         chunk = source.read1(CHUNK)  # type: ignore[attr-defined]
         *whole, rest = (rest + chunk).split(b"\n")
         if not chunk and rest:
             whole, rest = [rest], b""
-        batch = []
-        for line in whole:
-            number += 1
-            try:
-                batch.append((number, line.decode()))
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"line {number} is not UTF-8 text") from error
-        yield batch
+        yield [(f"line {n}", line.removesuffix(b"\r")) for n, line in enumerate(whole, number + 1)]
+        number += len(whole)
         if not chunk:
             return
 
 
-def encoded(text: str, trained: Trained, name: str) -> Tensor:
-    """Token ids of a text with blanks. Raises ConfigError with its name if the model cannot read it."""
-    try:
-        return encode(text, trained)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+def encoded(texts: Sequence[tuple[str, str | bytes]], trained: Trained) -> tuple[list[Tensor], str]:
+    """Token ids of texts with names, up to the first that the model cannot read, and what is wrong with that one."""
+    ids: list[Tensor] = []
+    for name, text in texts:
+        try:
+            ids.append(encode(text if isinstance(text, str) else text.decode(), trained))
+        except UnicodeDecodeError:
+            return ids, f"{name} is not UTF-8 text"
+        except ValueError as error:
+            return ids, f"{name}: {error}"
+    return ids, ""
 
 
 def show(filled: Filled, top: int, as_json: bool) -> None:

@@ -59,7 +59,6 @@ def test_json_is_for_programs(predicted):
     ("words", "message"),
     [
         (["ca_ é"], "'é' is not in the vocabulary"),
-        (["the c_t", "ca_ é"], "text 2: the character 'é' is not in the vocabulary"),
         (["_" * 65], "at most 64"),
         (["_", "--top", "-1"], "--top -1 is below 0"),
         (["_", "--pressed"], "unrecognized arguments: --pressed\n"),
@@ -80,7 +79,8 @@ def test_lines_come_as_they_arrive():
         def read1(self, size=-1):
             return next(self.chunks)
 
-    assert list(lines(Pipe())) == [[(1, "one")], [(2, "two"), (3, "")], [], [], [(4, "three")]]
+    batches = [[("line 1", b"one")], [("line 2", b"two"), ("line 3", b"")], [], [], [("line 4", b"three")]]
+    assert list(lines(Pipe())) == batches
 
 
 def filter_lines(logs, content: bytes) -> tuple[subprocess.CompletedProcess, int]:
@@ -104,7 +104,22 @@ def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(logs):
     assert memory_of_many < memory_of_few + 100_000
 
 
-def test_a_line_that_is_not_utf_8_ends_the_filter_with_its_number(logs):
-    done, _ = filter_lines(logs, b"the c_t\n\xff\n")
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b"\xff", "line 3 is not UTF-8 text"),
+        ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary"),
+    ],
+)
+def test_the_lines_before_a_bad_one_are_answered(logs, bad, message):
+    done, _ = filter_lines(logs, b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")
+    assert done.stdout == b"the cat\na dog\n"
     assert done.returncode == 2
-    assert b"line 2 is not UTF-8" in done.stderr
+    assert message in done.stderr.decode()
+
+
+def test_the_texts_before_a_bad_one_are_answered(logs, capsys):
+    assert main(["last", "the c_t", "ca_ é", "a d_g", "--logs", str(logs)]) == 2
+    output = capsys.readouterr()
+    assert output.out == "the cat\n"
+    assert "text 2: the character 'é' is not in the vocabulary" in output.err
