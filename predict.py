@@ -41,16 +41,18 @@ def main(arguments: list[str]) -> int:
         options = parser.parse_intermixed_args(arguments)  # options before or after texts
         if options.top < 0:
             raise ConfigError(f"--top {options.top} is below 0")
+        if not options.texts and sys.stdin is None:
+            raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
         trained = load_trained(options.run, options.logs)
         named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
         never = "" if options.texts else "\n"  # a line stays one line
         for texts in [named] if named else lines(sys.stdin.buffer):
-            ids, error = encoded(texts, trained)
+            ids, problem = encoded(texts, trained)
             for filled in fill(trained, ids, n_candidates=max(1, options.top), never=never):
                 show(filled, options.top, options.json)
             sys.stdout.flush()
-            if error:
-                return fail(error)
+            if problem:
+                return fail(problem)
     except (ConfigError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does

@@ -118,6 +118,13 @@ def test_the_lines_before_a_bad_one_are_answered(logs, bad, message):
     assert message in done.stderr.decode()
 
 
+def test_a_closed_standard_input_is_one_line(logs, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # as Python does for `predict.py RUN <&-`
+    assert main(["last", "--logs", str(logs)]) == 2
+    assert "standard input is closed: name a TEXT" in capsys.readouterr().err
+    assert main(["last", "the c_t", "--logs", str(logs)]) == 0
+
+
 def test_the_texts_before_a_bad_one_are_answered(logs, capsys):
     assert main(["last", "the c_t", "ca_ é", "a d_g", "--logs", str(logs)]) == 2
     output = capsys.readouterr()
