@@ -33,14 +33,15 @@ def main(arguments: list[str]) -> int:
     """Fill the texts of the command line, or the lines of standard input; returns the exit code."""
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="default: the lines of standard input")
-    parser.add_argument("--top", type=int, default=0, metavar="N", help="show the N most probable characters per blank")
+    parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help="default: the lines of standard input")
+    top = "show the N most probable characters per blank; all of them if the run knows fewer"
+    parser.add_argument("--top", type=int, metavar="N", help=top)
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
     try:
         options = parser.parse_intermixed_args(arguments)  # options before or after texts
-        if options.top < 0:
-            raise ConfigError(f"--top {options.top} is below 0")
+        if options.top is not None and options.top < 1:
+            raise ConfigError(f"--top {options.top} is below 1")
         if not options.texts and sys.stdin is None:
             raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
         trained = load_trained(options.run, options.logs)
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> int:
         never = "" if options.texts else "\n"  # a line stays one line
         for texts in [named] if named else lines(sys.stdin.buffer):
             ids, problem = encoded(texts, trained)
-            for filled in fill(trained, ids, n_candidates=max(1, options.top), never=never):
-                show(filled, options.top, options.json)
+            for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
+                show(filled, options.top is not None, options.json)
             sys.stdout.flush()
             if problem:
                 return fail(problem)
@@ -89,8 +90,8 @@ def encoded(texts: Sequence[tuple[str, str | bytes]], trained: Trained) -> tuple
     return ids, ""
 
 
-def show(filled: Filled, top: int, as_json: bool) -> None:
-    """Print a filled text; with `top`, the most probable characters of each blank below it."""
+def show(filled: Filled, with_candidates: bool, as_json: bool) -> None:
+    """Print a filled text; if asked, with the candidates of each blank below it."""
     if as_json:
         blanks = [
             {"offset": guess.offset, "candidates": [{"character": c, "probability": p} for c, p in guess.candidates]}
@@ -104,7 +105,7 @@ def show(filled: Filled, top: int, as_json: bool) -> None:
         color = next(color for probability, color in COLORS if guess.probability >= probability)
         characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}\x1b[0m"
     print("".join(characters))
-    for guess in filled.guesses if top else ():
+    for guess in filled.guesses if with_candidates else ():
         candidates = "  ".join(f"{character!r} {probability:.1%}" for character, probability in guess.candidates)
         print(f"  {guess.offset:4}  {candidates}")
 

@@ -47,6 +47,16 @@ def test_top_shows_candidates(predicted):
     assert candidates[0].startswith("'a' ")
 
 
+def test_top_shows_all_characters_if_the_run_knows_fewer(predicted, sentences):
+    (blank,) = json.loads(predicted("the c_t sat", "--json", "--top", "1000"))["blanks"]
+    assert sorted(each["character"] for each in blank["candidates"]) == sorted(set(sentences))
+
+
+def test_a_missing_run_is_named_alone(capsys):
+    assert main([]) == 2
+    assert capsys.readouterr().err.endswith("required: RUN\n")
+
+
 def test_json_is_for_programs(predicted):
     result = json.loads(predicted("the c_t sat", "--json", "--top", "2"))
     assert result["text"] == "the cat sat"
@@ -60,7 +70,7 @@ def test_json_is_for_programs(predicted):
     [
         (["ca_ é"], "'é' is not in the vocabulary"),
         (["_" * 65], "at most 64"),
-        (["_", "--top", "-1"], "--top -1 is below 0"),
+        (["_", "--top", "0"], "--top 0 is below 1"),
         (["_", "--pressed"], "unrecognized arguments: --pressed\n"),
     ],
 )
