@@ -1,6 +1,7 @@
 """Compares fine-tuning of a pretrained model with fine-tuning from scratch, and with simpler classifiers."""
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -26,12 +27,17 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     guesses: dict[str, list[Labels]] = {}
     rates: dict[str, float] = {}
     for name, model in models(trained).items():
-        if freeze:
-            guesses[name] = [probed(trained, model(seed), task) for seed in range(n_seeds)]
-        else:
-            rates[name] = best_rate(trained, model(0), task)
+        if not freeze:
+            rates[name] = best_rate(name, trained, model(0), task)
             print(f"  {name}: learning rate {rates[name]:g}", flush=True)
-            guesses[name] = [fine_tuned(trained, model(seed), task, rates[name], seed) for seed in range(n_seeds)]
+        guesses[name] = []
+        for seed in range(n_seeds):
+            if not freeze:
+                labels = fine_tuned(trained, model(seed), task, rates[name], seed)
+            elif seed == 0 or name == FROM_SCRATCH:  # a frozen pretrained encoder is the same for every seed
+                labels = probed(trained, model(seed), task)
+            guesses[name].append(labels)
+            progress(f"{name}, seed {seed}", task, labels)
         show(name, task, guesses[name])
     for name, baseline in {"character n-grams": by_ngrams, "most frequent label": most_frequent}.items():
         guesses[name] = [baseline(task)]
@@ -54,12 +60,13 @@ def models(trained: Trained) -> dict[str, Callable[[int], Any]]:
     }
 
 
-def best_rate(trained: Trained, model: Any, task: Task) -> float:
+def best_rate(name: str, trained: Trained, model: Any, task: Task) -> float:
     """The learning rate with the highest accuracy on a fifth of the training texts, after training on the others."""
     part = inner(task)
 
     def accuracy(rate: float) -> float:
-        return scores(part, fine_tuned(trained, copy.deepcopy(model), part, rate, seed=0))["accuracy"]
+        labels = fine_tuned(trained, copy.deepcopy(model), part, rate, seed=0)
+        return progress(f"{name}, learning rate {rate:g}, on a fifth of the training texts", part, labels)
 
     return max(LEARNING_RATES, key=accuracy)
 
@@ -82,6 +89,13 @@ def probed(trained: Trained, model: Any, task: Task) -> Labels:
     """The labels of the test texts by a logistic regression on the vectors of the encoder, which is not trained."""
     parts = [encoded([text for text, _ in part], trained) for part in (task.training, task.test)]
     return linear_probe(task, *(vectors(model.encoder, part).numpy() for part in parts))
+
+
+def progress(done: str, task: Task, labels: Labels) -> float:
+    """Print on stderr what has been trained, and its accuracy; returns the accuracy."""
+    accuracy = scores(task, labels)["accuracy"]
+    print(f"    {done}: accuracy {accuracy:.3f}", file=sys.stderr, flush=True)
+    return accuracy
 
 
 def show(name: str, task: Task, guesses: Sequence[Labels]) -> None:

@@ -25,7 +25,7 @@ def finetuned(trained, *words) -> int:
 
 def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys):
     assert finetuned(with_ngrams, "--task", csv_file, "--seeds", 2) == 0
-    output = capsys.readouterr().out
+    output, progress = capsys.readouterr()
     assert "animals.csv: 28 texts for training, 12 for testing, 2 labels" in output
     results = json.loads((with_ngrams.run.path / "finetune-animals.csv-seeds-2.json").read_text())
     scores = results["scores"]
@@ -35,6 +35,14 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     gains = [a["accuracy"] - b["accuracy"] for a, b in zip(scores["pretrained"], scores["from scratch"], strict=True)]
     assert results["gain of pretraining"]["mean"] == pytest.approx(sum(gains) / 2)
     assert set(results["learning rates"]) == {"pretrained", "from scratch"}
+    lines = [line.strip().split(":") for line in progress.splitlines()]
+    assert [name.split(",")[:2] for name, _ in lines] == [
+        [model, f" {step}"]
+        for model in ("pretrained", "from scratch")
+        for step in [*(f"learning rate {rate:g}" for rate in comparison.LEARNING_RATES), "seed 0", "seed 1"]
+    ]
+    seeds = [f" accuracy {row['accuracy']:.3f}" for row in scores["pretrained"]]
+    assert [accuracy for name, accuracy in lines if name.startswith("pretrained, seed")] == seeds
 
 
 def test_no_setting_is_chosen_on_test_texts(plain, csv_file, monkeypatch):
@@ -42,7 +50,7 @@ def test_no_setting_is_chosen_on_test_texts(plain, csv_file, monkeypatch):
     monkeypatch.setattr(comparison, "fine_tuned", lambda trained, model, task, rate, seed: seen.append(task))
     monkeypatch.setattr(comparison, "scores", lambda task, labels: {"accuracy": 0.0})
     task = from_csv(csv_file, 64)
-    comparison.best_rate(plain, plain.model, task)
+    comparison.best_rate("pretrained", plain, plain.model, task)
     texts = {text for part in seen for text, _ in part.training + part.test}
     assert texts == {text for text, _ in task.training}
 
@@ -56,11 +64,14 @@ def test_only_a_difference_beyond_both_intervals_counts():
     assert comparison.gain(task, good, [truth, good[0]])["verdict"] == "no clear effect"
 
 
-def test_a_frozen_encoder_is_probed(plain, csv_file):
-    assert finetuned(plain, "--task", csv_file, "--seeds", 1, "--freeze") == 0
-    results = json.loads((plain.run.path / "finetune-animals.csv-frozen-seeds-1.json").read_text())
+def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, monkeypatch):
+    probed, of_model = [], comparison.probed
+    monkeypatch.setattr(comparison, "probed", lambda *words: probed.append(words[1]) or of_model(*words))
+    assert finetuned(plain, "--task", csv_file, "--seeds", 2, "--freeze") == 0
+    assert len(probed) == 1 + 2
+    results = json.loads((plain.run.path / "finetune-animals.csv-frozen-seeds-2.json").read_text())
     assert results["frozen"] is True
-    assert results["scores"]["pretrained"][0]["accuracy"] == 1.0
+    assert [row["accuracy"] for row in results["scores"]["pretrained"]] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
