@@ -112,15 +112,26 @@ def gain(task: Task, pretrained: Sequence[Labels], from_scratch: Sequence[Labels
     """Print and return the accuracy of the pretrained model minus that of the model from scratch.
 
     Seeds and test texts both vary, so there are two 95% intervals: over seeds, and over test texts with the mean of
-    the seeds for each text. Only a difference outside of both counts.
+    the seeds for each text. Only a difference outside of both counts; one seed or one text gives no interval.
     """
     truth = np.array([label for _, label in task.test])
     correct = [np.array([np.array(labels) == truth for labels in each], float) for each in (pretrained, from_scratch)]
     over = {"seeds": 1, "test texts": 0}  # the axis of [n_seeds, n_test] that is averaged first
-    margins = {name: paired_difference(*(c.mean(axis) for c in correct)).margin for name, axis in over.items()}
+    margins: dict[str, float | None] = {}
+    for name, axis in over.items():
+        difference = paired_difference(*(c.mean(axis) for c in correct))
+        margins[name] = 0.0 if difference.stderr == 0 else difference.margin
     mean = float(correct[0].mean() - correct[1].mean())
-    is_clear = mean != 0 and all(abs(mean) > margin for margin in margins.values() if margin is not None)
-    verdict = ("pretraining helps" if mean > 0 else "pretraining hurts") if is_clear else "no clear effect"
-    intervals = [f", ± {margin:.3f} over {name}" for name, margin in margins.items() if margin is not None]
-    print(f"accuracy, pretrained minus from scratch: {mean:+.3f}{''.join(intervals)} (95% intervals): {verdict}")
+    known = [margin for margin in margins.values() if margin is not None]
+    if len(known) < len(margins):
+        verdict = "no verdict"
+    elif abs(mean) <= max(known):
+        verdict = "no clear effect"
+    else:
+        verdict = "pretraining helps" if mean > 0 else "pretraining hurts"
+    intervals = [
+        f", no interval over {name} (only one)" if margin is None else f", ± {margin:.3f} over {name}"
+        for name, margin in margins.items()
+    ]
+    print(f"accuracy gained by pretraining: {mean:+.3f}{''.join(intervals)} (95% intervals): {verdict}")
     return {"mean": mean, "margins": margins, "verdict": verdict}

@@ -64,6 +64,15 @@ def test_only_a_difference_beyond_both_intervals_counts():
     assert comparison.gain(task, good, [truth, good[0]])["verdict"] == "no clear effect"
 
 
+def test_one_seed_gives_no_verdict_and_equal_scores_an_interval_of_zero(capsys):
+    task = Task("t", [], [(str(i), "ab"[i % 2]) for i in range(200)])
+    truth, wrong = [label for _, label in task.test], ["c"] * 200
+    assert comparison.gain(task, [truth], [wrong])["verdict"] == "no verdict"
+    assert "+1.000, no interval over seeds (only one), ± 0.000 over test texts" in capsys.readouterr().out
+    assert comparison.gain(task, [truth] * 2, [truth] * 2)["verdict"] == "no clear effect"
+    assert "+0.000, ± 0.000 over seeds, ± 0.000 over test texts" in capsys.readouterr().out
+
+
 def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, monkeypatch):
     probed, of_model = [], comparison.probed
     monkeypatch.setattr(comparison, "probed", lambda *words: probed.append(words[1]) or of_model(*words))
