@@ -8,6 +8,7 @@ label. Both models are trained once per seed. Their learning rates are chosen on
 --freeze, the encoder is not trained: a logistic regression classifies its vectors.
 """
 
+import os
 from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def main(arguments: list[str]) -> int:
         options = parser.parse_args(arguments)
         if options.seeds < 1:
             raise ConfigError(f"--seeds {options.seeds} is below 1")
+        if options.task != SPEAKER and not os.path.exists(options.task):
+            raise ConfigError(f"--task {options.task}: found no such CSV file; the other choice is {SPEAKER}")
         from trained.comparison import compare  # needs scikit-learn
 
         run = load_trained(options.run, options.logs)
@@ -51,7 +54,7 @@ def main(arguments: list[str]) -> int:
         return fail(error)
     except KeyboardInterrupt:
         return 130
-    name = f"finetune-{task.name}{'-frozen' * options.freeze}"
+    name = f"finetune-{Path(task.name).stem}{'-frozen' * options.freeze}"
     path = run.run.path / (f"{name}.json" if options.seeds == SEEDS else f"{name}-seeds-{options.seeds}.json")
     write_json(path, results, indent=1)
     print(f"written to {path}")

@@ -27,7 +27,7 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert finetuned(with_ngrams, "--task", csv_file, "--seeds", 2) == 0
     output, progress = capsys.readouterr()
     assert "animals.csv: 28 texts for training, 12 for testing, 2 labels" in output
-    results = json.loads((with_ngrams.run.path / "finetune-animals.csv-seeds-2.json").read_text())
+    results = json.loads((with_ngrams.run.path / "finetune-animals-seeds-2.json").read_text())
     scores = results["scores"]
     assert [len(rows) for rows in scores.values()] == [2, 2, 1, 1]
     assert scores["most frequent label"][0]["accuracy"] == 0.5
@@ -78,7 +78,7 @@ def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, mo
     monkeypatch.setattr(comparison, "probed", lambda *words: probed.append(words[1]) or of_model(*words))
     assert finetuned(plain, "--task", csv_file, "--seeds", 2, "--freeze") == 0
     assert len(probed) == 1 + 2
-    results = json.loads((plain.run.path / "finetune-animals.csv-frozen-seeds-2.json").read_text())
+    results = json.loads((plain.run.path / "finetune-animals-frozen-seeds-2.json").read_text())
     assert results["frozen"] is True
     assert [row["accuracy"] for row in results["scores"]["pretrained"]] == [1.0, 1.0]
 
@@ -87,7 +87,7 @@ def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, mo
     ("words", "message"),
     [
         (["--task", "speaker"], "speaker: "),  # the sentences have no headings
-        (["--task", "missing.csv"], "No such file"),
+        (["--task", "missing.csv"], "--task missing.csv: found no such CSV file; the other choice is speaker"),
         (["--task", "speaker", "--seeds", "0"], "--seeds 0 is below 1"),
         ([], "--task"),
     ],
