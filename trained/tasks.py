@@ -54,7 +54,7 @@ def from_csv(path: Path, longest: int) -> Task:
             reader = csv.DictReader(file, strict=True)
             columns = list(reader.fieldnames or ())
             if not {"text", "label"} <= set(columns):
-                raise ConfigError(f"{path} needs the columns text and label; it has {', '.join(columns)}")
+                raise ConfigError(f"{path} needs the columns text and label; it has {', '.join(columns) or 'none'}")
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path} ({getattr(error, 'strerror', None) or error})") from error

@@ -69,7 +69,7 @@ def test_a_csv_file_may_split_itself(tmp_path):
         (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
         (b"text,label\na,x\nb,x\n", "the label x has 1 training texts, but 5 are needed"),
         (("text,label\n" + "".join(f"{i},x\n" for i in range(20))).encode(), "two labels are needed"),
-        (b"", "needs the columns"),
+        (b"", "needs the columns text and label; it has none$"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path, content, message):
