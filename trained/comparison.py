@@ -23,6 +23,10 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     """Train all models and print their scores; returns the results."""
     sizes = {"training": len(task.training), "test": len(task.test), "labels": len(task.labels)}
     print(f"{task.name}: {sizes['training']} texts for training, {sizes['test']} for testing, {sizes['labels']} labels")
+    texts = "".join(text for text, _ in task.training + task.test)
+    if n_unknown := sum(map(texts.count, set(texts) - set(trained.vocabulary.characters))):
+        of_all = f"{n_unknown:,} of {len(texts):,} characters are"
+        print(f"{of_all} not in the run's vocabulary: both models read them as [MASK]")
     print("this takes minutes; accuracy and F1 with their standard error over seeds", flush=True)
     guesses: dict[str, list[Labels]] = {}
     rates: dict[str, float] = {}

@@ -1,6 +1,7 @@
 """`python finetune.py`, in process."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -43,6 +44,16 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     ]
     seeds = [f" accuracy {row['accuracy']:.3f}" for row in scores["pretrained"]]
     assert [accuracy for name, accuracy in lines if name.startswith("pretrained, seed")] == seeds
+
+
+@pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 156"])])
+def test_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, capsys, cat, counted):
+    texts = [f"{' ' * i}{animal}" for i in range(8) for animal in (cat, "dog", "rat")]
+    rows = [f"{text},{text[-1]}" for text in texts]
+    (tmp_path / "animals.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    assert finetuned(plain, "--task", tmp_path / "animals.csv", "--seeds", 1, "--freeze") == 0
+    found = re.findall(r"^(.*) characters are not in the run's vocabulary", capsys.readouterr().out, re.M)
+    assert found == counted
 
 
 def test_no_setting_is_chosen_on_test_texts(plain, csv_file, monkeypatch):
