@@ -16,16 +16,16 @@ Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
     """Plot training loss (thin) and validation loss (thick, with a band of one standard error) against time.
 
-    A value that is null leaves a gap.
+    A dot per evaluation. A value that is null leaves a gap.
     """
     seconds, train, valid, error = (
         np.array([row[key] for row in rows], dtype=float)  # null becomes nan
         for key in ("seconds", "loss.train", "loss.valid", "loss.valid_stderr")
     )
     name = plain_text(f"{label} ") if label else ""
-    (line,) = axes.plot(seconds, valid, label=f"{name}validation")
+    (line,) = axes.plot(seconds, valid, ".-", label=f"{name}validation")
     axes.fill_between(seconds, valid - error, valid + error, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.plot(seconds, train, color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
+    axes.plot(seconds, train, ".-", color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
@@ -47,9 +47,9 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     losses.set_title(plain_text(title))
     losses.legend(loc="center right")
     seconds = [row["seconds"] for row in rows]
-    rates.plot(seconds, [row["learning_rate"] for row in rows])
+    rates.plot(seconds, [row["learning_rate"] for row in rows], ".-")
     rates.set_ylabel("learning rate")
-    lengths.step(seconds, [row["seq_len"] for row in rows], where="pre")
+    lengths.step(seconds, [row["seq_len"] for row in rows], ".-", where="pre")
     lengths.set_ylabel("sequence length")
     lengths.set_ylim(bottom=0)
     lengths.set_xlabel("training time (seconds)")

@@ -2,7 +2,9 @@
 
 import warnings
 
+import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from runs.curves import draw_losses, draw_reference_lines, save_curves, save_measures
@@ -32,6 +34,17 @@ def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     draw_losses(axes, rows(**{"loss.valid_stderr": None}))
     assert list(axes.lines[0].get_ydata()) == [row["loss.valid"] for row in rows()]
     assert not any(len(path.vertices) for band in axes.collections for path in band.get_paths())
+
+
+def test_a_single_evaluation_is_visible():
+    """A line through one point has no length."""
+    figure = Figure()
+    canvas, axes = FigureCanvasAgg(figure), figure.subplots()
+    axes.axis("off")
+    for drawn in ([], rows()[:1]):
+        draw_losses(axes, drawn)
+        canvas.draw()
+        assert (np.asarray(canvas.buffer_rgba()) < 255).any() == bool(drawn)
 
 
 def test_a_corpus_with_one_validation_window_trains_to_its_picture(train, tmp_path, sentences):
