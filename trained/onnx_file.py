@@ -1,6 +1,7 @@
 """Writes a trained run as an ONNX file, for any batch size and length."""
 
 import json
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def export(trained: Trained, file: Path) -> None:
     model = Logits(trained.model).eval()
     example = (EXAMPLE[0], min(EXAMPLE[1], trained.longest))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=trained.longest)}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # without torchvision, it warns of unused operators
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PyTorch's, about its own code
             program: Any = torch.onnx.export(
