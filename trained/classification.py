@@ -1,7 +1,8 @@
 """Fine-tunes a masked language model to classify texts.
 
-A text's vector is the mean of the encoder's vectors over its characters; a linear layer gives a score per label. The
-model has no padding, so each text passes through it alone, and the gradients of a batch are summed.
+A text's vector is the mean of the encoder's vectors over its characters; a linear layer gives a score per label. Texts
+differ in length and the model does not support padding, so each text has a forward and a backward pass of its own. A
+step of the optimizer uses the mean of the batch's gradients.
 """
 
 from collections.abc import Sequence

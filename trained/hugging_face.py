@@ -127,7 +127,7 @@ def model_card(trained: Trained) -> str:
     loss, correct = f"{best['loss.valid']:.4f} nats", f"{best['accuracy.valid']:.1%}"
     needs_code = trained.encoder.ngrams is not None
     trust = ", trust_remote_code=True" if needs_code else ""
-    why = "\n`trust_remote_code=True`: ModernBERT has no n-gram embeddings, `modeling_folio.py` adds them.\n"
+    why = "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds n-gram embeddings to ModernBERT.\n"
     corpus = Path(run.corpus()["name"]).name
     return f"""\
 ---
