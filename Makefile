@@ -20,6 +20,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Saves the notebooks with their new pictures; `git checkout notebooks` restores them.
 notebooks: .venv/installed-dev
 	$(BIN)/jupyter execute --inplace notebooks/*.ipynb
 
