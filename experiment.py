@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 from configs.command_line import Command, parse
-from configs.experiment import Configs, registered_configs
+from configs.experiment import Configs, gpu_uuid, registered_configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
 from data.corpus import CorpusError
+from runs import hardware
 from runs.delivery import DeliveryError
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
@@ -61,7 +62,11 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     print(f"run {run.path}", flush=True)
     earlier = trainer.wall_seconds  # of a resumed run
     try:
-        with interruption.watched(), callbacks.training(lambda: not is_finished(trainer)):
+        with (
+            interruption.watched(),
+            callbacks.training(lambda: not is_finished(trainer)),
+            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.device)),
+        ):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
     except HealthCheckError as error:
         return fail(f"stopped: {error}", code=1)

@@ -116,6 +116,11 @@ def by_name(c: Configs) -> torch.device:
     return torch.device(c.device)
 
 
+def gpu_uuid(device: torch.device) -> str | None:
+    """The UUID of a CUDA device as NVIDIA's management library expects it; None for other devices."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+
+
 def best_device() -> str:
     """CUDA if available, otherwise Apple's MPS, otherwise the CPU."""
     if torch.cuda.is_available():

@@ -1,7 +1,6 @@
 """The files of a run: `logs/<experiment>/<uuid>/`."""
 
 import fcntl
-import json
 import os
 import shlex
 import time
@@ -12,12 +11,9 @@ from typing import Any
 
 import yaml
 
-from runs.files import append_line, flush, read_bytes, to_json, write_atomically, write_json
-from runs.schema import ABOUT, CORPUS, EVENT, GROWING, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARY, checked
-
-
-class RunFolderError(ValueError):
-    """A run's folder cannot be written or read; the message is one line for the user."""
+from runs.files import append_line, flush, to_json, write_atomically, write_json
+from runs.run_files import RunFolderError, read_content, read_object, read_rows
+from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARY, checked
 
 
 class RunFolder:
@@ -30,6 +26,7 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.metrics_path = path / "metrics.jsonl"
+        self.hardware_path = path / "hardware.jsonl"
         self.events_path = path / "events.jsonl"
         self.log_path = path / "log.txt"
         self.about_path = path / "about.json"
@@ -64,6 +61,24 @@ class RunFolder:
                 raise RunFolderError(f"{self.path} is being trained by another process right now") from error
             yield
 
+    def is_locked(self) -> bool:
+        """Whether a process trains the run right now."""
+        try:
+            with open(self.path / "lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def last_heard(self) -> float:
+        """The time of the run's last sign of life, in seconds since 1970."""
+        if self.is_locked():
+            return time.time()
+        files = [path for path in (*self._growing, self.status_path) if path.exists()]
+        return max((path.stat().st_mtime for path in files), default=0.0)
+
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key; `--config` with this file repeats the run."""
         write_atomically(self.config_path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode())
@@ -71,7 +86,7 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         """Every key of the run with its value."""
         try:
-            return checked(yaml.safe_load(_read(self.config_path)), {}, str(self.config_path), RunFolderError)
+            return checked(yaml.safe_load(read_content(self.config_path)), {}, str(self.config_path), RunFolderError)
         except (yaml.YAMLError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
 
@@ -83,9 +98,10 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         """What a dashboard shows of the run in addition to its curves.
 
-        These are its name, comment, time, configs, the keys that the user set, and the masking rates of its stages.
+        These are its name, comment, time, folder, configs, the keys that the user set, the masking rates of its stages,
+        the knobs in use, and the reference losses.
         """
-        about, status, events = _object(self.about_path, ABOUT), self.status(), self.events()
+        about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
         rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
         by_hand = [event for event in events if event["event"] == "changed by hand"]
@@ -94,12 +110,14 @@ class RunFolder:
             about["comment"] += " (changed by hand)"
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
-        shown = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
-        return about | shown | {"explicit": about["overridden"], "rates": sorted(rates)}
+        shown: dict[str, Any] = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
+        shown |= {"explicit": about["overridden"], "rates": sorted(rates), "folder": str(self.path.absolute())}
+        shown |= {"knobs": by_hand[-1].get("after") if by_hand else None, "references": self._references()}
+        return about | shown
 
     def command(self) -> str:
         """The command that started the run, for a shell."""
-        about, config = _object(self.about_path, ABOUT), self.config()
+        about, config = read_object(self.about_path, ABOUT), self.config()
         words = [f"{key}={config[key]}" for key in about["overridden"] if key in config and key != "logs"]
         return " ".join(
             ["python experiment.py", f"--{' '.join(about['comment'].split()[:2])}", *map(shlex.quote, words)]
@@ -111,7 +129,7 @@ class RunFolder:
 
     def status(self) -> dict[str, Any]:
         """The `status` of the run, and `details`."""
-        return _object(self.status_path, STATUS)
+        return read_object(self.status_path, STATUS)
 
     def save_corpus(self, name: str, sha256: str) -> None:
         """Write the name and the hash of the text that the run trains on."""
@@ -119,11 +137,11 @@ class RunFolder:
 
     def corpus(self) -> dict[str, str]:
         """The `name` and `sha256` of the text that the run was trained on."""
-        return _object(self.corpus_path, CORPUS)
+        return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, list[str]]:
         """The `characters` and `special_tokens` of the run."""
-        return _object(self.vocabulary_path, VOCABULARY)
+        return read_object(self.vocabulary_path, VOCABULARY)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""
@@ -131,8 +149,13 @@ class RunFolder:
 
     def reference_lines(self) -> dict[str, float]:
         """The reference losses by name, in nats per masked character."""
-        lines = _object(self.reference_lines_path, {})
+        lines = read_object(self.reference_lines_path, {})
         return checked(lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError)
+
+    def _references(self) -> dict[str, float]:
+        """The reference losses that a chart can show beside the curves; those of guessing would squeeze them."""
+        lines = self.reference_lines() if self.reference_lines_path.exists() else {}
+        return {name: loss for name, loss in lines.items() if name != "uniform"}
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add one evaluation to metrics.jsonl."""
@@ -140,7 +163,11 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All evaluations so far, oldest first."""
-        return _rows(self.metrics_path, ROW)
+        return read_rows(self.metrics_path, ROW)
+
+    def append_hardware(self, row: dict[str, Any]) -> None:
+        """Add a row on the use of the machine to hardware.jsonl."""
+        append_line(self.hardware_path, to_json(row))
 
     def append_event(self, event: dict[str, Any]) -> None:
         """Add an event, such as a change by hand, to events.jsonl."""
@@ -148,7 +175,7 @@ class RunFolder:
 
     def events(self) -> list[dict[str, Any]]:
         """All events so far, oldest first."""
-        return _rows(self.events_path, EVENT)
+        return read_rows(self.events_path, EVENT)
 
     def append_log(self, line: str) -> None:
         """Add a line of text to log.txt."""
@@ -168,36 +195,13 @@ class RunFolder:
         Raises RunFolderError, and cuts nothing, if a row or an event before that is damaged or missing.
         """
         checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
-        for path, schema in ((self.metrics_path, ROW), (self.events_path, EVENT)):
-            _rows(path, schema, sizes.get(path.name, 0))
+        schemas: dict[Path, Mapping[str, Any]] = {
+            self.metrics_path: ROW,
+            self.hardware_path: HARDWARE,
+            self.events_path: EVENT,
+        }
+        for path, schema in schemas.items():
+            read_rows(path, schema, sizes.get(path.name, 0))
         for path in self._growing:
             if path.exists():
                 os.truncate(path, min(path.stat().st_size, sizes.get(path.name, 0)))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except OSError as error:
-        raise RunFolderError(f"cannot read {path} ({error.strerror})") from error
-
-
-def _object(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return _parsed(_read(path), schema, str(path))
-
-
-def _rows(path: Path, schema: Mapping[str, Any], size: int | None = None) -> list[dict[str, Any]]:
-    """The rows in the first `size` bytes of a file, or in all of it except a line that is still being written."""
-    content = _read(path) if path.exists() else b""
-    if size is not None and (len(content) < size or not content[:size].endswith(b"\n" if size else b"")):
-        raise RunFolderError(f"{path} is damaged: it ends before the last row that the checkpoint counts")
-    lines = content[:size].split(b"\n")[:-1]
-    return [_parsed(line, schema, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
-
-
-def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise RunFolderError(f"{source} is damaged: it is not JSON") from error
-    return checked(parsed, schema, source, RunFolderError)

@@ -16,6 +16,12 @@ from typing import Any
 MISSING = object()
 LARGEST = sys.float_info.max
 
+
+def is_number(value: Any) -> bool:
+    """Whether a value can be drawn: neither NaN nor infinite, nor an integer too long for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 STATUSES = ("in progress", "completed", "crashed", "interrupted")
 ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
@@ -24,6 +30,7 @@ VOCABULARY = {
     "characters": [lambda character: isinstance(character, str) and len(character) == 1],
     "special_tokens": [str],
 }
+HARDWARE = {"step": int}  # a row of hardware.jsonl; all other values are percent
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
 ROW = {  # of metrics.jsonl
     **dict.fromkeys(("step", "chars", "seq_len"), int),
@@ -31,7 +38,7 @@ ROW = {  # of metrics.jsonl
     **dict.fromkeys(("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"), (float, None)),
 }
 SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, MISSING)}], "masking.masking_prob": float}
-GROWING = ("metrics.jsonl", "events.jsonl", "log.txt")
+GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 SIZES = dict.fromkeys(GROWING, (lambda value: type(value) is int and value >= 0, MISSING))
 
 

@@ -76,7 +76,7 @@ def test_knobs_are_not_set_on_another_server(run, answering, capsys):
     address = answering(b"{}")
     words = ["--set", str(run.path), "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
     assert dashboard.main(words) == 2
-    assert "it is not Folio's dashboard" in capsys.readouterr().err
+    assert "not as Folio's dashboard does" in capsys.readouterr().err
 
 
 def test_the_uploader_reports_once_that_there_is_no_dashboard_and_what_is_missing(run, answering):
@@ -85,7 +85,7 @@ def test_the_uploader_reports_once_that_there_is_no_dashboard_and_what_is_missin
     uploader.start_and_report()
     last = uploader.end(10) or ""
     assert len(lines) == 1
-    assert "it is not Folio's dashboard): start one with make dashboard" in lines[0]
+    assert "not as Folio's dashboard does): start one with make dashboard" in lines[0]
     assert last.startswith("not on the dashboard: 1 evaluation (it answers")
     assert f"python dashboard.py --import {run.path} --port " in last
 

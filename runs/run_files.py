@@ -1,0 +1,41 @@
+"""Reads a run's files and checks their content."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runs.files import read_bytes
+from runs.schema import checked
+
+
+class RunFolderError(ValueError):
+    """A run's folder cannot be written or read; the message is one line for the user."""
+
+
+def read_content(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path} ({error.strerror})") from error
+
+
+def read_object(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return _parsed(read_content(path), schema, str(path))
+
+
+def read_rows(path: Path, schema: Mapping[str, Any], size: int | None = None) -> list[dict[str, Any]]:
+    """The rows in the first `size` bytes of a file, or in all of it except a line that is still being written."""
+    content = read_content(path) if path.exists() else b""
+    if size is not None and (len(content) < size or not content[:size].endswith(b"\n" if size else b"")):
+        raise RunFolderError(f"{path} is damaged: it ends before the last row that the checkpoint counts")
+    lines = content[:size].split(b"\n")[:-1]
+    return [_parsed(line, schema, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+
+
+def _parsed(content: bytes, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{source} is damaged: it is not JSON") from error
+    return checked(parsed, schema, source, RunFolderError)
