@@ -1,4 +1,4 @@
-"""The files of labml's page, and those that it loads from CDNs: from npm's packages if they are installed.
+"""The files of labml's page with Folio's changes, and those that it loads from CDNs: from npm's packages if installed.
 
 Every file is listed before the first request. A request's path is only looked up in this list, never joined to a
 folder, so no path leads out of it.
@@ -9,6 +9,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from board.patches import patched
+
+STATIC = Path(__file__).parent / "static"  # Folio's own
+COMPARE = STATIC / "compare.html"
+SCRIPT = "/js/bundle.min.js"  # labml's
+OURS = '<link href="/folio/folio.css" rel="stylesheet"><script defer src="/folio/live.js"></script></head>'
 MODULES = Path(__file__).parent / "node_modules"
 BOOTSTRAP = MODULES / "bootstrap/dist/css/bootstrap.min.css"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
@@ -26,6 +32,7 @@ class Page:
     """The page and its files."""
 
     index: bytes
+    compare: bytes  # the page that compares runs
     files: dict[str, tuple[bytes, str | None]]  # path -> content and media type
     is_offline: bool  # whether nothing comes from a CDN
 
@@ -40,17 +47,20 @@ class Page:
 
 
 def load_page(static: Path) -> Page:
-    """Read labml's page and its files from labml-app's folder `static`."""
-    index = (static / "index.html").read_text(encoding="utf-8")
+    """Read labml's page and its files from labml-app's folder `static`. Raises ValueError if they have changed."""
+    index = (static / "index.html").read_text(encoding="utf-8").replace("</head>", OURS)
     paths = {f"/{path.relative_to(static).as_posix()}": path for path in static.rglob("*") if path.is_file()}
     del paths["/index.html"]
     is_offline = all(path.is_file() for _, _, path in VENDORED)
+    compare = COMPARE.read_text(encoding="utf-8")
     if is_offline:
         index = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", index)
         for address, url, path in VENDORED:
-            index = index.replace(address, url)
+            index, compare = index.replace(address, url), compare.replace(address, url)
             paths[url] = path
         paths |= {f"/vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
     listed = {url: path for url, path in paths.items() if path.suffix != ".map"}
+    listed |= {f"/folio/{path.name}": path for path in STATIC.iterdir() if path != COMPARE}
     files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
-    return Page(index.encode(), files, is_offline)
+    files[SCRIPT] = patched(files[SCRIPT][0].decode()).encode(), files[SCRIPT][1]
+    return Page(index.encode(), compare.encode(), files, is_offline)
