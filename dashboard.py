@@ -77,7 +77,8 @@ def import_runs(name: str, logs: Path, server: str) -> int:
         try:
             while delivery.send(SECONDS_TO_ANSWER):
                 pass
-            print(f"{delivery.page}  ({delivery.rows:,} evaluation{'s' * (delivery.rows != 1)})", flush=True)
+            n_rows = delivery.sent["rows"].n
+            print(f"{delivery.page}  ({n_rows:,} evaluation{'s' * (n_rows != 1)})", flush=True)
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
             n_failed += 1

@@ -4,13 +4,16 @@ import re
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from board.page import Page
+from board.revisions import Revisions
 
 MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of this per message
 THIS_MACHINE = {"127.0.0.1", "localhost", "[::1]"}
+TRACK = "/api/v1/default/track"
+COMPARISON = re.compile(r"/run/([0-9a-f]+)/compare")
 PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # addresses within the page; files have a dot
 
 
@@ -21,15 +24,21 @@ class Guard:
       from another site's page.
     - A body of more than 8 MiB gets 413, however it is sent.
     - Files come from the page's list only.
+
+    `/track` is an alias of `/api/v1/default/track`: labml's own clients may use the plain address of the dashboard.
     """
 
-    def __init__(self, app: ASGIApp, page: Page):
+    def __init__(self, app: ASGIApp, page: Page, revisions: Revisions):
         self.app = app
         self.page = page
+        self.revisions = revisions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/track":
+            scope = {**scope, "path": TRACK, "raw_path": TRACK.encode()}
         answer = self._refusal(scope) or self._file(scope) or self.app
         await answer(scope, _limited(receive), send)
+        self.revisions.notice(scope)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -52,10 +61,15 @@ class Guard:
             return PlainTextResponse("not allowed\n", 405)
         if path in self.page.files:
             content, kind = self.page.files[path]
-            return Response(content, media_type=kind, headers={"X-Content-Type-Options": "nosniff"})
+            return Response(
+                content, media_type=kind, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+            )
+        if comparison := COMPARISON.fullmatch(path):  # labml's own compares two runs
+            return RedirectResponse(f"/compare?run={comparison[1]}")
         if PAGES.fullmatch(path):
             policy = {"Content-Security-Policy": self.page.policy, "Cache-Control": "no-store"}
-            return Response(self.page.index, media_type="text/html", headers=policy)
+            content = self.page.compare if path == "/compare" else self.page.index
+            return Response(content, media_type="text/html", headers=policy)
         return PlainTextResponse("not found\n", 404)
 
 

@@ -1,4 +1,4 @@
-"""Stores what Folio's runs report: rows of metrics.jsonl, text of log.txt, a description and a status.
+"""Stores what Folio's runs report: rows of metrics, text of log.txt, a description and a status.
 
 Each message says where its rows and its text begin in the run's files. The dashboard counts what it has and takes only
 what follows. So a message that is sent twice, because its answer was lost, changes nothing, and a run that is imported
@@ -6,43 +6,60 @@ looks the same as one that was watched.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from fastapi import Request
 from labml_app import db
-from labml_app.analyses import AnalysisManager
-from labml_app.analyses.experiments import metrics, stdlogger
 
+from board import labml_run
+from board.comparison import best_of, extended, group_of, summary
+from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
-from runs.knobs import KnobError, knobs_of
-from runs.schema import MISSING, STATUS, checked
+from runs.knobs import KnobError, Knobs, knobs_of
+from runs.run_folder import RunFolder
+from runs.schema import MISSING, STATUS, checked, is_number
 
-NAMESPACE = "folio runs"
-VISIBLE = {"loss.train", "loss.valid"}  # at first; the page's switches show the other series
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value can be drawn: neither NaN nor infinite, nor an integer too long for a float."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-ABOUT = {"name": str, "comment": str, "configs": dict, "explicit": [str], "began": is_number, "rates": [is_number]}
-EMPTY = {"restart": False, "rows_from": 0, "rows": [], "log_from": 0, "log_to": 0, "log": ""}
-MESSAGE = dict.fromkeys(("rows_from", "log_from", "log_to"), int) | {
+RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
+SECONDS_OF_SILENCE = 4.0  # after which the dashboard looks whether a run's process has ended; a run reports every two
+NEW: dict[str, Any] = {  # the record of a run
+    "status": "in progress",
+    **dict.fromkeys(("rows", "hardware", "log"), 0),
+    **dict.fromkeys(("name", "comment", "folder", "group"), ""),
+    **dict.fromkeys(("knobs", "current", "seed", "best")),
+    "rates": (),
+    "references": {},
+    "began": 0.0,
+}
+EMPTY = {"restart": False, "rows_from": 0, "rows": [], "hardware_from": 0, "hardware": []} | {
+    "log_from": 0,
+    "log_to": 0,
+    "log": "",
+}
+ABOUT = {"name": str, "comment": str, "configs": dict, "explicit": [str], "began": is_number, "rates": [is_number]} | {
+    "folder": str,
+    "knobs": (dict, None),
+    "references": lambda losses: isinstance(losses, dict) and all(map(is_number, losses.values())),
+}
+MESSAGE = dict.fromkeys(("rows_from", "hardware_from", "log_from", "log_to"), int) | {
     "restart": bool,
-    "rows": [{"step": is_number}],
+    **{name: [{"step": is_number}] for name in ("rows", "hardware")},
     "log": str,
     "about": (ABOUT, MISSING),
+    "heard": (is_number, MISSING),
     "status": (STATUS | {"time": is_number}, MISSING),
 }
 
 
 class RunRecords:
-    """Takes the messages of runs, and keeps the values that the user wants for their knobs."""
+    """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices dead runs."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, revisions: Revisions):
         self.store = store
+        self.revisions = revisions
+        # Runs in progress, and the time of their last message by this process's clock.
+        self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs.
@@ -50,106 +67,120 @@ class RunRecords:
         Raises ValueError if the message has the wrong form.
         """
         message = checked(EMPTY | message, MESSAGE, "the message")
-        record = self._record(uuid) or {"rates": [], "knobs": None, "status": "in progress", "rows": 0, "log": 0}
-        if message["restart"]:
-            record |= {"rows": 0, "log": 0}
-            AnalysisManager.delete_run(uuid)
-            stdlogger.StdLoggerIndex.delete(uuid)
-        run = db.run.get(uuid) or _new_run(uuid)
+        stored = self._record(uuid)
+        record = NEW | (stored or {})
+        if message["restart"] or stored is None:
+            record |= {"rows": 0, "hardware": 0, "log": 0, "best": None}
+            labml_run.clear(uuid)
+            self.store.delete(CURVES, uuid)
+        run, references = labml_run.get_or_create(uuid), record["references"]
         if "about" in message:
-            record |= _describe(run, message["about"], record)
-        if message["rows"] and message["rows_from"] == record["rows"]:
-            _track(uuid, message["rows"])
-            if record["rows"] == 0:
-                _choose_visible(uuid)
-            record["rows"] += len(message["rows"])
+            record |= self._described(run, message["about"], record)
+        self._add_rows(uuid, record, message, record["references"].keys() - references.keys())
         if message["log"] and message["log_from"] == record["log"]:
-            stdlogger.update_std_logger(uuid, message["log"])
+            labml_run.add_log(uuid, message["log"])
             record["log"] = message["log_to"]
-        status = message.get("status", {})
+        status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
-        run.status.load().update_time_status({"status": status})
-        self.store.put(NAMESPACE, uuid, json.dumps(record))
-        return {"rows": record["rows"], "log": record["log"], "knobs": record["knobs"]}
+        labml_run.set_status(run, status, heard)
+        if record["status"] == "in progress":
+            is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
+            self._heard[uuid] = time.monotonic() if is_recent else 0.0
+        self._put(uuid, record, stored)
+        self.notice_dead()  # an imported run may be
+        return {name: record[name] for name in ("rows", "hardware", "log", "knobs")}
+
+    def _described(self, run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe a run to labml-app. Returns what the record keeps of it."""
+        labml_run.describe(run, about, record)
+        kept = {key: about[key] for key in ("name", "comment", "rates", "folder", "references", "began")}
+        return kept | {
+            "current": about["knobs"],
+            "group": group_of(about["configs"]),
+            "seed": about["configs"].get("seed"),
+        }
+
+    def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], late: Iterable[str]) -> None:
+        """Add the rows of a message that follow those which are stored, and count them in `record`.
+
+        `late` are the names of reference losses that earlier rows do not have.
+        """
+        rows, hardware = (
+            message[name] if message[f"{name}_from"] == record[name] else [] for name in ("rows", "hardware")
+        )
+        curve = self._curve(uuid)
+        references = {f"{labml_run.REFERENCE}{name}": loss for name, loss in record["references"].items()}
+        missing = {f"{labml_run.REFERENCE}{name}": record["references"][name] for name in late}
+        usage = [
+            {"step": row["step"]} | {f"{labml_run.HARDWARE}{name}": row[name] for name in row.keys() - {"step", "time"}}
+            for row in hardware
+        ]
+        earlier = [{"step": step} | missing for step, *_ in curve if missing]
+        shown = [*earlier, *(row | references for row in rows), *usage]
+        if shown:
+            labml_run.add_rows(uuid, shown)
+        if rows:
+            self.store.put(CURVES, uuid, json.dumps(extended(curve, rows)))
+            record["best"] = best_of(record["best"], rows)
+        record["rows"] += len(rows)
+        record["hardware"] += len(hardware)
 
     def set_knobs(self, uuid: str, values: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
+        self._notice_if_dead(uuid)
         record = self._record(uuid)
         if record is None:
             raise KnobError(f"the dashboard has no run {uuid}")
         if record["status"] != "in progress":
-            raise KnobError(f"this run has ended ({record['status']}), so its knobs have no effect")
-        record["knobs"] = knobs_of((record["knobs"] or {}) | values, record["rates"]).as_dict()
-        self.store.put(NAMESPACE, uuid, json.dumps(record))
-        return {"knobs": record["knobs"]}
+            how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
+            raise KnobError(f"this run {how}, so its knobs have no effect")
+        wanted = knobs_of((record["knobs"] or {}) | values, record["rates"]).as_dict()
+        self._put(uuid, record | {"knobs": wanted}, record)
+        return {"knobs": wanted}
+
+    def knobs(self, uuid: str) -> dict[str, Any]:
+        """The state of a run and its knobs: the values in use, those requested, and the possible masking rates."""
+        record = NEW | (self._record(uuid) or {"status": "unknown"})
+        current = record["current"] or Knobs().as_dict()
+        wanted = {"current": current, "requested": record["knobs"] or current, "rates": sorted(record["rates"])}
+        return {"state": record["status"]} | wanted
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """All runs for the page that compares them, each with its curve."""
+        return [summary(uuid, record, self._curve(uuid)) for uuid, record in self._all().items()]
+
+    def notice_dead(self) -> None:
+        """Mark silent runs whose process has ended."""
+        now = time.monotonic()
+        for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
+            self._notice_if_dead(uuid)
+
+    def _notice_if_dead(self, uuid: str) -> None:
+        """Mark a run as dead if it is in progress and nobody holds the lock of its folder."""
+        record = self._record(uuid)
+        if record is None or record["status"] != "in progress":
+            self._heard.pop(uuid, None)
+        elif Path(record["folder"]).is_dir() and not RunFolder(Path(record["folder"])).is_locked():
+            self._heard.pop(uuid, None)
+            labml_run.mark_dead(uuid)
+            self._put(uuid, record | {"status": "dead"}, record)
+
+    def _put(self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+        """Keep a record, and count what has changed."""
+        if record != before:
+            self.store.put(RECORDS, uuid, json.dumps(record))
+            shown = ("status", "name", "comment")
+            is_listed = before is None or any(record.get(key) != before.get(key) for key in shown)
+            self.revisions.changed(uuid, COMPARE, *[LIST] * is_listed)
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
-        text = self.store.get(NAMESPACE, uuid)
+        text = self.store.get(RECORDS, uuid)
         # A run that was deleted on the page starts from nothing when it reports again.
-        return json.loads(text) if text is not None and db.run.get(uuid) is not None else None
+        return NEW | json.loads(text) if text is not None and db.run.get(uuid) is not None else None
 
+    def _all(self) -> dict[str, dict[str, Any]]:
+        records = {uuid: self._record(uuid) for uuid in self.store.keys(RECORDS)}
+        return {uuid: record for uuid, record in records.items() if record is not None}
 
-def _new_run(uuid: str) -> Any:
-    project = db.project.get_project("")
-    if project.runs.pop(uuid, None) is not None:
-        project.save()
-    request = Request({"type": "http", "client": ("127.0.0.1", 0)})  # labml-app takes only the address from it
-    run = db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
-    run.owner = db.user.get_or_create_user("local", is_local_user=True).email  # the page deletes the owner's runs
-    return run
-
-
-def _track(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to the series. Skips text and null values (numbers that were not finite)."""
-    series: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        for name, value in row.items():
-            if name != "step" and is_number(value):
-                line = series.setdefault(name, {"step": [], "value": []})
-                line["step"].append(row["step"])
-                line["value"].append(value)
-    AnalysisManager.track(uuid, series)
-    # labml-app averages neighboring points. The last one must stay exact, because the page shows it as a number.
-    model = metrics.MetricsIndex.get(uuid).load()
-    for name, line in series.items():
-        track = model.tracking[name]
-        track["step"][-1], track["value"][-1] = line["step"][-1], line["value"][-1]
-    model.save()
-
-
-def _choose_visible(uuid: str) -> None:
-    names = sorted(metrics.MetricsIndex.get(uuid).load().indicators)
-    preferences = metrics.MetricsPreferencesIndex.get(uuid).load()
-    preferences.update_preferences({"series_preferences": [1 if name in VISIBLE else -1 for name in names]})
-    preferences.save()
-
-
-def _describe(run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a run's name, comment, start time and configs. Returns what the record keeps of them."""
-    run.start_time = about["began"]
-    for name in ("name", "comment"):
-        if getattr(run, name) in ("", record.get(name)):  # else the user has changed it on the page
-            setattr(run, name, about[name])
-    shown = {
-        name: {
-            "name": name,
-            "type": type(value).__name__,
-            "value": _shown(value),
-            "computed": _shown(value),
-            "order": order,
-            "options": [],
-            "is_hyperparam": False,
-            "is_meta": False,
-            "is_explicitly_specified": name in about["explicit"],
-        }
-        for order, (name, value) in enumerate(about["configs"].items())
-    }
-    run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": shown})
-    return {key: about[key] for key in ("name", "comment", "rates")}
-
-
-def _shown(value: Any) -> Any:
-    """A config's value as the page shows it."""
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    return "none" if value is None else value
+    def _curve(self, uuid: str) -> list[list[Any]]:
+        return json.loads(self.store.get(CURVES, uuid) or "[]")

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import warnings
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -17,10 +18,13 @@ from labml_app.logger import logger
 from labml_db import Index, Model
 
 from board.guard import Guard
+from board.labml_messages import CheckedMessages
 from board.page import load_page
+from board.revisions import Revisions
 from board.run_records import RunRecords
-from board.store import IndexDriver, ModelDriver, Store
+from board.store import IndexDriver, ModelDriver, Store, StoreError
 
+SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
 
@@ -41,18 +45,42 @@ def serve(path: Path, port: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         store = Store(path)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, StoreError) as error:
         raise ServerError(f"cannot use {path} as the database ({error}): choose another --db") from error
     app = application(store)
+    trouble: list[StoreError] = []
+
+    async def watch_file() -> None:
+        try:
+            if store.reopened():
+                fill()
+                app.revisions.restart()
+                print(
+                    f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True
+                )
+        except (StoreError, sqlite3.Error, OSError) as error:
+            trouble.append(StoreError(str(error)))
+            server.should_exit = True
+
     files = "works offline" if app.page.is_offline else "npm is not installed: styles and d3 come from CDNs"
     address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
     print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
     # No time to finish open requests after Ctrl-C: runs send again what was not answered.
     config = uvicorn.Config(
-        app, ws="none", lifespan="off", access_log=False, log_level="critical", timeout_graceful_shutdown=0
+        app,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="critical",
+        timeout_graceful_shutdown=0,
+        callback_notify=watch_file,
+        timeout_notify=SECONDS_PER_LOOK,
     )
+    server = uvicorn.Server(config)
     with contextlib.closing(store), contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
+    if trouble:
+        raise ServerError(f"stopped: {path} was replaced ({trouble[0]}): choose another --db")
 
 
 def application(store: Store) -> Guard:
@@ -63,27 +91,38 @@ def application(store: Store) -> Guard:
     with contextlib.chdir("/"):  # labml-app looks for a git repository and fails if it has no commits
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
-    add_interface(app, store)
-    return Guard(app, load_page(Path(STATIC_PATH)))
+    revisions = Revisions()
+    add_interface(app, store, revisions)
+    return Guard(CheckedMessages(app), load_page(Path(STATIC_PATH)), revisions)
 
 
 def connect(store: Store) -> None:
-    """Replaces labml-app's connection to MongoDB, and makes the empty token an alias of the local user's project.
-
-    labml-app reads a run's token from the query. Clients do not send it there. With the alias, runs without a token are
-    listed immediately.
-    """
+    """Replaces labml-app's connection to MongoDB."""
     Model.set_db_drivers([ModelDriver(model, store) for model in db.models])
     Index.set_db_drivers([IndexDriver(index, store) for index in db.indexes])
+    merged = db.run.get_merged_status_data  # knows only labml's own statuses
+    db.run.get_merged_status_data = lambda uuids: (
+        merged(uuids) if len(uuids) > 1 else db.run.get_status(uuids[0]).get_data()
+    )
+    db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
+    fill()
+
+
+def fill() -> None:
+    """Add the projects and the user that labml-app needs, if the database does not have them.
+
+    The empty token becomes an alias of the local user's project: labml-app reads a run's token from the query, where
+    clients do not send it. With the alias, runs without a token are listed immediately.
+    """
     for token in (db.settings.FLOAT_PROJECT_TOKEN, db.settings.SAMPLES_PROJECT_TOKEN):
         db.project.create_project(token, token)
     user = db.user.get_or_create_user("local", is_local_user=True)
     db.project.ProjectIndex.set("", user.projects[0])
 
 
-def add_interface(app: FastAPI, store: Store) -> None:
-    """Add the routes for Folio's runs and for `dashboard.py`, and remove the unsafe ones of labml-app."""
-    records = RunRecords(store)
+def add_interface(app: FastAPI, store: Store, revisions: Revisions) -> None:
+    """Add the routes for Folio's runs, the page's script and `dashboard.py`; remove the unsafe ones of labml-app."""
+    records = RunRecords(store, revisions)
     handlers = {"POST": records.receive, "PUT": records.set_knobs}
 
     async def answer(request: Request, uuid: str) -> JSONResponse:
@@ -96,7 +135,21 @@ def add_interface(app: FastAPI, store: Store) -> None:
         except (ValueError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, 400)
 
+    async def revision(page: str) -> dict[str, str]:
+        with store.transaction():
+            records.notice_dead()
+        return {"revision": revisions.of(page)}
+
+    async def knobs(uuid: str) -> dict[str, Any]:
+        return records.knobs(uuid)
+
+    async def runs() -> dict[str, Any]:
+        return {"runs": records.summaries()}
+
+    app.add_api_route("/api/folio/runs", runs, methods=["GET"])
     app.add_api_route("/api/folio/runs/{uuid}", answer, methods=["POST"])
+    app.add_api_route("/api/folio/runs/{uuid}/knobs", knobs, methods=["GET"])
+    app.add_api_route("/api/folio/revisions/{page}", revision, methods=["GET"])
     app.add_api_route("/api/folio/runs/{uuid}/knobs", answer, methods=["PUT"])
     # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]

@@ -5,12 +5,11 @@ dashboard therefore costs neither memory nor time, and when it comes back it rec
 """
 
 import http.client
-import itertools
 import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,12 +17,12 @@ from urllib.parse import urlsplit
 import yaml
 
 from runs.files import ROOT
-from runs.run_folder import RunFolder, RunFolderError
+from runs.run_folder import RunFolder
+from runs.sent_rows import SentRows
 
-ROWS_PER_MESSAGE = 1_000
 LOG_BYTES_PER_MESSAGE = 64 * 1024
 SECONDS_TO_ANSWER = 5.0  # per message, while a run trains
-NOT_OURS = "it answers, but it is not Folio's dashboard"
+NOT_OURS = "it answers, but not as Folio's dashboard does"
 
 
 class DeliveryError(RuntimeError):
@@ -42,8 +41,7 @@ class Delivery:
         self.run = run
         self.server = server
         self.page = f"{server}/run/{run.path.name}"  # the run's page
-        self.rows = 0  # rows of metrics.jsonl that the dashboard has
-        self.row_bytes = 0  # the byte offset of the next row
+        self.sent = {"rows": SentRows(run.metrics_path), "hardware": SentRows(run.hardware_path)}
         self.log = 0  # bytes of log.txt that the dashboard has
         self.must_restart = False  # whether the dashboard has to drop what it has of the run
         self.about: dict[str, Any] = {}  # the run's description, as delivered
@@ -51,51 +49,46 @@ class Delivery:
 
     def send(self, seconds: float = SECONDS_TO_ANSWER) -> bool:
         """Send one message, and return whether there is more to send. Raises DeliveryError and RunFolderError."""
-        before = self.rows, self.log, self.must_restart
-        lines = list(itertools.islice(self._lines(self.row_bytes), ROWS_PER_MESSAGE))
-        try:
-            rows = [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise RunFolderError("metrics.jsonl is damaged") from error
+        before = self._state()
+        rows = {name: sent.next() for name, sent in self.sent.items()}
         log, log_to = self._next_log()
         about = self.run.about()
-        message = {"rows_from": self.rows, "rows": rows, "log_from": self.log, "log_to": log_to, "log": log}
-        message |= {"restart": self.must_restart, "status": self.run.status()}
+        message: dict[str, Any] = {"log_from": self.log, "log_to": log_to, "log": log, "restart": self.must_restart}
+        message |= {"status": self.run.status(), "heard": self.run.last_heard()}
+        message |= {f"{name}_from": sent.n for name, sent in self.sent.items()} | rows
         if about != self.about:
             message["about"] = about
         reply = ask(f"{self.server}/api/folio/runs/{self.run.path.name}", "POST", message, seconds)
-        are_counts = all(isinstance(reply.get(key), int) and reply[key] >= 0 for key in ("rows", "log"))
+        stored = {name: reply.get(name) for name in (*self.sent, "log")}
+        are_counts = all(isinstance(count, int) and count >= 0 for count in stored.values())
         if not are_counts or not isinstance(reply.get("knobs"), dict | None):
             raise DeliveryError(NOT_OURS)
         self.about, self.knobs, self.must_restart = about, reply.get("knobs"), False
-        if (reply["rows"], reply["log"]) == (self.rows + len(lines), log_to):
-            self.rows, self.row_bytes, self.log = reply["rows"], self.row_bytes + sum(map(len, lines)), log_to
-        else:
-            self._continue_from(reply["rows"], reply["log"])
+        if stored != {name: sent.n + len(rows[name]) for name, sent in self.sent.items()} | {"log": log_to}:
+            self.about = {}  # a dashboard that lost rows may have lost the description too
+        self._continue_from(stored)
         # If the dashboard took nothing, the next message waits, although there is more to send.
-        has_moved = (self.rows, self.log, self.must_restart) != before
-        return has_moved and (self.must_restart or self.n_remaining() > 0 or _size(self.run.log_path) > self.log)
+        has_more = self.must_restart or self.n_remaining() > 0 or _size(self.run.log_path) > self.log
+        return self._state() != before and has_more
 
     def n_remaining(self) -> int:
         """The number of rows that the dashboard does not have."""
-        return sum(1 for _ in self._lines(self.row_bytes))
+        return sum(sent.n_remaining() for sent in self.sent.values())
 
-    def _continue_from(self, rows: int, log: int) -> None:
+    def _state(self) -> tuple[Any, ...]:
+        return *(sent.n for sent in self.sent.values()), self.log, self.must_restart
+
+    def _continue_from(self, stored: Mapping[str, Any]) -> None:
         """Continue after the rows and the bytes of the log that the dashboard has.
 
         If it has more than the run folder (resuming a run removes rows), it drops them all and receives them anew.
         """
-        self.about = {}  # a dashboard that lost rows may have lost the description too
-        lengths = [len(line) for line in itertools.islice(self._lines(0), rows)]
-        self.must_restart = len(lengths) < rows or log > _size(self.run.log_path)
-        self.rows, self.row_bytes, self.log = (0, 0, 0) if self.must_restart else (rows, sum(lengths), log)
-
-    def _lines(self, start: int) -> Iterator[bytes]:
-        """The complete lines of metrics.jsonl from byte `start`."""
-        if _size(self.run.metrics_path) > start:
-            with open(self.run.metrics_path, "rb") as file:
-                file.seek(start)
-                yield from itertools.takewhile(lambda line: line.endswith(b"\n"), file)
+        exists = [sent.continue_from(stored[name]) for name, sent in self.sent.items()]
+        self.log = stored["log"]
+        if not all(exists) or self.log > _size(self.run.log_path):
+            self.must_restart, self.log = True, 0
+            for sent in self.sent.values():
+                sent.continue_from(0)
 
     def _next_log(self) -> tuple[str, int]:
         """The next piece of log.txt, and the byte at which it ends."""
@@ -119,12 +112,16 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
         request = urllib.request.Request(url, json.dumps(message).encode(), method=method)
         request.add_header("Content-Type", "application/json")
         with directly.open(request, timeout=seconds) as response:
-            reply = json.loads(response.read(2**20))
+            content = response.read(2**20)
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         cause = getattr(error, "reason", error)  # urllib's errors contain the system's
         raise DeliveryError(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__) from error
+    try:
+        reply = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DeliveryError(NOT_OURS) from error
     if not isinstance(reply, dict):
         raise DeliveryError(NOT_OURS)
     return reply
@@ -136,7 +133,9 @@ def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
         reason = json.loads(error.read(2**16))["error"]
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         reason = None
-    return RefusedError(str(reason)) if reason and error.code < 500 else DeliveryError(f"it answers {error.code}")
+    if reason is None:
+        return DeliveryError(f"{NOT_OURS}: status {error.code}")
+    return RefusedError(str(reason)) if error.code < 500 else DeliveryError(str(reason))
 
 
 def dashboard_address() -> str | None:

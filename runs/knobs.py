@@ -51,7 +51,8 @@ def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
 
 def _number(name: str, value: Any) -> float:
     try:
-        number = float("nan") if isinstance(value, bool) else float(value)
+        is_wrong = isinstance(value, bool) or "_" in str(value)  # Python reads 1_0 as 10
+        number = float("nan") if is_wrong else float(value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not math.isfinite(number):

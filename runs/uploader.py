@@ -62,7 +62,7 @@ class Uploader(threading.Thread):
         if not self.is_alive() and self.trouble is None:
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
-        n_rows = self.delivery.n_remaining()
+        n_rows = self.delivery.sent["rows"].n_remaining()
         what = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
         port = urlsplit(self.delivery.server).port
         command = f"python dashboard.py --import {self.delivery.run.path}" + (f" --port {port}" if port else "")

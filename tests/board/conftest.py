@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import yaml
 
+from board.page import VENDORED
 from runs.delivery import Delivery
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -227,3 +228,22 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=path, args=[*quiet, *sandbox, "--disable-gpu"])
         yield started
         started.close()
+
+
+@pytest.fixture
+def page(browser) -> Any:
+    """A page that may load nothing except from this machine."""
+    needed(all(path.is_file() for _, _, path in VENDORED), "needs the page's npm packages: make .venv/vendored")
+    opened = browser.new_page(viewport={"width": 1100, "height": 900})
+    opened.outside = []
+
+    def only_here(route: Any) -> None:
+        if route.request.url.startswith("http://127.0.0.1:"):
+            route.continue_()
+        else:
+            opened.outside.append(route.request.url)
+            route.abort()
+
+    opened.route("**/*", only_here)
+    yield opened
+    opened.close()

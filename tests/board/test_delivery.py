@@ -46,7 +46,7 @@ def test_nothing_is_delivered_twice(shared_dashboard, make_run):
     shared_dashboard.receive(run)  # from the beginning, as an import does
     run.append_metrics({"step": 40, "loss.valid": 0.5})
     assert not first.send(10)
-    assert shared_dashboard.receive(run).rows == 4
+    assert shared_dashboard.receive(run).sent["rows"].n == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
 
 
@@ -63,7 +63,9 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     run = make_run(n_rows=5)
     shared_dashboard.receive(run)
     uuid = run.path.name
-    ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10)
+    with run.locked():
+        shared_dashboard.receive(run)
+        ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10)
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
@@ -246,16 +248,17 @@ def test_an_absent_server_is_not_taken_for_the_dashboard(absent_url):
 def test_knobs_are_set_within_their_bounds_and_reach_the_run(shared_dashboard, make_run, run_command, capsys):
     run = make_run()
     uuid = run.path.name
-    delivery = shared_dashboard.receive(run)
-    assert delivery.knobs is None
-    assert run_command("--set", uuid, "learning_rate_factor=0.5") == 0
-    assert run_command("--set", uuid, "masking_prob=0.3") == 0  # what was set before stays set
-    delivery.send(10)
-    assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-    assert run_command("--set", uuid, "masking_prob=0.2") == 2
-    assert "choose 0.15, 0.3, or none" in capsys.readouterr().err
-    with pytest.raises(RefusedError, match=r"not within 0\.01 to 10"):  # the server does not trust its clients
-        ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 100}, 10)
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        assert delivery.knobs is None
+        assert run_command("--set", uuid, "learning_rate_factor=0.5") == 0
+        assert run_command("--set", uuid, "masking_prob=0.3") == 0  # what was set before stays set
+        delivery.send(10)
+        assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+        assert run_command("--set", uuid, "masking_prob=0.2") == 2
+        assert "choose 0.15, 0.3, or none" in capsys.readouterr().err
+        with pytest.raises(RefusedError, match=r"not within 0\.01 to 10"):  # the server does not trust its clients
+            ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 100}, 10)
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert run_command("--set", uuid, "learning_rate_factor=2") == 2

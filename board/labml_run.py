@@ -1,0 +1,158 @@
+"""A run in labml-app's own data: its description, series, log and status."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import Request
+from labml_app import db
+from labml_app.analyses import AnalysisManager
+from labml_app.analyses.experiments import custom_metrics, metrics, stdlogger
+
+from runs.schema import is_number
+
+VISIBLE = {"loss.train", "loss.valid"}  # at first, and references; the page's switches show the other series
+REFERENCE, HARDWARE = "reference.", "hardware."  # of the names of series
+MAX_SERIES = 200  # per run; labml's page needs milliseconds for each
+metrics.INDICATOR_LIMIT = MAX_SERIES  # labml-app leaves out further ones; its own limit is too high to have an effect
+
+
+def get_or_create(uuid: str) -> Any:
+    """labml-app's record of a run."""
+    run = db.run.get(uuid)
+    if run is not None:
+        return run
+    project = db.project.get_project("")
+    if project.runs.pop(uuid, None) is not None:
+        project.save()
+    request = Request({"type": "http", "client": ("127.0.0.1", 0)})  # labml-app takes only the address from it
+    run = db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
+    run.owner = db.user.get_or_create_user("local", is_local_user=True).email  # the page deletes the owner's runs
+    return run
+
+
+def clear(uuid: str) -> None:
+    """Delete the series and the log of a run."""
+    AnalysisManager.delete_run(uuid)
+    stdlogger.StdLoggerIndex.delete(uuid)
+
+
+def add_log(uuid: str, text: str) -> None:
+    """Add text to the log of a run."""
+    stdlogger.update_std_logger(uuid, text)
+
+
+def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Set the name, comment, start time and configs of a run. `before` has the name and comment that it had."""
+    run.start_time = about["began"]
+    for name in ("name", "comment"):
+        if getattr(run, name) in ("", before[name]):  # else the user has changed it on the page
+            setattr(run, name, about[name])
+    shown = {
+        name: {
+            "name": name,
+            "type": type(value).__name__,
+            "value": _shown(value),
+            "computed": _shown(value),
+            "order": order,
+            "options": [],
+            "is_hyperparam": False,
+            "is_meta": False,
+            "is_explicitly_specified": name in about["explicit"],
+        }
+        for order, (name, value) in enumerate(about["configs"].items())
+    }
+    run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": shown})
+
+
+def set_status(run: Any, status: Mapping[str, Any], heard: float | None) -> None:
+    """Set the status of a run, and the time that the page shows as that of its last sign of life."""
+    shown = run.status.load()
+    shown.update_time_status({"status": status})
+    if heard is not None:
+        shown.last_updated_time = min(shown.last_updated_time, heard)
+        shown.save()
+
+
+def mark_dead(uuid: str) -> None:
+    """Set the status of a run whose process has ended without a word; the time of its last sign of life stays."""
+    status = db.run.get(uuid).status.load().run_status.load()
+    status.status = "dead"
+    status.save()
+
+
+def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to the series of a run. Skips text and null values (numbers that were not finite).
+
+    Raises ValueError if there are too many series.
+    """
+    series: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name != "step" and is_number(value):
+                line = series.setdefault(name, {"step": [], "value": []})
+                line["step"].append(row["step"])
+                line["value"].append(value)
+    before = _names(uuid)
+    if len({*before, *series}) > MAX_SERIES:
+        raise ValueError(f"more than {MAX_SERIES} series")
+    AnalysisManager.track(uuid, series)
+    # labml-app averages neighboring points. The last one must stay exact, because the page shows it as a number.
+    model = metrics.MetricsIndex.get(uuid).load()
+    for name in series.keys() & model.tracking.keys():
+        track = model.tracking[name]
+        track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
+    model.save()
+    if before != _names(uuid):
+        _choose_visible(uuid, before)
+
+
+def _names(uuid: str) -> list[str]:
+    key = metrics.MetricsIndex.get(uuid)
+    return sorted(key.load().indicators) if key else []
+
+
+def _choose_visible(uuid: str, before: Sequence[str]) -> None:
+    """Choose which series are drawn at first, without smoothing; the use of the hardware has a chart of its own.
+
+    labml-app keeps the choices by position. So when series are added, the choices of the others are moved.
+    """
+    names = _names(uuid)
+    hardware = {name: name.startswith(HARDWARE) for name in names}
+    losses = {name: name in VISIBLE or name.startswith(REFERENCE) for name in names}
+    charts = [(metrics.MetricsPreferencesIndex.get(uuid).load(), losses)]
+    if any(hardware.values()):
+        charts.append((_hardware_chart(uuid).preference_key.load(), hardware))
+    for preferences, is_drawn in charts:
+        choices = preferences.series_preferences
+        # labml-app has inserted the new series into the choices of the first chart, but not into those of the second.
+        known = names if len(choices) == len(names) else before
+        chosen = {name: choice for name, choice in zip(known, choices, strict=False) if name in before}
+        update: dict[str, Any] = {
+            "series_preferences": [chosen.get(name, 1 if is_drawn[name] else -1) for name in names]
+        }
+        if not chosen:
+            update |= {"smooth_value": 0.0, "focus_smoothed": False}
+        preferences.update_preferences(update)
+
+
+def _hardware_chart(uuid: str) -> Any:
+    """labml's "custom chart" with the use of the hardware."""
+    key = custom_metrics.CustomMetricsListIndex.get(uuid)
+    charts = key.load() if key else custom_metrics.CustomMetricsListModel()
+    if not key:
+        charts.save()
+        custom_metrics.CustomMetricsListIndex.set(uuid, charts.key)
+    for _, chart_key in charts.metrics:
+        chart = chart_key.load()
+        if chart.name == "Hardware":
+            return chart
+    charts.create_custom_metric({"name": "Hardware", "description": "used shares in percent"})
+    return charts.metrics[-1][1].load()
+
+
+def _shown(value: Any) -> Any:
+    """A config's value as the page shows it."""
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    return "none" if value is None else value

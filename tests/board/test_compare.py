@@ -1,0 +1,54 @@
+"""The page /compare in a real browser."""
+
+from board.comparison import SAME_EXPERIMENT
+from configs.command_line import ignored_in_comparisons
+from tests.board.conftest import Dashboard
+
+WITHIN = 5_000  # milliseconds
+
+
+def cells(page, column: int) -> list[str]:
+    return page.locator(f"#runs tr td.value:nth-child({column})").all_inner_texts()
+
+
+def test_runs_are_listed_sorted_and_drawn_with_their_seeds_as_a_band(page, dashboard: Dashboard, make_run):
+    runs = [make_run(**{"chars": 100, "seconds": 5.0}) for _ in range(3)]
+    runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
+    for seed, run in enumerate(runs):
+        run.save_config(run.config() | {"seed": seed})
+        run.append_metrics({"step": 40, "chars": 400, "seconds": 20.0, "loss.valid": 0.5 + seed / 10})
+        run.save_status("completed")
+        dashboard.receive(run)
+    page.goto(f"{dashboard.url}/compare")
+    page.wait_for_selector("#runs tr")
+    assert len(cells(page, 2)) == 3
+    page.click("#columns button:text-is('loss.valid')")
+    assert cells(page, 5) == ["0.5000", "0.6000", "0.7000"]
+    page.click("#columns button:text-is('loss.valid')")
+    assert cells(page, 5) == ["0.7000", "0.6000", "0.5000"]
+    assert sorted(cells(page, 9)) == ["0", "1", "2"]
+    assert cells(page, 10) == ["completed"] * 3
+    assert page.locator("#curves path.line").count() == 2  # the first two differ only in their seed
+    labels = page.locator("#curves .label").all_text_contents()
+    assert sorted(label.rpartition(", ")[2] for label in labels) == ["1 seed", "2 seeds"]
+    page.uncheck(f"#runs tr[data-run='{runs[2].path.name}'] input")
+    assert page.locator("#curves path.line").count() == 1
+    page.select_option("#axis", "chars")
+    assert "characters" in (page.text_content("#curves") or "")
+    new = make_run()
+    dashboard.receive(new)
+    page.wait_for_selector(f"#runs tr[data-run='{new.path.name}']", timeout=WITHIN)
+    assert page.outside == []
+
+
+def test_labmls_comparison_leads_here(page, shared_dashboard: Dashboard, make_run):
+    run = make_run(chars=100, seconds=5.0)
+    run.append_metrics({"step": 40, "chars": 400, "seconds": 20.0, "loss.valid": 0.5})
+    shared_dashboard.receive(run)
+    page.goto(f"{shared_dashboard.url}/run/{run.path.name}/compare")
+    page.wait_for_selector("#curves path.line")
+    assert page.url.endswith(f"/compare?run={run.path.name}")
+
+
+def test_repeats_of_an_experiment_are_defined_once():
+    assert ignored_in_comparisons() | {"changed_by_hand"} == SAME_EXPERIMENT

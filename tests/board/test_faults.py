@@ -1,0 +1,116 @@
+"""Deleted, replaced, foreign and shared databases, and servers that are not a dashboard."""
+
+import contextlib
+import http.server
+import signal
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import dashboard as command
+from tests.board.conftest import Dashboard
+
+SECONDS_TO_NOTICE = 5
+
+
+def until(condition) -> None:
+    """Wait until a condition holds, at most as long as the dashboard may take to notice."""
+    deadline = time.monotonic() + SECONDS_TO_NOTICE
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
+
+
+def foreign_database(path: Path) -> bytes:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE letters (a TEXT)")
+        connection.commit()
+    return path.read_bytes()
+
+
+def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dashboard, make_run, browser):
+    run = make_run()
+    with run.locked():
+        delivery = dashboard.receive(run)
+        dashboard.database.unlink()
+        until(lambda: any("was deleted or replaced" in line for line in dashboard.output))
+        while delivery.send(10):
+            pass
+        assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
+        assert dashboard.listed(run)["name"] == "mlm, play"
+    dashboard.end(signal.SIGKILL)
+    dashboard.start()  # it is in the new file
+    assert dashboard.listed(run)["name"] == "mlm, play"
+
+
+def test_a_database_that_is_replaced_by_another_dashboards_is_served(dashboard: Dashboard, tmp_path, make_run):
+    run, other = make_run(), make_run()
+    second = Dashboard(tmp_path / "other.sqlite3").start()
+    second.receive(other)
+    second.end()
+    dashboard.receive(run)
+    second.database.rename(dashboard.database)
+    until(lambda: any("was deleted or replaced" in line for line in dashboard.output))
+    assert [entry["run_uuid"] for entry in dashboard.get("runs/null")["runs"]] == [other.path.name]
+
+
+def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard: Dashboard, tmp_path):
+    content = foreign_database(tmp_path / "letters.sqlite3")
+    (tmp_path / "letters.sqlite3").rename(dashboard.database)
+    assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
+    until(lambda: any("was replaced (it is not a dashboard's database)" in line for line in dashboard.output))
+    assert dashboard.database.read_bytes() == content
+
+
+def test_a_second_dashboard_on_the_same_database_is_refused(dashboard: Dashboard, capsys):
+    assert command.main(["--port", "0", "--db", str(dashboard.database)]) == 2
+    error = capsys.readouterr().err
+    assert "another dashboard uses it" in error
+    assert error.count("\n") == 1
+
+
+def test_another_programs_database_is_refused_untouched(tmp_path, capsys):
+    path = tmp_path / "letters.sqlite3"
+    content = foreign_database(path)
+    assert command.main(["--port", "0", "--db", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "it is not a dashboard's database" in error
+    assert error.count("\n") == 1
+    assert path.read_bytes() == content
+
+
+class Html(http.server.BaseHTTPRequestHandler):
+    """Another server: its answer to everything is a page."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>hello</html>")
+
+    do_PUT = do_POST
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def other_server():
+    server = http.server.HTTPServer(("127.0.0.1", 0), Html)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("words", [["--import", "last"], ["--set", "last", "learning_rate_factor=2"]])
+def test_another_server_on_the_port_is_named_as_such(other_server, make_run, tmp_path, capsys, words):
+    make_run()
+    port = str(other_server.server_port)
+    assert command.main([*words, "--port", port, "--logs", str(tmp_path / "logs")]) == 2
+    error = capsys.readouterr().err
+    assert "it answers, but not as Folio's dashboard does" in error
+    assert error.count("\n") == 1

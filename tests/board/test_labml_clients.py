@@ -1,0 +1,98 @@
+"""Scripts that use plain labml, without Folio, appear on the dashboard; what would break its page is refused."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from board.labml_run import MAX_SERIES
+from tests.board.conftest import Dashboard
+
+SCRIPT = """
+from labml import experiment, tracker
+
+with experiment.record(name="plain", comment="{comment}"{argument}):
+    for step in range(1, 6):
+        tracker.save(step, {{"loss.train": 1 / step}})
+"""
+WITHIN = 5_000  # milliseconds
+
+
+def run_script(folder, url: str, comment: str, by_argument: bool) -> None:
+    """Run a script that uses labml in a folder of its own. It knows the dashboard's address from labml only."""
+    argument = f', app_url="{url}"' if by_argument else ""
+    (folder / "train.py").write_text(SCRIPT.format(comment=comment, argument=argument))
+    environment = os.environ | {"HOME": str(folder), "BROWSER": "true"}
+    environment.pop("labml_app_url", None)
+    environment |= {} if by_argument else {"labml_app_url": url}
+    command = [sys.executable, "train.py"]
+    finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("by_argument", "path"), [(True, "/api/v1/default"), (False, "")], ids=["app_url", "labml_app_url"]
+)
+def test_a_script_that_uses_plain_labml_appears(page, shared_dashboard: Dashboard, tmp_path, by_argument, path):
+    comment = f"{by_argument} {path}"
+    page.goto(f"{shared_dashboard.url}/runs")
+    run_script(tmp_path, shared_dashboard.url + path, comment, by_argument)
+    (entry,) = [entry for entry in shared_dashboard.get("runs/null")["runs"] if entry["comment"] == comment]
+    assert entry["run_status"]["status"] == "completed"
+    page.wait_for_selector(f'a.list-item[href="/run/{entry["run_uuid"]}"]', timeout=WITHIN)
+    page.goto(f"{shared_dashboard.url}/run/{entry['run_uuid']}")
+    page.wait_for_selector("svg#chart path.smoothed-line")
+
+
+def answer(url: str, content: object) -> int:
+    request = urllib.request.Request(url, json.dumps(content).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"name": 5},
+        {"comment": ["a"]},
+        {"tags": [1]},
+        {"configs": 5},
+        {"configs": {"seed": {"name": 1, "computed": 1}}},
+        {"status": {"status": "asleep"}},
+        {"track": {"loss": 5}},
+        {"track": {"loss": {"step": [1, 2], "value": [1.0]}}},
+        {"track": {"loss": {"step": ["a"], "value": [1.0]}}},
+        {"stdout": 5},
+        [5],
+        5,
+    ],
+    ids=str,
+)
+def test_a_message_that_would_break_the_page_is_refused(page, shared_dashboard: Dashboard, make_run, message):
+    run = make_run()
+    shared_dashboard.receive(run)
+    for path in (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}"):
+        assert answer(f"{shared_dashboard.url}/api/v1/{path}", message) == 400
+    page.goto(f"{shared_dashboard.url}/runs")
+    page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]')
+
+
+def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):
+    many = {f"series {i}": {"step": [1], "value": [1.0]} for i in range(20_000)}
+    uuid = "a" * 16
+    assert (
+        answer(f"{shared_dashboard.url}/api/v1/default/track?run_uuid={uuid}&labml_version=0.5.3", {"track": many})
+        == 200
+    )
+    listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
+    assert len(listed) == MAX_SERIES
+    run = make_run(**dict.fromkeys(many, 1.0))
+    with pytest.raises(Exception, match=f"more than {MAX_SERIES} series"):
+        shared_dashboard.receive(run)

@@ -1,0 +1,133 @@
+"""An open page shows what happens to its run, without a click."""
+
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from runs.delivery import RefusedError, ask
+from tests.board.conftest import Dashboard
+
+LINE = "svg#chart path.smoothed-line"
+HIDE = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})"
+SHOW = "delete document.hidden"
+WITHIN = 5_000  # milliseconds
+
+
+def shape(page: Any) -> str:
+    return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
+
+
+def grown(page: Any, before: str) -> str:
+    """Wait until the chart has changed. Returns its new shape."""
+    now = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
+    page.wait_for_function(f"before => ({now}) != before", arg=before, timeout=WITHIN)
+    return shape(page)
+
+
+def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_dashboard: Dashboard, make_run):
+    run = make_run(n_rows=0)
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+        page.wait_for_selector("text=experiment is running")
+        drawn = shape(page)
+        assert drawn == ""
+        for step in (10, 20, 30):
+            run.append_metrics({"step": step, "loss.valid": 30.0 / step, "loss.train": 40.0 / step})
+            delivery.send()
+            drawn = grown(page, drawn)
+        run.save_status("completed")
+        delivery.send()
+        page.wait_for_selector("text=completed", timeout=WITHIN)
+    assert page.outside == []
+
+
+def test_a_page_of_an_ended_run_shows_how_it_is_resumed(page, shared_dashboard: Dashboard, make_run):
+    run = make_run()
+    run.save_status("interrupted")
+    delivery = shared_dashboard.receive(run)
+    page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+    page.wait_for_selector(LINE)
+    page.wait_for_selector("text=interrupted")
+    drawn = shape(page)
+    with run.locked():
+        run.save_status("in progress")
+        run.append_metrics({"step": 40, "loss.valid": 0.5})
+        delivery.send()
+        grown(page, drawn)
+        page.wait_for_selector("text=experiment is running", timeout=WITHIN)
+
+
+def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, make_run):
+    page.goto(f"{dashboard.url}/runs")  # empty
+    page.wait_for_load_state("load")
+    run = make_run()
+    with run.locked():
+        delivery = dashboard.receive(run)
+        page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]', timeout=WITHIN)
+        run.save_status("crashed", "no memory")
+        delivery.send()
+        page.wait_for_selector("text=crashed", timeout=WITHIN)
+
+
+def test_a_hidden_tab_asks_nothing_and_catches_up(page, shared_dashboard: Dashboard, make_run):
+    run = make_run()
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+        page.wait_for_selector(LINE)
+        drawn = shape(page)
+        page.evaluate(HIDE)
+        page.wait_for_timeout(1_500)  # a request may be under way
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        run.append_metrics({"step": 40, "loss.valid": 0.5})
+        delivery.send()
+        page.wait_for_timeout(3_000)  # three times the interval of questions
+        assert asked == []
+        page.evaluate(SHOW)
+        grown(page, drawn)
+
+
+def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, train_beside):
+    training = train_beside(dashboard.url, steps=100_000)
+    training.until(lambda: bool(dashboard.get("runs/null")["runs"]))
+    uuid = training.run.path.name
+    page.goto(f"{dashboard.url}/run/{uuid}")
+    page.wait_for_selector("text=experiment is running")
+    training.process.send_signal(signal.SIGKILL)
+    training.process.wait(10)
+    killed = time.time()
+    for _ in range(2):
+        page.wait_for_selector("text=dead", timeout=15_000)
+        page.wait_for_selector("text=Last Recorded on")
+        status = dashboard.get(f"run/status/{uuid}")
+        assert status["run_status"]["status"] == "dead"
+        assert status["last_updated_time"] <= killed
+        with pytest.raises(RefusedError, match="this run is dead"):
+            ask(f"{dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10)
+        dashboard.receive(training.run)  # as --import does
+
+
+def test_knobs_are_set_on_the_page(page, shared_dashboard: Dashboard, make_run):
+    run = make_run()
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+        page.wait_for_selector("#folio-knobs")
+        assert "learning_rate_factor 1" in page.inner_text("#folio-knobs .state")
+        page.fill("#folio-knobs input", "0.5")
+        page.select_option("#folio-knobs select", "0.3")
+        page.click("#folio-knobs button")
+        page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
+        delivery.send()
+        assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+        run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
+        delivery.send()
+        page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
+        page.evaluate("document.querySelector('#folio-knobs form').noValidate = true")
+        page.fill("#folio-knobs input", "99")
+        page.click("#folio-knobs button")
+        page.wait_for_selector("text=is not within 0.01 to 10")
