@@ -1,10 +1,11 @@
 """Training speed next to a dashboard: one that answers, and absent, frozen and failing ones.
 
-python -m benchmarks.dashboard_cost [--repeats 7]
+python -m benchmarks.dashboard_cost [--repeats 12]
 
-The same training step runs in turns of four seconds: without a dashboard, with one that answers, and with one that is
-absent, frozen, or answers with errors. During a turn a metrics row and a log line are written every second, which an
-uploader delivers. A ratio is to the turn without a dashboard in the same round.
+The same training step runs in turns of twelve seconds: without a dashboard, with one that answers, and with one that is
+absent, frozen, or answers with errors. During a turn a metrics row and a log line are written every second. With a
+dashboard, an uploader delivers them, and the use of the hardware is recorded every ten seconds. A ratio is to the turn
+without a dashboard and without that record in the same round.
 """
 
 import signal
@@ -27,7 +28,8 @@ import numpy as np
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.turns import take_turns, warmed_up_step
-from configs.experiment import Configs, configs_of
+from configs.experiment import Configs, configs_of, gpu_uuid
+from runs import hardware
 from runs.delivery import SECONDS_TO_ANSWER, Delivery
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -36,7 +38,7 @@ from training.resume import begin
 from training.schedule import Stage
 from training.step import TrainingStep
 
-SECONDS_PER_TURN = 4.0
+SECONDS_PER_TURN = 12.0
 BASE = "none"
 ROW = {"loss.valid": 1.5, "loss.train": 1.6, "accuracy.valid": 0.5, "learning_rate": 1e-3, "seq_len": 64}
 
@@ -58,7 +60,8 @@ def main(options: Namespace, path: Path) -> None:
                 return chars_per_second(step, stage, run)
             uploader = Uploader(Delivery(run, address), lambda line: None)
             uploader.start_and_report()
-            rate = chars_per_second(step, stage, run, uploader.wake)
+            with hardware.recorded(run, lambda: 0, gpu_uuid(step.device)):
+                rate = chars_per_second(step, stage, run, uploader.wake)
             # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
             undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
             if undelivered and state == "answering":
@@ -121,4 +124,4 @@ def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, wake: Eve
 
 
 if __name__ == "__main__":
-    run_benchmark(main, repeats=7)
+    run_benchmark(main, repeats=12)
