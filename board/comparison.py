@@ -8,18 +8,26 @@ from typing import Any
 from runs.schema import is_number
 
 CURVE = ("step", "chars", "seconds", "loss.valid")
-MAX_POINTS = 2_000  # of a curve; a longer one loses every second point
-SAME_EXPERIMENT = {"seed", "name", "logs", "changed_by_hand"}  # keys in which repeats of a run may differ
+MAX_POINTS = 2_000  # of a curve
+SAME_EXPERIMENT = {"seed", "name", "logs"}  # keys in which repeats of a run may differ
 
-Points = list[list[Any]]
+Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
 
-def extended(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
-    """A curve with the points of further rows."""
-    longer = curve + [[row.get(name) for name in CURVE] for row in rows]
-    while len(longer) > MAX_POINTS:
-        longer = [*longer[:-1:2], longer[-1]]
-    return longer
+def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
+    """A curve with further rows. A long curve keeps evenly spaced rows and the last one.
+
+    Which rows it keeps depends on their number only, not on how they were delivered.
+    """
+    first = curve[-1][0] + 1 if curve else 0
+    points = curve + [
+        [number, *(row[name] if is_number(row.get(name)) else None for name in CURVE)]
+        for number, row in enumerate(rows, start=first)
+    ]
+    stride = 1
+    while (first + len(rows)) > MAX_POINTS * stride:
+        stride *= 2
+    return [point for point in points if point[0] % stride == 0 or point is points[-1]]
 
 
 def group_of(configs: Mapping[str, Any]) -> str:
@@ -30,9 +38,9 @@ def group_of(configs: Mapping[str, Any]) -> str:
 
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:
     """A run as a row of the table, and its curve as columns."""
-    source, *words = record["comment"].split(" ")
+    source, *words = record["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
-    columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE)}
+    columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE, start=1)}
     last = {name: values[-1] if values else None for name, values in columns.items()}
     return {
         "uuid": uuid,

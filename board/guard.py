@@ -82,7 +82,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > MAX_BODY:
-            raise HTTPException(413, "too large")  # labml-app answers with this status
+            raise HTTPException(413, "too large")  # the applications inside answer with this status
         return message
 
     return receive_limited

@@ -65,17 +65,18 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
     run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": shown})
 
 
-def set_status(run: Any, status: Mapping[str, Any], heard: float | None) -> None:
+def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool) -> None:
     """Set the status of a run, and the time that the page shows as that of its last sign of life."""
     shown = run.status.load()
-    shown.update_time_status({"status": status})
+    before = 0.0 if is_new else shown.last_updated_time
+    shown.update_time_status({"status": status})  # sets the time to now
     if heard is not None:
-        shown.last_updated_time = min(shown.last_updated_time, heard)
+        shown.last_updated_time = max(before, min(shown.last_updated_time, heard))
         shown.save()
 
 
 def mark_dead(uuid: str) -> None:
-    """Set the status of a run whose process has ended without a word; the time of its last sign of life stays."""
+    """Set the status of a run whose process ended without reporting it; the time of its last sign of life stays."""
     status = db.run.get(uuid).status.load().run_status.load()
     status.status = "dead"
     status.save()

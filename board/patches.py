@@ -82,7 +82,7 @@ PATCHES: tuple[tuple[str, str], ...] = (
     ("this.currentSeries.length<3&&0==this.baseSeries.length&&", "!1&&"),
     (
         "getColor(e){return this.colors[e]}",
-        f'getColor(e,t){{return {COLORS}[t]||({REFERENCE}.test(t)?"#888":this.colors[e])}}',
+        f'getColor(e,t){{let c={COLORS};return Object.hasOwn(c,t)?c[t]:{REFERENCE}.test(t)?"#888":this.colors[e]}}',
     ),
     (
         "this.chartColors.getColor(this.uniqueItems.get(t.name))",

@@ -6,13 +6,13 @@ from collections import Counter
 
 from starlette.types import Scope
 
-LIST, COMPARE = "list", "compare"  # the pages with all runs
+LIST, COMPARE = "list", "compare"  # the names of the pages with all runs; a run's page has its uuid
 # labml's own requests that change a run or the list. Others that are not GET read, or save what the page itself shows.
 CHANGES = re.compile(r"/api/v1/(?:[^/]+/track|run/(?P<run>[^/]+)(?:/claim)?|runs(?:/.*)?)")
 
 
 class Revisions:
-    """A revision per run, and one of the list of runs. It differs after a change, and after a restart of the server."""
+    """A revision per page. It differs after a change, and after a restart of the server."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from typing import Any
 from labml_app import db
 
 from board import labml_run
-from board.comparison import best_of, extended, group_of, summary
+from board.comparison import best_of, group_of, summary, with_rows
 from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
@@ -22,11 +22,12 @@ from runs.run_folder import RunFolder
 from runs.schema import MISSING, STATUS, checked, is_number
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
-SECONDS_OF_SILENCE = 4.0  # after which the dashboard looks whether a run's process has ended; a run reports every two
+SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
+NOT_COMPARED = {"hardware", "log", "knobs", "current"}  # entries that the page /compare does not show
 NEW: dict[str, Any] = {  # the record of a run
     "status": "in progress",
     **dict.fromkeys(("rows", "hardware", "log"), 0),
-    **dict.fromkeys(("name", "comment", "folder", "group"), ""),
+    **dict.fromkeys(("name", "command", "comment", "folder", "group"), ""),
     **dict.fromkeys(("knobs", "current", "seed", "best")),
     "rates": (),
     "references": {},
@@ -37,8 +38,11 @@ EMPTY = {"restart": False, "rows_from": 0, "rows": [], "hardware_from": 0, "hard
     "log_to": 0,
     "log": "",
 }
-ABOUT = {"name": str, "comment": str, "configs": dict, "explicit": [str], "began": is_number, "rates": [is_number]} | {
-    "folder": str,
+ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
+    "configs": dict,
+    "explicit": [str],
+    "began": is_number,
+    "rates": [is_number],
     "knobs": (dict, None),
     "references": lambda losses: isinstance(losses, dict) and all(map(is_number, losses.values())),
 }
@@ -58,6 +62,10 @@ class RunRecords:
     def __init__(self, store: Store, revisions: Revisions):
         self.store = store
         self.revisions = revisions
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with what the database has: at first, and after it was replaced."""
         # Runs in progress, and the time of their last message by this process's clock.
         self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
 
@@ -69,7 +77,8 @@ class RunRecords:
         message = checked(EMPTY | message, MESSAGE, "the message")
         stored = self._record(uuid)
         record = NEW | (stored or {})
-        if message["restart"] or stored is None:
+        is_older = bool(record["rows"]) and not self._curve(uuid)  # stored by a version without curves
+        if message["restart"] or stored is None or is_older:
             record |= {"rows": 0, "hardware": 0, "log": 0, "best": None}
             labml_run.clear(uuid)
             self.store.delete(CURVES, uuid)
@@ -82,45 +91,45 @@ class RunRecords:
             record["log"] = message["log_to"]
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
-        labml_run.set_status(run, status, heard)
+        labml_run.set_status(run, status, heard, is_new=stored is None)
         if record["status"] == "in progress":
             is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
             self._heard[uuid] = time.monotonic() if is_recent else 0.0
         self._put(uuid, record, stored)
-        self.notice_dead()  # an imported run may be
+        self.notice_dead()  # if this run is imported, its process may have ended
         return {name: record[name] for name in ("rows", "hardware", "log", "knobs")}
 
     def _described(self, run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """Describe a run to labml-app. Returns what the record keeps of it."""
         labml_run.describe(run, about, record)
-        kept = {key: about[key] for key in ("name", "comment", "rates", "folder", "references", "began")}
+        kept = {key: about[key] for key in ("name", "command", "comment", "rates", "folder", "references", "began")}
         return kept | {
             "current": about["knobs"],
             "group": group_of(about["configs"]),
             "seed": about["configs"].get("seed"),
         }
 
-    def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], late: Iterable[str]) -> None:
+    def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], new: Iterable[str]) -> None:
         """Add the rows of a message that follow those which are stored, and count them in `record`.
 
-        `late` are the names of reference losses that earlier rows do not have.
+        `new` are the names of reference losses that earlier rows do not have.
         """
         rows, hardware = (
             message[name] if message[f"{name}_from"] == record[name] else [] for name in ("rows", "hardware")
         )
         curve = self._curve(uuid)
         references = {f"{labml_run.REFERENCE}{name}": loss for name, loss in record["references"].items()}
-        missing = {f"{labml_run.REFERENCE}{name}": record["references"][name] for name in late}
+        missing = {f"{labml_run.REFERENCE}{name}": record["references"][name] for name in new}
         usage = [
             {"step": row["step"]} | {f"{labml_run.HARDWARE}{name}": row[name] for name in row.keys() - {"step", "time"}}
             for row in hardware
         ]
-        earlier = [{"step": step} | missing for step, *_ in curve if missing]
+        earlier = [{"step": step} | missing for _, step, *_ in curve if missing]
         shown = [*earlier, *(row | references for row in rows), *usage]
         if shown:
             labml_run.add_rows(uuid, shown)
         if rows:
-            self.store.put(CURVES, uuid, json.dumps(extended(curve, rows)))
+            self.store.put(CURVES, uuid, json.dumps(with_rows(curve, rows)))
             record["best"] = best_of(record["best"], rows)
         record["rows"] += len(rows)
         record["hardware"] += len(hardware)
@@ -160,7 +169,9 @@ class RunRecords:
         record = self._record(uuid)
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
-        elif Path(record["folder"]).is_dir() and not RunFolder(Path(record["folder"])).is_locked():
+        elif (
+            record["folder"] and (folder := RunFolder(Path(record["folder"]))).path.is_dir() and not folder.is_locked()
+        ):
             self._heard.pop(uuid, None)
             labml_run.mark_dead(uuid)
             self._put(uuid, record | {"status": "dead"}, record)
@@ -171,7 +182,8 @@ class RunRecords:
             self.store.put(RECORDS, uuid, json.dumps(record))
             shown = ("status", "name", "comment")
             is_listed = before is None or any(record.get(key) != before.get(key) for key in shown)
-            self.revisions.changed(uuid, COMPARE, *[LIST] * is_listed)
+            is_compared = before is None or any(record[key] != before[key] for key in record.keys() - NOT_COMPARED)
+            self.revisions.changed(uuid, *[LIST] * is_listed, *[COMPARE] * is_compared)
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
         text = self.store.get(RECORDS, uuid)
@@ -180,6 +192,9 @@ class RunRecords:
 
     def _all(self) -> dict[str, dict[str, Any]]:
         records = {uuid: self._record(uuid) for uuid in self.store.keys(RECORDS)}
+        for uuid in [uuid for uuid, record in records.items() if record is None]:  # deleted on the page
+            self.store.delete(RECORDS, uuid)
+            self.store.delete(CURVES, uuid)
         return {uuid: record for uuid, record in records.items() if record is not None}
 
     def _curve(self, uuid: str) -> list[list[Any]]:

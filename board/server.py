@@ -7,6 +7,7 @@ import re
 import socket
 import sqlite3
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,20 @@ from labml_app import db
 from labml_app.logger import logger
 from labml_db import Index, Model
 
+from board.database_file import StoreError
 from board.guard import Guard
 from board.labml_messages import CheckedMessages
 from board.page import load_page
 from board.revisions import Revisions
 from board.run_records import RunRecords
-from board.store import IndexDriver, ModelDriver, Store, StoreError
+from board.store import IndexDriver, ModelDriver, Store
 
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
 
 class ServerError(RuntimeError):
-    """The server cannot start. The message is one line for the user."""
+    """The server cannot start or go on. The message is one line for the user."""
 
 
 def serve(path: Path, port: int) -> None:
@@ -43,24 +45,22 @@ def serve(path: Path, port: int) -> None:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
         raise ServerError(f"cannot use port {port} ({reason}): choose another --port") from error
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         store = Store(path)
     except (OSError, sqlite3.Error, StoreError) as error:
         raise ServerError(f"cannot use {path} as the database ({error}): choose another --db") from error
-    app = application(store)
-    trouble: list[StoreError] = []
+    app, restart = application(store)
+    trouble: list[str] = []
 
     async def watch_file() -> None:
         try:
-            if store.reopened():
-                fill()
-                app.revisions.restart()
-                print(
-                    f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True
-                )
+            if not store.reopened():
+                return
+            restart()
         except (StoreError, sqlite3.Error, OSError) as error:
-            trouble.append(StoreError(str(error)))
+            trouble.append(f"stopped: {path} was deleted or replaced, and cannot be used again ({error})")
             server.should_exit = True
+        else:
+            print(f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True)
 
     files = "works offline" if app.page.is_offline else "npm is not installed: styles and d3 come from CDNs"
     address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
@@ -80,11 +80,14 @@ def serve(path: Path, port: int) -> None:
     with contextlib.closing(store), contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
         server.run(sockets=[listening])
     if trouble:
-        raise ServerError(f"stopped: {path} was replaced ({trouble[0]}): choose another --db")
+        raise ServerError(f"{trouble[0]}: choose another --db")
 
 
-def application(store: Store) -> Guard:
-    """labml-app behind its guard. Only once per process: importing `labml_app.flask_app` creates it."""
+def application(store: Store) -> tuple[Guard, Callable[[], None]]:
+    """labml-app behind its guard, and a function to call when the store was opened again.
+
+    Only once per process: importing `labml_app.flask_app` creates labml-app.
+    """
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
@@ -92,8 +95,15 @@ def application(store: Store) -> Guard:
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
     revisions = Revisions()
-    add_interface(app, store, revisions)
-    return Guard(CheckedMessages(app), load_page(Path(STATIC_PATH)), revisions)
+    records = RunRecords(store, revisions)
+    add_interface(app, store, records, revisions)
+
+    def restart() -> None:
+        fill()
+        records.restart()
+        revisions.restart()
+
+    return Guard(CheckedMessages(app), load_page(Path(STATIC_PATH)), revisions), restart
 
 
 def connect(store: Store) -> None:
@@ -120,9 +130,8 @@ def fill() -> None:
     db.project.ProjectIndex.set("", user.projects[0])
 
 
-def add_interface(app: FastAPI, store: Store, revisions: Revisions) -> None:
+def add_interface(app: FastAPI, store: Store, records: RunRecords, revisions: Revisions) -> None:
     """Add the routes for Folio's runs, the page's script and `dashboard.py`; remove the unsafe ones of labml-app."""
-    records = RunRecords(store, revisions)
     handlers = {"POST": records.receive, "PUT": records.set_knobs}
 
     async def answer(request: Request, uuid: str) -> JSONResponse:

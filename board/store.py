@@ -3,26 +3,19 @@
 labml_db needs drivers for models and for indexes. Each is a dictionary in its own namespace of the file.
 """
 
-import contextlib
-import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from labml_db import Index, Key, Model
 from labml_db.driver import DbDriver
 from labml_db.index_driver import IndexDbDriver
 
-TABLE = "entries (namespace TEXT, key TEXT, value TEXT, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
-
-
-class StoreError(RuntimeError):
-    """The file is not a database of the dashboard, or another dashboard uses it. The message is one line."""
+from board.database_file import TABLE, check, identity, locked
 
 
 class Store:
@@ -31,33 +24,24 @@ class Store:
     def __init__(self, path: Path):
         """Open the file, or create it. Raises StoreError if it is not ours, before anything in it has changed."""
         self.path = path
-        self._lock = open(f"{path}.lock", "w")  # noqa: SIM115, held until `close`
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise StoreError("another dashboard uses it") from error
         self._open()
 
     def _open(self) -> None:
-        check(self.path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = locked(Path(f"{self.path}.lock"), check=lambda: check(self.path))
         self._connection = sqlite3.connect(self.path, isolation_level=None)
-        # A write-ahead log: readers do not wait for writers, and a killed process leaves no half-written data.
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        # With a rollback journal, everything is in the file itself between transactions, so the file can be replaced. A
+        # write-ahead log, which earlier versions had, helps only several readers.
+        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
         self._identity = identity(self.path)
 
     def reopened(self) -> bool:
-        """Whether the file was deleted or replaced; if so, the file of that name is open now. Raises StoreError.
-
-        The log of the old file is deleted first, because SQLite would replay it into the new one.
-        """
+        """Whether the file was deleted or replaced; if so, the file of that name is open now. Raises StoreError."""
         if identity(self.path) == self._identity:
             return False
-        self._connection.close()
-        for suffix in ("-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        self.close()
         self._open()
         return True
 
@@ -86,33 +70,6 @@ class Store:
     def close(self) -> None:
         self._connection.close()
         self._lock.close()
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a file; None if it does not exist."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_dev, stat.st_ino
-
-
-def check(path: Path) -> None:
-    """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours."""
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    has_log = Path(f"{path}-wal").exists()  # of a server that was killed: it may hold the table
-    mode = "mode=ro" if has_log else "mode=ro&immutable=1"
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?{mode}", uri=True)) as connection:
-            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"it is damaged or not a database: {error}") from error
-    if answer != "ok":
-        raise StoreError("it is damaged")
-    if tables and tables != [f"CREATE TABLE {TABLE}"]:
-        raise StoreError("it is not a dashboard's database")
 
 
 class ModelDriver(DbDriver):

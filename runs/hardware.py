@@ -5,13 +5,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import psutil
 import pynvml
 
 from runs.run_folder import RunFolder
 
-SECONDS_BETWEEN = 10.0  # two rows
+SECONDS_BETWEEN = 10.0  # one row and the next
+SECONDS_TO_END = 1.0  # that training waits for the thread; a driver that hangs does not hold it up
 
 
 @contextmanager
@@ -27,18 +29,28 @@ def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterat
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(SECONDS_TO_END)
 
 
 def _record(run: RunFolder, step: Callable[[], int], gpu: str | None, ended: threading.Event) -> None:
-    process = psutil.Process()
-    _usage(process, gpu)  # psutil measures the CPU since the previous call
-    while not ended.wait(SECONDS_BETWEEN):
-        with suppress(OSError, psutil.Error):
-            run.append_hardware({"step": step(), "time": round(time.time(), 1), **_usage(process, gpu)})
+    with suppress(Exception):  # a machine that cannot be measured: the run trains without this record
+        process, device = psutil.Process(), _nvml_device(gpu)
+        _usage(process, device)  # psutil measures the CPU since the previous call
+        while not ended.wait(SECONDS_BETWEEN):
+            with suppress(OSError):
+                run.append_hardware({"step": step(), "time": round(time.time(), 1), **_usage(process, device)})
 
 
-def _usage(process: psutil.Process, gpu: str | None) -> dict[str, float]:
+def _nvml_device(gpu: str | None) -> Any:
+    """NVIDIA's handle of a GPU; None without its driver, or if `gpu` is a part of one (MIG)."""
+    if gpu is not None:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            return pynvml.nvmlDeviceGetHandleByUUID(gpu)
+    return None
+
+
+def _usage(process: psutil.Process, device: Any) -> dict[str, float]:
     """Used shares in percent: of all cores and of the memory, by all processes and by this one; and of the GPU."""
     usage = {
         "cpu": psutil.cpu_percent(),
@@ -46,10 +58,8 @@ def _usage(process: psutil.Process, gpu: str | None) -> dict[str, float]:
         "memory": psutil.virtual_memory().percent,
         "memory_of_run": process.memory_percent(),
     }
-    if gpu is not None:
-        with suppress(pynvml.NVMLError):  # no driver, or a part of a GPU, of which it reports no utilization
-            pynvml.nvmlInit()
-            device = pynvml.nvmlDeviceGetHandleByUUID(gpu)
+    if device is not None:
+        with suppress(pynvml.NVMLError):  # the GPU does not report it
             memory = pynvml.nvmlDeviceGetMemoryInfo(device)
             usage["gpu_memory"] = 100 * memory.used / memory.total
             usage["gpu"] = pynvml.nvmlDeviceGetUtilizationRates(device).gpu

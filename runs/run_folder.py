@@ -15,6 +15,8 @@ from runs.files import append_line, flush, to_json, write_atomically, write_json
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
 from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARY, checked
 
+ATTEMPTS_TO_LOCK = 10
+
 
 class RunFolder:
     """Reads and writes the files of one run.
@@ -55,16 +57,20 @@ class RunFolder:
         The operating system holds the lock and releases it when the process ends, however it ends.
         """
         with open(self.path / "lock", "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunFolderError(f"{self.path} is being trained by another process right now") from error
+            for attempt in reversed(range(ATTEMPTS_TO_LOCK)):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as error:
+                    if not attempt:
+                        raise RunFolderError(f"{self.path} is being trained by another process right now") from error
+                    time.sleep(0.02)  # `is_locked` in another process holds it for microseconds
             yield
 
     def is_locked(self) -> bool:
         """Whether a process trains the run right now."""
         try:
-            with open(self.path / "lock") as file:
+            with open(self.path / "lock", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -98,18 +104,20 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         """What a dashboard shows of the run in addition to its curves.
 
-        These are its name, comment, time, folder, configs, the keys that the user set, the masking rates of its stages,
-        the knobs in use, and the reference losses.
+        These are its name, command, comment, time, folder, configs, the keys that the user set, the masking rates of
+        its stages, the knobs in use, and the reference losses.
         """
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
         rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
+        command = about["comment"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"} | config
             about["comment"] += " (changed by hand)"
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
+        about["command"] = command
         shown: dict[str, Any] = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
         shown |= {"explicit": about["overridden"], "rates": sorted(rates), "folder": str(self.path.absolute())}
         shown |= {"knobs": by_hand[-1].get("after") if by_hand else None, "references": self._references()}

@@ -18,8 +18,10 @@ LARGEST = sys.float_info.max
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be drawn: neither NaN nor infinite, nor an integer too long for a float."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    """Whether a value can be drawn: a float that is neither NaN nor infinite, or an integer of at most 64 bits."""
+    if isinstance(value, float):
+        return abs(value) < 1e300  # sums of several are finite too
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 STATUSES = ("in progress", "completed", "crashed", "interrupted")
@@ -30,7 +32,7 @@ VOCABULARY = {
     "characters": [lambda character: isinstance(character, str) and len(character) == 1],
     "special_tokens": [str],
 }
-HARDWARE = {"step": int}  # a row of hardware.jsonl; all other values are percent
+HARDWARE = {"step": int}  # a row of hardware.jsonl
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
 ROW = {  # of metrics.jsonl
     **dict.fromkeys(("step", "chars", "seq_len"), int),

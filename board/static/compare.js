@@ -4,6 +4,7 @@
   const MILLISECONDS = 1000;
   const COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]; // Okabe and Ito
   const TITLES = { seconds: "seconds of training", chars: "characters", step: "steps" };
+  const DASHES = ["", "6 3", "2 3"]; // of the first seven groups, the next seven, and so on
   const FIRST = 12; // runs that are chosen at first
   const grouped = (value) => value.toLocaleString("en");
   const COLUMNS = [
@@ -20,13 +21,14 @@
   let runs = [];
   let chosen = null; // the uuids of the runs in the chart
   let order = { column: "began", isDescending: true };
-  let seen = null;
+  let revision = null; // of the table, when it was drawn last
 
   const get = async (path) => (await fetch(`/api/folio/${path}`)).json();
 
   function drawTable() {
-    const value = (run) => run[order.column] ?? (typeof runs[0][order.column] === "string" ? "" : Infinity);
-    const sorted = d3.sort(runs, (a, b) => (order.isDescending ? d3.descending : d3.ascending)(value(a), value(b)));
+    const direction = order.isDescending ? d3.descending : d3.ascending;
+    const hasNone = (run) => run[order.column] == null; // last in both directions
+    const sorted = d3.sort(runs, (a, b) => hasNone(a) - hasNone(b) || direction(a[order.column], b[order.column]));
     const header = d3.select("#columns").selectAll("th").data([null, ...COLUMNS]).join("th");
     header.selectAll("button").data((column) => (column ? [column[0]] : [])).join("button").text((name) => name)
       .on("click", (event, name) => {
@@ -52,52 +54,70 @@
 
   // The value of a curve, a list of [x, y], at x; between two points on the straight line.
   function at(curve, x) {
+    if (curve.length === 1) return curve[0][1];
     const i = Math.min(Math.max(d3.bisector((point) => point[0]).left(curve, x), 1), curve.length - 1);
     const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
     return x1 === x0 ? y1 : y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
   }
 
-  // Points {x, mean, low, high} of runs that differ in their seed, where all of them have values.
+  // Points {x, mean, low, high} of runs that differ in their seed, over those that reach x.
   function band(curves) {
-    const usable = curves.filter((curve) => curve.length > 1);
-    if (!usable.length) return curves.flat().map(([x, y]) => ({ x, mean: y, low: y, high: y }));
-    const [low, high] = [d3.max(usable, (curve) => curve[0][0]), d3.min(usable, (curve) => curve[curve.length - 1][0])];
-    const xs = d3.sort(new Set([low, high, ...usable.flat().map(([x]) => x)])).filter((x) => x >= low && x <= high);
+    const xs = d3.sort(new Set(curves.flat().map(([x]) => x)));
     return xs.map((x) => {
-      const values = usable.map((curve) => at(curve, x));
+      const reaching = curves.filter((curve) => curve.length && curve[0][0] <= x && x <= curve[curve.length - 1][0]);
+      const values = reaching.map((curve) => at(curve, x));
       return { x, mean: d3.mean(values), low: d3.min(values), high: d3.max(values) };
+    });
+  }
+
+  // The chosen runs by what distinguishes them from others. A group keeps its color whichever others are chosen.
+  function chosenGroups(axis) {
+    const all = d3.groups(d3.sort(runs, (run) => run.began), (run) => run.group);
+    return all.flatMap(([, runsOfGroup], i) => {
+      const members = runsOfGroup.filter((run) => chosen.has(run.uuid));
+      const curves = members.map((run) =>
+        d3.zip(run.curve[axis], run.curve["loss.valid"]).filter((point) => point.every(Number.isFinite)),
+      );
+      const points = band(curves);
+      if (!points.length) return [];
+      const words = [members[0].preset, members[0].changes].filter(Boolean);
+      const label = `${words.join(" ")}, ${members.length} seed${members.length > 1 ? "s" : ""}`;
+      const dash = DASHES[Math.floor(i / COLORS.length) % DASHES.length];
+      return [{ label, points, color: COLORS[i % COLORS.length], dash, counting: members[0].references.counting }];
     });
   }
 
   function drawChart() {
     const axis = document.getElementById("axis").value;
-    const groups = d3.groups(runs.filter((run) => chosen.has(run.uuid) && run.curve.step.length), (run) => run.group);
-    const lines = groups.map(([, members]) => ({
-      label: `${[members[0].preset, members[0].changes].filter(Boolean).join(" ")}, ${members.length} seed${members.length > 1 ? "s" : ""}`,
-      points: band(members.map((run) => d3.zip(run.curve[axis], run.curve["loss.valid"]).filter((point) => point.every(Number.isFinite)))),
-    })).filter((line) => line.points.length);
+    const lines = chosenGroups(axis);
     const svg = d3.select("#curves");
     svg.selectAll("*").remove();
     if (!lines.length) return;
     const { width, height } = svg.node().getBoundingClientRect();
-    const margin = { left: 56, right: 16, top: 16, bottom: 40 };
+    const [left, right, top, bottom] = [56, width - 16, 16, height - 40];
     const points = lines.flatMap((line) => line.points);
-    const x = d3.scaleLinear([d3.min(points, (p) => p.x), d3.max(points, (p) => p.x)], [margin.left, width - margin.right]);
-    const counting = [...new Set(groups.flatMap(([, members]) => members.map((run) => run.references.counting)))].filter(Boolean);
-    const y = d3.scaleLinear([d3.min([...points.map((p) => p.low), ...counting]), d3.max(points, (p) => p.high)], [height - margin.bottom, margin.top]).nice();
-    svg.append("g").attr("transform", `translate(0,${height - margin.bottom})`).call(d3.axisBottom(x).ticks(8, "~s"));
-    svg.append("g").attr("transform", `translate(${margin.left},0)`).call(d3.axisLeft(y));
-    svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text(TITLES[axis]);
-    svg.append("text").attr("transform", `translate(14,${height / 2}) rotate(-90)`).attr("text-anchor", "middle").text("loss.valid (nats per masked character)");
+    const counting = [...new Set(lines.map((line) => line.counting))].filter(Boolean);
+    const lowest = d3.min([...points.map((p) => p.low), ...counting]);
+    const x = d3.scaleLinear(d3.extent(points, (p) => p.x), [left, right]);
+    const y = d3.scaleLinear([lowest, d3.max(points, (p) => p.high)], [bottom, top]).nice();
+    svg.append("g").attr("transform", `translate(0,${bottom})`).call(d3.axisBottom(x).ticks(8, "~s"));
+    svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y));
+    const title = (text) => svg.append("text").attr("text-anchor", "middle").text(text);
+    title(TITLES[axis]).attr("x", width / 2).attr("y", height - 4);
+    title("loss.valid (nats per masked character)").attr("transform", `translate(14,${height / 2}) rotate(-90)`);
     for (const loss of counting) {
-      svg.append("line").attr("class", "reference").attr("x1", margin.left).attr("x2", width - margin.right).attr("y1", y(loss)).attr("y2", y(loss));
-      svg.append("text").attr("x", margin.left + 4).attr("y", y(loss) - 4).text(`counting ${loss.toFixed(3)}`);
+      const line = svg.append("line").attr("class", "reference").attr("x1", left).attr("x2", right);
+      line.attr("y1", y(loss)).attr("y2", y(loss));
+      svg.append("text").attr("x", left + 4).attr("y", y(loss) - 4).text(`counting ${loss.toFixed(3)}`);
     }
+    const area = d3.area((p) => x(p.x), (p) => y(p.low), (p) => y(p.high));
+    const mean = d3.line((p) => x(p.x), (p) => y(p.mean));
     lines.forEach((line, i) => {
-      const color = COLORS[i % COLORS.length];
-      svg.append("path").attr("class", "band").attr("fill", color).attr("d", d3.area((p) => x(p.x), (p) => y(p.low), (p) => y(p.high))(line.points));
-      svg.append("path").attr("class", "line").attr("stroke", color).attr("d", d3.line((p) => x(p.x), (p) => y(p.mean))(line.points));
-      svg.append("text").attr("class", "label").attr("x", width - margin.right).attr("y", margin.top + 16 * (i + 1)).attr("text-anchor", "end").style("fill", color).text(line.label);
+      const path = (kind) => svg.append("path").attr("class", kind);
+      path("band").attr("fill", line.color).attr("d", area(line.points));
+      path("line").attr("stroke", line.color).attr("stroke-dasharray", line.dash).attr("d", mean(line.points));
+      const label = svg.append("text").attr("class", "label").attr("x", right).attr("y", top + 16 * (i + 1));
+      label.attr("text-anchor", "end").style("fill", line.color).text(line.label);
     });
   }
 
@@ -106,7 +126,7 @@
     const wanted = new URLSearchParams(location.search).getAll("run");
     chosen ??= new Set(wanted.length ? wanted : d3.sort(runs, (run) => -run.began).slice(0, FIRST).map((run) => run.uuid));
     document.getElementById("message").textContent = runs.length ? "" : "No runs yet.";
-    if (runs.length) drawTable();
+    drawTable();
     drawChart();
   }
 
@@ -114,11 +134,12 @@
     if (!document.hidden) {
       try {
         const now = (await get("revisions/compare")).revision;
-        if (now !== seen) await load();
-        seen = now;
+        if (now !== revision) await load();
+        revision = now;
       } catch (error) {
+        console.error(error);
         document.getElementById("message").textContent = "The dashboard does not answer.";
-        seen = null;
+        revision = null;
       }
     }
     setTimeout(tick, MILLISECONDS);

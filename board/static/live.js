@@ -3,10 +3,10 @@
 // Also draws the panel with the knobs of a run, and the link to the comparison. A hidden tab asks nothing.
 (() => {
   const MILLISECONDS = 1000;
-  let place = null; // the page that `seen` belongs to
-  let seen = null; // its last revision
+  let page = null; // the path that `revision` belongs to
+  let revision = null; // of the page, when it was refreshed last
 
-  const runOfPage = () => (/^\/run\/([0-9a-f]+)(\/metrics)?$/.exec(location.pathname) || [])[1];
+  const runOfPage = () => (/^\/run\/([0-9a-f]+)(\/|$)/.exec(location.pathname) || [])[1];
 
   async function answerOf(path, options) {
     const response = await fetch(`/api/folio/${path}`, options);
@@ -19,9 +19,9 @@
     const now = (await answerOf(`revisions/${run || "list"}`)).body.revision;
     const button = document.querySelector(".btn-refresh");
     // The page was loaded before this question, so it is refreshed once.
-    if (place !== location.pathname) [place, seen] = [location.pathname, null];
-    if (now !== seen && button && !button.classList.contains("disabled")) {
-      seen = now;
+    if (page !== location.pathname) [page, revision] = [location.pathname, null];
+    if (now !== revision && button && !button.classList.contains("disabled")) {
+      revision = now;
       button.click();
     }
   }
@@ -44,29 +44,44 @@
 
   const shown = (value) => (value === null ? "as scheduled" : String(value));
 
+  function newPanel(run, rates) {
+    const factor = element("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
+    const options = [null, ...rates].map((rate) => element("option", { value: rate ?? "none" }, shown(rate)));
+    const rate = element("select", { name: "masking_prob" }, ...options);
+    const submit = element("button", { type: "submit" }, "Set");
+    const labels = [element("label", {}, "learning rate × ", factor), element("label", {}, "masking rate ", rate)];
+    const form = element("form", {}, ...labels, submit);
+    form.addEventListener("input", (event) => (event.target.dataset.changed = "yes"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      setKnobs(run, form);
+    });
+    const lines = [element("p", { className: "state" }), element("p", { className: "error" })];
+    const panel = element("div", { id: "folio-knobs" }, form, ...lines);
+    panel.dataset.run = run;
+    return panel;
+  }
+
   async function drawKnobs() {
     const run = runOfPage();
     const row = document.querySelector(".run.page .process-row");
     if (!run || !row) return;
     const { isOk, body } = await answerOf(`runs/${run}/knobs`);
     let panel = document.getElementById("folio-knobs");
-    if (panel && panel.dataset.run !== run) panel = panel.remove();
-    if (!isOk || body.state !== "in progress") return void (panel && panel.remove());
+    if (panel && panel.dataset.run !== run) {
+      panel.remove();
+      panel = null;
+    }
+    const isTraining = isOk && body.state === "in progress";
+    if (!panel && !isTraining) return;
     if (!panel) {
-      const factor = element("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
-      const rates = [null, ...body.rates].map((rate) => element("option", { value: rate ?? "none" }, shown(rate)));
-      const rate = element("select", { name: "masking_prob" }, ...rates);
-      factor.value = body.requested.learning_rate_factor;
-      rate.value = body.requested.masking_prob ?? "none";
-      const submit = element("button", { type: "submit" }, "Set");
-      const form = element("form", {}, element("label", {}, "learning rate × ", factor), element("label", {}, "masking rate ", rate), submit);
-      form.addEventListener("submit", (event) => {
-        event.preventDefault();
-        setKnobs(run, { learning_rate_factor: factor.value, masking_prob: rate.value });
-      });
-      panel = element("div", { id: "folio-knobs" }, form, element("p", { className: "state" }), element("p", { className: "error" }));
-      panel.dataset.run = run;
+      panel = newPanel(run, body.rates);
       row.after(panel);
+    }
+    for (const field of panel.querySelectorAll("input, select, button")) field.disabled = !isTraining;
+    if (!isTraining) return;
+    for (const field of panel.querySelectorAll("input, select")) {
+      if (!field.dataset.changed) field.value = body.requested[field.name] ?? "none";
     }
     const lines = Object.keys(body.current).map((knob) => {
       const [current, requested] = [shown(body.current[knob]), shown(body.requested[knob])];
@@ -75,10 +90,21 @@
     panel.querySelector(".state").textContent = `current: ${lines.join(", ")}`;
   }
 
-  async function setKnobs(run, values) {
-    const { isOk, body } = await answerOf(`runs/${run}/knobs`, { method: "PUT", body: JSON.stringify(values) });
-    document.querySelector("#folio-knobs .error").textContent = isOk ? "" : body.error;
-    if (isOk) await drawKnobs();
+  // Sends only what was changed here: other values may have been set elsewhere since.
+  async function setKnobs(run, form) {
+    const changed = [...form.querySelectorAll("[data-changed]")];
+    const values = Object.fromEntries(changed.map((field) => [field.name, field.value]));
+    let error = "";
+    try {
+      const { isOk, body } = await answerOf(`runs/${run}/knobs`, { method: "PUT", body: JSON.stringify(values) });
+      if (!isOk) error = body.error;
+    } catch {
+      error = "the dashboard does not answer";
+    }
+    form.parentElement.querySelector(".error").textContent = error;
+    if (error) return;
+    for (const field of changed) delete field.dataset.changed;
+    await drawKnobs();
   }
 
   async function tick() {

@@ -128,8 +128,8 @@ def test_no_answer_allows_another_site(shared_dashboard):
     assert b"access-control-allow" not in answer.lower()
 
 
-def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard):
-    path = b"/api/folio/runs/0123456789"
+@pytest.mark.parametrize("path", [b"/api/folio/runs/0123456789", b"/track?run_uuid=0123456789"])
+def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     announced = get(path, b"Content-Length: 999999999", method=b"POST")
     assert ask(shared_dashboard, announced)[0] == 413
     block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"

@@ -1,7 +1,15 @@
 """The page /compare in a real browser."""
 
-from board.comparison import SAME_EXPERIMENT
+import contextlib
+import sqlite3
+
+import numpy as np
+import pytest
+
+from board.comparison import MAX_POINTS, SAME_EXPERIMENT, with_rows
+from board.run_records import CURVES
 from configs.command_line import ignored_in_comparisons
+from runs.delivery import ask
 from tests.board.conftest import Dashboard
 
 WITHIN = 5_000  # milliseconds
@@ -51,4 +59,43 @@ def test_labmls_comparison_leads_here(page, shared_dashboard: Dashboard, make_ru
 
 
 def test_repeats_of_an_experiment_are_defined_once():
-    assert ignored_in_comparisons() | {"changed_by_hand"} == SAME_EXPERIMENT
+    assert ignored_in_comparisons() == SAME_EXPERIMENT
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1_000, 10_000])
+def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
+    n = 10 * MAX_POINTS + 3
+    rows = [{"step": i, "chars": i, "seconds": float(i), "loss.valid": 1.0} for i in range(n)]
+    curve: list = []
+    for i in range(0, n, at_once):
+        curve = with_rows(curve, rows[i : i + at_once])
+    steps = [point[1] for point in curve]
+    assert MAX_POINTS / 2 < len(steps) <= MAX_POINTS + 1
+    assert steps[-1] == n - 1
+    assert len(set(np.diff(steps[:-1]))) == 1
+
+
+def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dashboard: Dashboard, make_run):
+    run = make_run()
+    shared_dashboard.receive(run)
+    url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
+    for i, wrong in enumerate(("oops", [[1]], None, 10**200)):
+        row = {"step": 40 + i, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
+        assert ask(url, "POST", {"rows_from": 3 + i, "rows": [row]}, 10)["rows"] == 4 + i
+    page.goto(f"{shared_dashboard.url}/compare?run={run.path.name}")
+    page.wait_for_selector(f"#runs tr[data-run='{run.path.name}']")
+    assert page.inner_text("#message") == ""
+
+
+def test_runs_that_an_earlier_version_stored_get_their_curve_with_an_import(dashboard: Dashboard, make_run):
+    run = make_run(chars=100, seconds=5.0)
+    dashboard.receive(run)
+    dashboard.end()
+    with contextlib.closing(sqlite3.connect(dashboard.database)) as connection:
+        connection.execute("DELETE FROM entries WHERE namespace = ?", (CURVES,))
+        connection.commit()
+    dashboard.start()
+    dashboard.receive(run)
+    (listed,) = ask(f"{dashboard.url}/api/folio/runs", "GET", {}, 10)["runs"]
+    assert listed["curve"]["loss.valid"] == [3.0, 1.5, 1.0]
+    assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])

@@ -1,6 +1,7 @@
 """Scripts that use plain labml, without Folio, appear on the dashboard; what would break its page is refused."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -69,11 +70,17 @@ def answer(url: str, content: object) -> int:
         {"track": {"loss": 5}},
         {"track": {"loss": {"step": [1, 2], "value": [1.0]}}},
         {"track": {"loss": {"step": ["a"], "value": [1.0]}}},
+        {"track": {"loss": {"step": [], "value": []}}},
+        {"track": {"loss": {"step": [math.nan] * 1_100, "value": [1.0] * 1_100}}},
+        {"track": {"loss": {"step": [1], "value": [1.7e308]}}},
+        {"favourite_configs": 5},
+        {"favorite_configs": 5},
+        {"repo_remotes": 5},
         {"stdout": 5},
         [5],
         5,
     ],
-    ids=str,
+    ids=lambda message: str(message)[:60],
 )
 def test_a_message_that_would_break_the_page_is_refused(page, shared_dashboard: Dashboard, make_run, message):
     run = make_run()
@@ -82,6 +89,12 @@ def test_a_message_that_would_break_the_page_is_refused(page, shared_dashboard: 
         assert answer(f"{shared_dashboard.url}/api/v1/{path}", message) == 400
     page.goto(f"{shared_dashboard.url}/runs")
     page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]')
+
+
+@pytest.mark.parametrize("query", ["rank=x", "world_size=1000000000", "main_rank=-1"])
+def test_a_wrong_count_of_processes_is_refused(shared_dashboard: Dashboard, query):
+    url = f"{shared_dashboard.url}/api/v1/default/track?run_uuid={'b' * 16}&labml_version=0.5.3&{query}"
+    assert answer(url, {"name": "a"}) == 400
 
 
 def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):

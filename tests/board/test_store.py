@@ -1,5 +1,3 @@
-import contextlib
-import sqlite3
 import subprocess
 import sys
 
@@ -8,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from board.store import Store, StoreError, decode, encode
+from board.store import Store, decode, encode
 from runs.files import ROOT
 
 PLAIN = st.recursive(
@@ -85,65 +83,3 @@ def test_stored_values_survive_a_kill(tmp_path):
     assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
     store = Store(path)
     assert [store.get("n", str(i)) for i in range(100)] == [str(i * i) for i in range(100)]
-
-
-def test_a_file_that_is_not_a_database_is_refused(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("not a database at all, but long enough to have a header" * 10)
-    check_is_refused(path, "not a database")
-
-
-def test_another_programs_database_is_refused(tmp_path):
-    path = tmp_path / "other.sqlite3"
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE letters (a TEXT)")
-        connection.commit()
-    check_is_refused(path, "not a dashboard's database")
-
-
-def test_a_database_that_is_damaged_inside_is_refused(tmp_path):
-    path = tmp_path / "store.sqlite3"
-    store = Store(path)
-    for i in range(1_000):
-        store.put("n", str(i), "x" * 100)
-    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    store.close()
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 : len(content) // 2 + 8_192] = b"\xff" * 8_192
-    path.write_bytes(content)
-    check_is_refused(path, "damaged")
-
-
-def check_is_refused(path, reason):
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match=reason):
-        Store(path)
-    assert path.read_bytes() == before
-    assert not list(path.parent.glob(f"{path.name}-*"))
-
-
-def test_two_stores_cannot_share_a_file(tmp_path):
-    first = Store(tmp_path / "store.sqlite3")
-    with pytest.raises(StoreError, match="another dashboard uses it"):
-        Store(tmp_path / "store.sqlite3")
-    first.close()
-    Store(tmp_path / "store.sqlite3").close()
-
-
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_file_that_is_deleted_or_replaced_is_noticed(tmp_path, is_replaced):
-    path, other = tmp_path / "store.sqlite3", tmp_path / "other.sqlite3"
-    store = Store(path)
-    store.put("n", "key", "old")
-    assert not store.reopened()
-    path.unlink()
-    if is_replaced:
-        new = Store(other)
-        new.put("n", "key", "new")
-        new.close()
-        other.rename(path)
-    assert store.reopened()
-    assert store.get("n", "key") == ("new" if is_replaced else None)
-    store.put("n", "more", "1")
-    store.close()
-    assert Store(path).get("n", "more") == "1"

@@ -1,12 +1,15 @@
 """The use of the machine is recorded while a run trains."""
 
+import itertools
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from runs import hardware
 from runs.run_folder import RunFolder
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -20,26 +23,16 @@ def rows(run: RunFolder) -> list[dict]:
     return [json.loads(line) for line in content.splitlines()]
 
 
-def until(condition) -> None:
-    for _ in range(1_000):
-        if condition():
-            return
-        threading.Event().wait(0.02)
-    pytest.fail("nothing was recorded")
-
-
-def test_a_busy_process_is_seen_and_nothing_is_written_afterwards(run):
+def test_a_busy_process_is_seen_and_the_thread_ends(run):
     with hardware.recorded(run, lambda: 7, gpu=None):
         until(lambda: sum(range(100_000)) and len(rows(run)) >= 3)  # keeps one core busy
-    n_rows = len(rows(run))
-    assert threading.active_count() == len([thread for thread in threading.enumerate() if thread.name != "hardware"])
+    assert "hardware" not in [thread.name for thread in threading.enumerate()]
     last = rows(run)[-1]
     assert last.keys() == {"step", "time", "cpu", "cpu_of_run", "memory", "memory_of_run"}
     assert last["step"] == 7
     assert all(0 <= last[name] <= 100 for name in last.keys() - {"step", "time"})
     assert max(row["cpu_of_run"] for row in rows(run)) > 0
     assert 0 < last["memory_of_run"] < last["memory"]
-    assert len(rows(run)) == n_rows
 
 
 def test_without_nvidias_driver_the_gpu_is_left_out(run):
@@ -50,7 +43,25 @@ def test_without_nvidias_driver_the_gpu_is_left_out(run):
 
 def test_a_missing_folder_does_not_stop_the_recording(run, tmp_path):
     run.path.rename(tmp_path / "moved")
-    with hardware.recorded(run, lambda: 1, gpu=None):
-        threading.Event().wait(0.5)  # at least one row is lost
+    steps = itertools.count()
+    asked: list[int] = []
+    with hardware.recorded(run, lambda: asked.append(next(steps)) or asked[-1], gpu=None):
+        until(lambda: asked)  # the first row is lost
         (tmp_path / "moved").rename(run.path)
         until(lambda: rows(run))
+    assert rows(run)[0]["step"] > 0
+
+
+def test_the_use_of_a_gpu_is_recorded(run, monkeypatch):
+    """As NVIDIA's library would answer; the machine has no GPU."""
+    answers = {
+        "nvmlInit": None,
+        "nvmlDeviceGetHandleByUUID": "handle",
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=20, total=80),
+        "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97),
+    }
+    for name, value in answers.items():
+        monkeypatch.setattr(hardware.pynvml, name, lambda *_, value=value: value)
+    with hardware.recorded(run, lambda: 1, gpu="GPU-1"):
+        until(lambda: rows(run))
+    assert (rows(run)[0]["gpu"], rows(run)[0]["gpu_memory"]) == (97, 25.0)

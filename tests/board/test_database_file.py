@@ -1,0 +1,152 @@
+"""The dashboard's database: other files are refused untouched, and one dashboard uses it at a time."""
+
+import contextlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from board.database_file import StoreError
+from board.store import Store
+from runs.files import ROOT
+
+
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all, but long enough to have a header" * 10)
+    check_is_refused(path, "not a database")
+
+
+def test_another_programs_database_is_refused(tmp_path):
+    path = tmp_path / "other.sqlite3"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE letters (a TEXT)")
+        connection.commit()
+    check_is_refused(path, "not a dashboard's database")
+
+
+def test_a_log_of_another_program_is_refused_with_its_file(tmp_path):
+    """The table is in the write-ahead log only, which the other program's kill has left."""
+    path = tmp_path / "other.sqlite3"
+    program = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1])\n"
+        "connection.execute('PRAGMA journal_mode = WAL')\n"
+        "connection.execute('CREATE TABLE letters (a TEXT)')\n"
+        "connection.commit()\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -9
+    assert tmp_path / "other.sqlite3-wal" in contents(path)
+    check_is_refused(path, "not a dashboard's database")
+
+
+def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
+    path = tmp_path / "store.sqlite3"
+    program = (
+        "import os, sqlite3, sys; from board.database_file import TABLE\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA journal_mode = WAL')\n"
+        "connection.execute(f'CREATE TABLE {TABLE}')\n"
+        "connection.execute('INSERT INTO entries VALUES (?, ?, ?)', ('n', 'key', 'old'))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
+    store = Store(path)
+    assert store.get("n", "key") == "old"
+    store.close()
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_a_database_whose_writer_was_killed_within_a_transaction_is_opened_as_it_was_before(tmp_path):
+    path = tmp_path / "store.sqlite3"
+    program = (
+        "import os, sys; from pathlib import Path; from board.store import Store\n"
+        "store = Store(Path(sys.argv[1]))\n"
+        "store._connection.execute('PRAGMA cache_size = 1')\n"  # writes to the file before the end
+        "[store.put('n', str(i), 'old' * 100) for i in range(100)]\n"
+        "store._connection.execute('BEGIN')\n"
+        "[store.put('n', str(i), 'new' * 100) for i in range(100)]\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
+    assert Path(f"{path}-journal").stat().st_size > 0
+    store = Store(path)
+    assert {store.get("n", str(i)) for i in range(100)} == {"old" * 100}
+
+
+def test_a_database_that_is_damaged_inside_is_refused(tmp_path):
+    path = tmp_path / "store.sqlite3"
+    store = Store(path)
+    for i in range(1_000):
+        store.put("n", str(i), "x" * 100)
+    store.close()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 8_192] = b"\xff" * 8_192
+    path.write_bytes(content)
+    check_is_refused(path, "damaged")
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    """The files whose names begin with that of a database."""
+    return {file: file.read_bytes() for file in path.parent.glob(f"{path.name}*")}
+
+
+def check_is_refused(path, reason):
+    before = contents(path)
+    with pytest.raises(StoreError, match=reason):
+        Store(path)
+    assert contents(path) == before
+
+
+def test_two_stores_cannot_share_a_file(tmp_path):
+    first = Store(tmp_path / "store.sqlite3")
+    with pytest.raises(StoreError, match="another dashboard uses it"):
+        Store(tmp_path / "store.sqlite3")
+    first.close()
+    Store(tmp_path / "store.sqlite3").close()
+
+
+def test_the_lock_holds_when_all_files_were_deleted(tmp_path):
+    first = Store(tmp_path / "store.sqlite3")
+    for file in contents(tmp_path / "store.sqlite3"):
+        file.unlink()
+    assert first.reopened()
+    with pytest.raises(StoreError, match="another dashboard uses it"):
+        Store(tmp_path / "store.sqlite3")
+
+
+def test_a_file_with_the_name_of_the_lock_keeps_its_content(tmp_path):
+    (tmp_path / "uv.lock").write_text("precious")
+    Store(tmp_path / "uv").close()
+    assert (tmp_path / "uv.lock").read_text() == "precious"
+
+
+def test_a_folder_that_is_deleted_is_created_again(tmp_path):
+    store = Store(tmp_path / "folder" / "store.sqlite3")
+    shutil.rmtree(tmp_path / "folder")
+    assert store.reopened()
+    store.put("n", "key", "1")
+    assert (tmp_path / "folder" / "store.sqlite3").exists()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_is_deleted_or_replaced_is_noticed(tmp_path, is_replaced):
+    path, other = tmp_path / "store.sqlite3", tmp_path / "other.sqlite3"
+    store = Store(path)
+    store.put("n", "key", "old")
+    assert not store.reopened()
+    path.unlink()
+    if is_replaced:
+        new = Store(other)
+        new.put("n", "key", "new")
+        new.close()
+        other.rename(path)
+    assert store.reopened()
+    assert store.get("n", "key") == ("new" if is_replaced else None)
+    store.put("n", "more", "1")
+    store.close()
+    assert Store(path).get("n", "more") == "1"
