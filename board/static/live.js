@@ -18,9 +18,10 @@
     if (!run && !/^\/runs(\/|$)/.test(location.pathname)) return;
     const now = (await answerOf(`revisions/${run || "list"}`)).body.revision;
     const button = document.querySelector(".btn-refresh");
-    // The page was loaded before this question, so it is refreshed once.
+    // The page was loaded before this question, so it is refreshed once. A refresh would disturb labml's first loading.
+    const isLoading = document.querySelector(".data-loader .loader");
     if (page !== location.pathname) [page, revision] = [location.pathname, null];
-    if (now !== revision && button && !button.classList.contains("disabled")) {
+    if (now !== revision && !isLoading && button && !button.classList.contains("disabled")) {
       revision = now;
       button.click();
     }
@@ -78,7 +79,9 @@
       panel = newPanel(run, body.rates);
       row.after(panel);
     }
+    const hasError = panel.querySelector(".error").textContent !== "";
     for (const field of panel.querySelectorAll("input, select, button")) field.disabled = !isTraining;
+    if (!isTraining && !hasError) panel.remove();
     if (!isTraining) return;
     for (const field of panel.querySelectorAll("input, select")) {
       if (!field.dataset.changed) field.value = body.requested[field.name] ?? "none";

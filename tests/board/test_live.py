@@ -41,6 +41,8 @@ def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_d
         run.save_status("completed")
         delivery.send()
         page.wait_for_selector("text=completed", timeout=WITHIN)
+        page.wait_for_selector("#folio-knobs", state="detached", timeout=WITHIN)
+    assert page.locator(".loader").count() == 0
     assert page.outside == []
 
 
