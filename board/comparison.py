@@ -40,13 +40,14 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
     """A run as a row of the table, and its curve as columns."""
     source, *words = record["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
+    by_hand = ["(changed by hand)"] * record["is_changed_by_hand"]
     columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE, start=1)}
     last = {name: values[-1] if values else None for name, values in columns.items()}
     return {
         "uuid": uuid,
         "name": record["name"],
         "preset": preset,
-        "changes": " ".join(word for word in words if not word.startswith("seed=")),
+        "changes": " ".join([*(word for word in words if not word.startswith("seed=")), *by_hand]),
         "loss.valid": last["loss.valid"],
         "best": record["best"],
         "seconds": last["seconds"],

@@ -47,6 +47,8 @@ def check(path: Path) -> None:
     A journal or log beside it, which a killed process leaves, belongs to its content. SQLite would apply it to the
     file, so a copy is read.
     """
+    if path.is_dir():
+        raise StoreError("it is a folder")
     if not path.exists() or path.stat().st_size == 0:
         return
     beside = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]

@@ -75,11 +75,11 @@ def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new:
         shown.save()
 
 
-def mark_dead(uuid: str) -> None:
+def mark(uuid: str, status: str) -> None:
     """Set the status of a run whose process ended without reporting it; the time of its last sign of life stays."""
-    status = db.run.get(uuid).status.load().run_status.load()
-    status.status = "dead"
-    status.save()
+    shown = db.run.get(uuid).status.load().run_status.load()
+    shown.status = status
+    shown.save()
 
 
 def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -114,7 +114,7 @@ def _names(uuid: str) -> list[str]:
 
 
 def _choose_visible(uuid: str, before: Sequence[str]) -> None:
-    """Choose which series are drawn at first, without smoothing; the use of the hardware has a chart of its own.
+    """Choose which series are drawn at first; the use of the hardware has a chart of its own.
 
     labml-app keeps the choices by position. So when series are added, the choices of the others are moved.
     """
@@ -129,12 +129,8 @@ def _choose_visible(uuid: str, before: Sequence[str]) -> None:
         # labml-app has inserted the new series into the choices of the first chart, but not into those of the second.
         known = names if len(choices) == len(names) else before
         chosen = {name: choice for name, choice in zip(known, choices, strict=False) if name in before}
-        update: dict[str, Any] = {
-            "series_preferences": [chosen.get(name, 1 if is_drawn[name] else -1) for name in names]
-        }
-        if not chosen:
-            update |= {"smooth_value": 0.0, "focus_smoothed": False}
-        preferences.update_preferences(update)
+        drawn = [chosen.get(name, 1 if is_drawn[name] else -1) for name in names]
+        preferences.update_preferences({"series_preferences": drawn})
 
 
 def _hardware_chart(uuid: str) -> Any:

@@ -18,7 +18,7 @@ from board.comparison import best_of, group_of, summary, with_rows
 from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
-from runs.run_folder import RunFolder
+from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import MISSING, STATUS, checked, is_number
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
@@ -32,6 +32,7 @@ NEW: dict[str, Any] = {  # the record of a run
     "rates": (),
     "references": {},
     "began": 0.0,
+    "is_changed_by_hand": False,
 }
 EMPTY = {"restart": False, "rows_from": 0, "rows": [], "hardware_from": 0, "hardware": []} | {
     "log_from": 0,
@@ -107,6 +108,7 @@ class RunRecords:
             "current": about["knobs"],
             "group": group_of(about["configs"]),
             "seed": about["configs"].get("seed"),
+            "is_changed_by_hand": "changed_by_hand" in about["configs"],
         }
 
     def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], new: Iterable[str]) -> None:
@@ -165,7 +167,10 @@ class RunRecords:
             self._notice_if_dead(uuid)
 
     def _notice_if_dead(self, uuid: str) -> None:
-        """Mark a run as dead if it is in progress and nobody holds the lock of its folder."""
+        """Mark a run that is in progress although nobody holds the lock of its folder.
+
+        It is dead, or it has ended while the dashboard did not run; then its folder says how.
+        """
         record = self._record(uuid)
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
@@ -173,8 +178,13 @@ class RunRecords:
             record["folder"] and (folder := RunFolder(Path(record["folder"]))).path.is_dir() and not folder.is_locked()
         ):
             self._heard.pop(uuid, None)
-            labml_run.mark_dead(uuid)
-            self._put(uuid, record | {"status": "dead"}, record)
+            try:
+                ended = folder.status()["status"]
+            except RunFolderError:
+                ended = "in progress"
+            status = "dead" if ended == "in progress" else ended
+            labml_run.mark(uuid, status)
+            self._put(uuid, record | {"status": status}, record)
 
     def _put(self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Keep a record, and count what has changed."""

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from labml_app import db
+from labml_app.analyses.preferences import Preferences
 from labml_app.logger import logger
 from labml_db import Index, Model
 
@@ -114,6 +115,8 @@ def connect(store: Store) -> None:
     db.run.get_merged_status_data = lambda uuids: (
         merged(uuids) if len(uuids) > 1 else db.run.get_status(uuids[0]).get_data()
     )
+    smoothed = Preferences.defaults()
+    Preferences.defaults = classmethod(lambda cls: smoothed | {"smooth_value": 0.0, "focus_smoothed": False})
     db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
     fill()
 

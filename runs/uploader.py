@@ -46,7 +46,7 @@ class Uploader(threading.Thread):
             except Exception as error:  # whatever is wrong here must not stop the training
                 reason = str(error) or type(error).__name__
                 if self.trouble is None:
-                    self.report(f"the dashboard does not accept this run ({reason}): training continues")
+                    self.report(f"the dashboard does not take this run ({reason}): training continues")
                 self.trouble, wait = reason, min(2 * max(wait, 1.0), LONGEST_WAIT)
             self.has_tried.set()
             if self.is_ending and (self.trouble or (is_last and not has_more)):

@@ -5,7 +5,9 @@
   const COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]; // Okabe and Ito
   const TITLES = { seconds: "seconds of training", chars: "characters", step: "steps" };
   const DASHES = ["", "6 3", "2 3"]; // of the first seven groups, the next seven, and so on
+  const NEARLY = 0.02; // of the range
   const FIRST = 12; // runs that are chosen at first
+  const NOTHING = "Nothing to draw: choose runs that have been evaluated.";
   const grouped = (value) => value.toLocaleString("en");
   const COLUMNS = [
     ["name", (value) => value],
@@ -20,6 +22,7 @@
   ];
   let runs = [];
   let chosen = null; // the uuids of the runs in the chart
+  let known = null; // the uuids of all runs when the table was drawn last
   let order = { column: "began", isDescending: true };
   let revision = null; // of the table, when it was drawn last
 
@@ -35,18 +38,21 @@
         order = { column: name, isDescending: order.column === name && !order.isDescending };
         drawTable();
       });
-    header.attr("aria-sort", (column) => (column && column[0] === order.column ? (order.isDescending ? "descending" : "ascending") : null));
+    const sortedAs = order.isDescending ? "descending" : "ascending";
+    header.attr("aria-sort", (column) => (column && column[0] === order.column ? sortedAs : null));
     const rows = d3.select("#runs").selectAll("tr").data(sorted, (run) => run.uuid).join("tr").order();
     rows.attr("data-run", (run) => run.uuid);
-    rows.selectAll("td.choice").data((run) => [run]).join("td").attr("class", "choice").selectAll("input").data((run) => [run]).join("input")
+    const choices = rows.selectAll("td.choice").data((run) => [run]).join("td").attr("class", "choice");
+    choices.selectAll("input").data((run) => [run]).join("input")
       .attr("type", "checkbox").attr("aria-label", (run) => `show ${run.uuid}`)
       .property("checked", (run) => chosen.has(run.uuid))
       .on("change", (event, run) => {
         event.target.checked ? chosen.add(run.uuid) : chosen.delete(run.uuid);
         drawChart();
       });
-    const cells = rows.selectAll("td.value").data((run) => COLUMNS.map(([name, format]) => ({ run, name, value: run[name], format }))).join("td");
-    cells.attr("class", (cell) => ["value", typeof cell.value === "number" ? "number" : "", cell.name === "state" ? cell.value : ""].join(" "));
+    const cellsOf = (run) => COLUMNS.map(([name, format]) => ({ run, name, value: run[name], format }));
+    const classOf = ({ name, value }) => (typeof value === "number" ? "number" : name === "state" ? value : "");
+    const cells = rows.selectAll("td.value").data(cellsOf).join("td").attr("class", (cell) => `value ${classOf(cell)}`);
     cells.filter((cell) => cell.name !== "name").text((cell) => (cell.value == null ? "" : cell.format(cell.value)));
     cells.filter((cell) => cell.name === "name").selectAll("a").data((cell) => [cell]).join("a")
       .attr("href", (cell) => `/run/${cell.run.uuid}`).text((cell) => `${cell.value} ${cell.run.uuid.slice(0, 8)}`);
@@ -62,9 +68,16 @@
 
   // Points {x, mean, low, high} of runs that differ in their seed, over those that reach x.
   function band(curves) {
-    const xs = d3.sort(new Set(curves.flat().map(([x]) => x)));
+    const used = curves.filter((curve) => curve.length);
+    if (!used.length) return [];
+    // Seeds are evaluated at slightly different times: the band begins and ends where nearly all of them do.
+    const [starts, ends] = [used.map((curve) => curve[0][0]), used.map((curve) => curve[curve.length - 1][0])];
+    const slack = NEARLY * (d3.max(ends) - d3.min(starts));
+    const low = d3.max(starts.filter((x) => x <= d3.min(starts) + slack));
+    const high = d3.min(ends.filter((x) => x >= d3.max(ends) - slack));
+    const xs = d3.sort(new Set([low, high, ...used.flat().map(([x]) => x)])).filter((x) => low <= x && x <= high);
     return xs.map((x) => {
-      const reaching = curves.filter((curve) => curve.length && curve[0][0] <= x && x <= curve[curve.length - 1][0]);
+      const reaching = used.filter((curve) => curve[0][0] <= x && x <= curve[curve.length - 1][0]);
       const values = reaching.map((curve) => at(curve, x));
       return { x, mean: d3.mean(values), low: d3.min(values), high: d3.max(values) };
     });
@@ -92,6 +105,7 @@
     const lines = chosenGroups(axis);
     const svg = d3.select("#curves");
     svg.selectAll("*").remove();
+    document.getElementById("message").textContent = lines.length ? "" : runs.length ? NOTHING : "No runs yet.";
     if (!lines.length) return;
     const { width, height } = svg.node().getBoundingClientRect();
     const [left, right, top, bottom] = [56, width - 16, 16, height - 40];
@@ -99,7 +113,9 @@
     const counting = [...new Set(lines.map((line) => line.counting))].filter(Boolean);
     const lowest = d3.min([...points.map((p) => p.low), ...counting]);
     const x = d3.scaleLinear(d3.extent(points, (p) => p.x), [left, right]);
-    const y = d3.scaleLinear([lowest, d3.max(points, (p) => p.high)], [bottom, top]).nice();
+    const highest = d3.max([...points.map((p) => p.high), ...counting]);
+    const pad = highest > lowest ? 0 : 0.1 * highest;
+    const y = d3.scaleLinear([lowest - pad, highest + pad], [bottom, top]).nice();
     svg.append("g").attr("transform", `translate(0,${bottom})`).call(d3.axisBottom(x).ticks(8, "~s"));
     svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y));
     const title = (text) => svg.append("text").attr("text-anchor", "middle").text(text);
@@ -115,17 +131,26 @@
     lines.forEach((line, i) => {
       const path = (kind) => svg.append("path").attr("class", kind);
       path("band").attr("fill", line.color).attr("d", area(line.points));
-      path("line").attr("stroke", line.color).attr("stroke-dasharray", line.dash).attr("d", mean(line.points));
+      const stroke = (kind) => path(kind).attr("stroke", line.color).attr("stroke-dasharray", line.dash);
+      stroke("line").attr("d", mean(line.points));
+      if (line.points.length === 1) {
+        const dot = svg.append("circle").attr("class", "dot").attr("r", 4).attr("fill", line.color);
+        dot.attr("cx", x(line.points[0].x)).attr("cy", y(line.points[0].mean));
+      }
       const label = svg.append("text").attr("class", "label").attr("x", right).attr("y", top + 16 * (i + 1));
       label.attr("text-anchor", "end").style("fill", line.color).text(line.label);
+      const [end, middle] = [right - label.node().getComputedTextLength() - 6, top + 16 * i + 12];
+      stroke("sample").attr("d", d3.line()([[end - 24, middle], [end, middle]]));
     });
   }
 
   async function load() {
     runs = (await get("runs")).runs;
     const wanted = new URLSearchParams(location.search).getAll("run");
-    chosen ??= new Set(wanted.length ? wanted : d3.sort(runs, (run) => -run.began).slice(0, FIRST).map((run) => run.uuid));
-    document.getElementById("message").textContent = runs.length ? "" : "No runs yet.";
+    const latest = d3.sort(runs, (run) => -run.began).slice(0, FIRST);
+    chosen ??= new Set(wanted.length ? wanted : latest.map((run) => run.uuid));
+    for (const run of runs) if (known && !known.has(run.uuid)) chosen.add(run.uuid); // it has just begun
+    known = new Set(runs.map((run) => run.uuid));
     drawTable();
     drawChart();
   }

@@ -1,5 +1,6 @@
 "use strict";
-// Keeps an open page up to date: asks every second whether something has changed, and presses labml's refresh button if so.
+// Keeps an open page up to date: asks every second whether something has changed, and then presses labml's refresh
+// button.
 // Also draws the panel with the knobs of a run, and the link to the comparison. A hidden tab asks nothing.
 (() => {
   const MILLISECONDS = 1000;
@@ -50,15 +51,15 @@
     const options = [null, ...rates].map((rate) => element("option", { value: rate ?? "none" }, shown(rate)));
     const rate = element("select", { name: "masking_prob" }, ...options);
     const submit = element("button", { type: "submit" }, "Set");
-    const labels = [element("label", {}, "learning rate × ", factor), element("label", {}, "masking rate ", rate)];
+    const labels = [factor, rate].map((field) => element("label", {}, `${field.name} `, field));
     const form = element("form", {}, ...labels, submit);
     form.addEventListener("input", (event) => (event.target.dataset.changed = "yes"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      setKnobs(run, form);
+      setKnobs(run, form).catch(reportAbsence);
     });
     const lines = [element("p", { className: "state" }), element("p", { className: "error" })];
-    const panel = element("div", { id: "folio-knobs" }, form, ...lines);
+    const panel = element("div", { id: "folio-knobs" }, element("h3", {}, "Knobs"), form, ...lines);
     panel.dataset.run = run;
     return panel;
   }
@@ -97,17 +98,18 @@
   async function setKnobs(run, form) {
     const changed = [...form.querySelectorAll("[data-changed]")];
     const values = Object.fromEntries(changed.map((field) => [field.name, field.value]));
-    let error = "";
-    try {
-      const { isOk, body } = await answerOf(`runs/${run}/knobs`, { method: "PUT", body: JSON.stringify(values) });
-      if (!isOk) error = body.error;
-    } catch {
-      error = "the dashboard does not answer";
-    }
-    form.parentElement.querySelector(".error").textContent = error;
-    if (error) return;
+    const { isOk, body } = await answerOf(`runs/${run}/knobs`, { method: "PUT", body: JSON.stringify(values) });
+    form.parentElement.querySelector(".error").textContent = isOk ? "" : body.error;
+    if (!isOk) return;
     for (const field of changed) delete field.dataset.changed;
     await drawKnobs();
+  }
+
+  function reportAbsence(error) {
+    console.error(error);
+    if (document.getElementById("folio-absent")) return;
+    const text = "The dashboard does not answer: this page may be old.";
+    document.body.append(element("p", { id: "folio-absent" }, text));
   }
 
   async function tick() {
@@ -116,8 +118,9 @@
       try {
         await refreshIfChanged();
         await drawKnobs();
+        document.getElementById("folio-absent")?.remove();
       } catch (error) {
-        // The server is away; labml's page shows that itself.
+        reportAbsence(error);
       }
     }
     setTimeout(tick, MILLISECONDS);

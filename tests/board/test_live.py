@@ -150,3 +150,25 @@ def test_knobs_are_set_on_the_page(page, shared_dashboard: Dashboard, make_run):
         page.fill("#folio-knobs input", "99")
         page.click("#folio-knobs button")
         page.wait_for_selector("text=is not within 0.01 to 10")
+
+
+def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard: Dashboard, make_run):
+    run = make_run()
+    with run.locked():
+        dashboard.receive(run)
+        dashboard.end()
+        run.save_status("completed")
+    dashboard.start()
+    page.goto(f"{dashboard.url}/runs")
+    page.wait_for_selector("text=completed", timeout=10_000)
+
+
+def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboard, make_run):
+    run = make_run()
+    dashboard.receive(run)
+    page.goto(f"{dashboard.url}/run/{run.path.name}")
+    page.wait_for_selector(LINE)
+    dashboard.end(signal.SIGKILL)
+    page.wait_for_selector("#folio-absent", timeout=WITHIN)
+    dashboard.start()
+    page.wait_for_selector("#folio-absent", state="detached", timeout=WITHIN)

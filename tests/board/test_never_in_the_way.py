@@ -48,7 +48,7 @@ def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, trai
     dashboard.send(number) if number == signal.SIGSTOP else dashboard.end(number)
     training.go_on()
     output = training.check_end()
-    assert len(lines_about(output, "does not accept this run")) == 1
+    assert len(lines_about(output, "does not take this run")) == 1
     (line,) = lines_about(output, "not on the dashboard")
     assert "--import" in line
 
@@ -62,8 +62,7 @@ def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
     training.go_on()
     output = training.check_end()
     assert (
-        "it answers, but not as Folio's dashboard does: status 500"
-        in lines_about(output, "does not accept this run")[0]
+        "it answers, but not as Folio's dashboard does: status 500" in lines_about(output, "does not take this run")[0]
     )
     assert len(lines_about(output, "not on the dashboard")) == 1
 
@@ -81,7 +80,7 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     training.pause_after_evaluations()
     dashboard.end(signal.SIGKILL)
     training.go_on()
-    training.until(lambda: any("does not accept this run" in line for line in training.lines))
+    training.until(lambda: any("does not take this run" in line for line in training.lines))
     training.process.send_signal(signal.SIGSTOP)  # however long the dashboard takes to start
     dashboard.start()
     training.go_on()
