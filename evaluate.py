@@ -11,7 +11,7 @@ import numpy as np
 
 from configs.command_line import ignored_in_comparisons, read_config, resolve
 from configs.data import DataConfigs
-from configs.experiment import best_device
+from configs.devices import best_device
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError

@@ -13,21 +13,27 @@ from contextlib import contextmanager
 from types import FrameType
 
 from configs.command_line import Command, parse
-from configs.experiment import Configs, gpu_uuid, registered_configs
+from configs.devices import gpu_uuid
+from configs.experiment import Configs, configs_of, registered_configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
 from data.corpus import CorpusError
+from distributed import processes
+from distributed.processes import Processes
 from runs import hardware
 from runs.delivery import DeliveryError
-from runs.find import find_run
+from runs.find import find_launched, find_run
 from runs.run_folder import RunFolder, RunFolderError
 from trained.initial_weights import copy_weights
 from training import tracking
-from training.checkpoint import CheckpointError
+from training.callbacks import Silent
+from training.checkpoint import CheckpointError, has_checkpoint
 from training.health_checks import HealthCheckError
 from training.loop import Trainer
-from training.resume import begin, resume
+from training.resume import begin, restore, resume
+
+LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
 
 
 def main(arguments: list[str]) -> int:
@@ -37,23 +43,66 @@ def main(arguments: list[str]) -> int:
         command = parse(arguments)
         if command.n_seeds > 1:
             return run_seeds(arguments, command)
-        print(command.source, flush=True)
-        path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
-        configs = registered_configs(command.values)
-        trainer, corpus, vocabulary = configs.trainer, configs.data.loaded, configs.data.vocabulary
-        initial = command.values["initial_weights"]
-        if initial and not command.resumed:
-            copy_weights(trainer.model, vocabulary, command.values, find_run(initial, command.logs))
-        run = command.resumed or RunFolder.create(path)
-        with run.locked():
-            values = command.values | {"data.corpus": corpus.name}
-            if command.resumed:
-                resume(run, trainer, values, corpus)
-            else:
-                begin(run, values, corpus, vocabulary, command.comment, command.overridden)
-            return train(run, configs, began)
+        with processes.joined(command.values["device"]) as group:
+            if not group.is_first:
+                return follow(command, group)
+            return lead(restarted(command), began, group)
     except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
-        return fail(error)
+        return fail(error) if processes.is_first() else 2
+
+
+def restarted(command: Command) -> Command:
+    """The command that continues the run if torchrun has restarted its processes."""
+    run = find_launched(processes.launch(), command.logs) if processes.is_restarted() else None
+    if run is None or command.resumed or not has_checkpoint(run.checkpoints):
+        return command
+    return parse(["--resume", str(run.path)])
+
+
+def lead(command: Command, began: float, group: Processes) -> int:
+    """Train, write the run's files and talk to the user: the first process, or the only one."""
+    print(command.source, flush=True)
+    path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
+    configs = registered_configs(command.values)
+    corpus = configs.data.loaded
+    group.from_first(command)  # the others begin when the text is here
+    trainer = built_trainer(configs, command)
+    run = command.resumed or RunFolder.create(path)
+    with run.locked():
+        values = command.values | {"data.corpus": corpus.name}
+        if command.resumed:
+            resume(run, trainer, values, corpus)
+        else:
+            begin(run, values, corpus, configs.data.vocabulary, command.comment, command.overridden)
+        return train(run, configs, began)
+
+
+def follow(command: Command, group: Processes) -> int:
+    """Train with the first process: one of those that torchrun has started besides it."""
+    tracking.be_quiet()
+    command = group.from_first(command)
+    configs = configs_of(command.values)
+    trainer = built_trainer(configs, command)
+    if command.resumed:
+        restore(command.resumed, trainer)
+    try:
+        with Interruption().watched():
+            trainer.train(None, Silent())
+    except HealthCheckError:  # the first process reports it
+        return 1
+    except RuntimeError as error:
+        if not processes.is_lost_connection(error):
+            raise
+        return fail(LOST, code=1)
+    return 0
+
+
+def built_trainer(configs: Configs, command: Command) -> Trainer:
+    """The trainer, whose model has the weights that the run begins with."""
+    trainer, initial = configs.trainer, command.values["initial_weights"]
+    if initial and not command.resumed:
+        copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
+    return trainer
 
 
 def train(run: RunFolder, configs: Configs, began: float) -> int:
@@ -75,6 +124,8 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     except (MemoryError, RuntimeError) as error:
+        if trainer.processes.n > 1 and processes.is_lost_connection(error):
+            return fail(LOST, code=1)
         if not is_out_of_memory(error):
             raise
         return fail(f"stopped: {what_to_lower(run.config())}", code=1)
@@ -107,7 +158,10 @@ def run_seeds(arguments: list[str], command: Command) -> int:
 
 
 class Interruption:
-    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once."""
+    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
+
+    torchrun repeats the signal, so with it the process ends only when it has saved.
+    """
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -121,7 +175,9 @@ class Interruption:
             signal.signal(number, handler)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
+        self.signal = self.signal or number
+        if processes.started_by_torchrun():
+            return
         signal.signal(number, signal.SIG_DFL)
         os.write(
             2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends at once without saving\n"

@@ -18,7 +18,7 @@ import torch
 import yaml
 
 from configs.command_line import PRESETS, read_config, resolve
-from configs.experiment import best_device
+from configs.devices import best_device
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError

@@ -28,7 +28,8 @@ import numpy as np
 
 from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
 from benchmarks.turns import take_turns, warmed_up_step
-from configs.experiment import Configs, configs_of, gpu_uuid
+from configs.devices import gpu_uuid
+from configs.experiment import Configs, configs_of
 from runs import hardware
 from runs.delivery import SECONDS_TO_ANSWER, Delivery
 from runs.files import ROOT

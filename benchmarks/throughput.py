@@ -22,7 +22,8 @@ from benchmarks.command import device_preset, preset_values, run_benchmark, save
 from benchmarks.peak import flops_per_char, peak_flops_per_second
 from benchmarks.peers import MASKING_PROB, Shape, Step
 from benchmarks.turns import seconds_per_call, take_turns, warmed_up_step
-from configs.experiment import Configs, best_device, configs_of
+from configs.devices import best_device
+from configs.experiment import Configs, configs_of
 from runs.figures import save_figure
 
 ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)

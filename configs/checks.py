@@ -12,6 +12,7 @@ from configs.masking import check_masking
 from configs.memory import check_memory
 from configs.rows import check_untils, is_number
 from data.pairs import SHORTEST
+from distributed.processes import local_rank, n_started
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -19,7 +20,7 @@ BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 
 def check(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if values do not fit together or do not fit this machine."""
-    _check_device(values["device"])
+    _check_device(values["device"], n_started())
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
         name = shortened(values["name"])
         raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
@@ -40,13 +41,17 @@ def check(values: Mapping[str, Any]) -> None:
     check_memory(values)
 
 
-def _check_device(device: str) -> None:
+def _check_device(device: str, n_processes: int) -> None:
     if not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", device):
         raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     kind, _, number = device.partition(":")
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
+    if n_processes > 1 and (kind == "mps" or number):
+        raise ConfigError(f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own")
     n_found = torch.cuda.device_count()
+    if kind == "cuda" and n_processes > 1 and local_rank() >= n_found:
+        raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda" and int(number or 0) >= n_found:
         raise ConfigError(f"device={device}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
 
@@ -105,8 +110,10 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
         raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
-    if chars % (seq_len * grad_accum_steps):
+    n_processes = n_started()
+    if chars % (seq_len * grad_accum_steps * n_processes):
         raise ConfigError(
             f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
             + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
+            + (f" times {n_processes} processes" if n_processes > 1 else "")
         )

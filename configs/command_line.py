@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from configs.checks import BUDGETS, check
-from configs.experiment import Configs, best_device
+from configs.devices import best_device
+from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
@@ -66,7 +67,6 @@ def parse(arguments: Sequence[str]) -> Command:
     options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
-
     overridden = _assignments([*unknown, *options.keys])
     if options.resume is not None:
         if options.seeds > 1:

@@ -11,12 +11,16 @@ from labml.configs import BaseConfigs, option
 from torch import nn
 
 from configs.data import DataConfigs
+from configs.devices import device_of_process
 from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs, check_contract
+from configs.prompts import prompts_of
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
 from data.reference_losses import unigram_loss
+from distributed.processes import Processes, current
+from distributed.sharding import shard
 from training.background import References
 from training.callbacks import sample
 from training.compilation import Compilation
@@ -43,6 +47,7 @@ class Configs(BaseConfigs):
     sample: SampleConfigs
 
     # Computed by the function below with @option for it.
+    processes: Processes
     torch_device: torch.device
     network: nn.Module
     step: TrainingStep
@@ -103,6 +108,7 @@ def _training(c: Configs) -> TrainingConfigs:
     conf.set_default(TrainingConfigs.d_model, func=lambda: c.model.d_model)
     conf.set_default(TrainingConfigs.device, func=lambda: c.torch_device)
     conf.set_default(TrainingConfigs.masking_prob, func=lambda: c.masking.masking_prob)
+    conf.set_default(TrainingConfigs.processes, func=lambda: c.processes)
     return conf
 
 
@@ -111,21 +117,14 @@ def pairs_objective(c: Configs) -> str:
     return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
 
 
+@option(Configs.processes)
+def started(c: Configs) -> Processes:
+    return current()
+
+
 @option(Configs.torch_device)
 def by_name(c: Configs) -> torch.device:
-    return torch.device(c.device)
-
-
-def gpu_uuid(device: torch.device) -> str | None:
-    """The UUID of a CUDA device as NVIDIA's management library expects it; None for other devices."""
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
-
-
-def best_device() -> str:
-    """CUDA if available, otherwise Apple's MPS, otherwise the CPU."""
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    return device_of_process(c.device)
 
 
 @option(Configs.network)
@@ -137,12 +136,18 @@ def on_device(c: Configs) -> nn.Module:
     objective = pairs_objective(c)
     if objective and not hasattr(model, "forward_pairs"):
         raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, use modern")
+    if is_sharded(c):
+        shard(model)
     return model
+
+
+def is_sharded(c: Configs) -> bool:
+    return c.processes.n > 1 and c.training.parallel == "fsdp"
 
 
 @option(Configs.step)
 def training_step(c: Configs) -> TrainingStep:
-    return TrainingStep(
+    step = TrainingStep(
         c.network,
         c.data.windows,
         c.masking.strategy,
@@ -151,7 +156,11 @@ def training_step(c: Configs) -> TrainingStep:
         grad_accum_steps=c.training.grad_accum_steps,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
+        processes=c.processes,
     )
+    if not c.processes.is_first:
+        torch.manual_seed(derived_seed(c.seed, f"process {c.processes.rank}"))  # dropout differs between processes
+    return step
 
 
 @option(Configs.schedule)
@@ -178,6 +187,7 @@ def by_protocol(c: Configs) -> Evaluator:
         references=c.references,
         pairs_objective=pairs_objective(c),
         validation_pairs=c.data.validation_pairs,
+        processes=c.processes,
     )
 
 
@@ -186,27 +196,20 @@ def in_background(c: Configs) -> References:
     """The losses that the run is compared with."""
     n_chars = c.data.vocabulary.n_chars
     unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
-    return References(c.data.loaded, {"uniform": math.log(n_chars), "unigram": unigram})
+    known = {"uniform": math.log(n_chars), "unigram": unigram}
+    return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first)
 
 
 @option(Configs.prompts)
 def checked_prompts(c: Configs) -> list[str]:
-    """The prompts of the samples: the config's, or lines from the beginning of the validation text."""
-    if not c.sample.prompts:
-        validation = c.data.loaded.validation
-        lines = [line for line in validation[:2_000].splitlines()[1:-1] if len(line) > 20]
-        return lines[:6] or [validation[:60]]
-    for prompt in c.sample.prompts:
-        try:
-            c.data.vocabulary.encode(prompt)
-        except ValueError as error:
-            raise ConfigError(f"sample.prompts: {error}") from error
-    return c.sample.prompts
+    return prompts_of(c.sample.prompts, c.data.loaded, c.data.vocabulary)
 
 
 @option(Configs.trainer)
 def wire(c: Configs) -> Trainer:
     """The trainer, with everything that it needs."""
     draw_samples = partial(sample, c.network, c.prompts, c.data.vocabulary, device=c.torch_device)
-    compilation = Compilation(c.step, is_wanted=c.training.compile, cuda_graph=c.training.cuda_graph)
+    # A graph cannot record what processes exchange, and the compiler does not know the hooks that gather a layer.
+    cuda_graph = c.training.cuda_graph and c.processes.n == 1
+    compilation = Compilation(c.step, is_wanted=c.training.compile and not is_sharded(c), cuda_graph=cuda_graph)
     return Trainer(c.step, c.schedule, c.evaluator, draw_samples, compilation)

@@ -13,6 +13,7 @@ from data.masking import Corruption, IndependentMasker, Masker
 from data.masking.segmenters import Mixture, Segmenter
 from data.masking.strategies import STRATEGIES
 from data.vocabulary import MASK, PAD, Vocabulary
+from distributed.processes import n_started
 
 
 class MaskingConfigs(BaseConfigs):
@@ -66,6 +67,8 @@ def check_masking(values: Mapping[str, Any]) -> None:
 def _check_labml_nn(values: Mapping[str, Any]) -> None:
     if values["training.compile"]:
         raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
+    if n_started() > 1:
+        raise ConfigError("masking.strategy=labml_nn draws masks that processes cannot share: use random")
     only = {"masking.random_tokens": "uniform", "masking.masks": "dynamic", "masking.corrupt": "character"}
     for key, value in only.items():
         if values[key] != value:

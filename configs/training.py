@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from configs.keys import ConfigError, Key
+from distributed.processes import Processes
 from training import optimizers
 from training.schedule import Stage
 
@@ -45,6 +46,10 @@ class TrainingConfigs(BaseConfigs):
     precision: Annotated[str, Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16"))] = (
         "auto"
     )
+    parallel: Annotated[
+        str,
+        Key("with torchrun: ddp, a whole model per process; fsdp, a sharded one", choices=("ddp", "fsdp"), resume=True),
+    ] = "ddp"
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
     cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
@@ -54,6 +59,7 @@ class TrainingConfigs(BaseConfigs):
     d_model: int
     device: torch.device
     masking_prob: float
+    processes: Processes
 
     # Computed by the functions below.
     stage_rows: list[Stage]
@@ -104,6 +110,7 @@ def muon(c: TrainingConfigs) -> list[Optimizer]:
         muon_momentum=c.muon_momentum,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
+        processes=c.processes,
     )
 
 

@@ -36,6 +36,11 @@ def find_run(name: str, logs: Path) -> RunFolder:
     raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(found or runs, logs)}")
 
 
+def find_launched(launch: str | None, logs: Path) -> RunFolder | None:
+    """The newest run that a torchrun command has started."""
+    return next((run for run in reversed(all_runs(logs)) if run.launch() == launch), None)
+
+
 def _listed(runs: list[RunFolder], logs: Path) -> str:
     if not runs:
         return f"{logs} has no runs yet; python experiment.py makes one"

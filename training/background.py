@@ -22,13 +22,18 @@ SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than
 class References:
     """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they are computed."""
 
-    def __init__(self, corpus: Corpus, known: dict[str, float]):
-        """`known` are losses that need no computation, by name, in nats per masked character."""
+    def __init__(self, corpus: Corpus, known: dict[str, float], *, is_complete_wanted: bool = True):
+        """`known` are losses that need no computation, by name, in nats per masked character.
+
+        Of several processes, only the first needs the others.
+        """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
-        self._has_floor = corpus.automaton is not None
+        self._has_floor = is_complete_wanted and corpus.automaton is not None
         self._announced: bool | None = None  # whether all losses were known at the last announcement
         self._receiver: Connection | None = None
+        if not is_complete_wanted:
+            return
         if is_cached(corpus) or len(corpus.training) <= SMALL:
             self._take(*_compute(corpus))
         else:

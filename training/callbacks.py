@@ -37,6 +37,25 @@ class Callbacks(Protocol):
     def wanted_knobs(self) -> Mapping[str, Any] | None: ...
 
 
+class Silent:
+    """Callbacks of the processes that do not talk to the user: all but the first."""
+
+    def says(self, line: str) -> None:
+        pass
+
+    def progressed(self, progress: float) -> None:
+        pass
+
+    def evaluated(self, row: Mapping[str, Any]) -> None:
+        pass
+
+    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
+        pass
+
+    def wanted_knobs(self) -> Mapping[str, Any] | None:
+        return None
+
+
 class KnobPanel:
     """The values of the knobs during training."""
 
@@ -47,21 +66,25 @@ class KnobPanel:
         self.requested: Mapping[str, Any] | None = None  # the last request
         self.is_changed_by_hand = False
 
-    def apply(self, callbacks: Callbacks, position: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
+    def apply(
+        self,
+        requested: Mapping[str, Any] | None,
+        report: Callable[[str], None],
+        position: Callable[[], Mapping[str, Any]],
+    ) -> dict[str, Any] | None:
         """Apply a new request; returns the event to record, or None. `position` gives the run's step and time."""
-        requested = callbacks.wanted_knobs()
         if requested is None or requested == self.requested:
             return None
         self.requested = requested
         try:
             knobs = knobs_of(requested, self.rates)
         except KnobError as error:
-            callbacks.says(f"not changed: {error}")
+            report(f"not changed: {error}")
             return None
         if knobs == self.knobs:
             return None
         event = {"event": "changed by hand", **position(), "before": self.knobs.as_dict(), "after": knobs.as_dict()}
-        callbacks.says(f"changed by hand at step {event['step']:,}: {knobs}")
+        report(f"changed by hand at step {event['step']:,}: {knobs}")
         self.knobs, self.is_changed_by_hand = knobs, True
         return event
 

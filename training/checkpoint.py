@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
+from distributed.sharding import load_whole
 from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
 
@@ -71,13 +72,13 @@ class Checkpoint:
     name: str  # of the file that holds the state
 
 
-def save_weights(path: Path, model: nn.Module) -> str:
-    """Write a model's weights atomically. Returns their hash. Raises OSError."""
+def save_weights(path: Path, weights: Mapping[str, torch.Tensor]) -> str:
+    """Write weights by name atomically. Returns their hash. Raises OSError."""
     # Copies, because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
-    copied = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
-    weights = {name: tensor.detach().to(**copied) for name, tensor in model.state_dict().items()}
-    digest = _hash(weights)
-    write_atomically(path, save(weights, metadata={HASH: digest}))
+    copied: dict[str, Any] = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
+    copies = {name: tensor.detach().to(**copied) for name, tensor in weights.items()}
+    digest = _hash(copies)
+    write_atomically(path, save(copies, metadata={HASH: digest}))
     return digest
 
 
@@ -98,19 +99,19 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Path) -> None:
     """Load weights into a model. Raises CheckpointError if they are those of a different model."""
     try:
-        model.load_state_dict(weights)
+        load_whole(model, weights)
     except RuntimeError as error:
         raise CheckpointError(f"{source} holds the weights of a different model") from error
 
 
-def save_last(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
+def save_last(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
     """Save a checkpoint as `last`; the earlier `last` becomes `previous` once the new one has been read back.
 
     Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
     try:
         weights_path, state_path = _paths(folder, NEW)
-        digest = save_weights(weights_path, model)
+        digest = save_weights(weights_path, weights)
         save_state(state_path, {**state, "weights": digest})
         if load_state(state_path)["weights"] != _hash(load_weights(weights_path)):
             raise CheckpointError(f"{weights_path} does not belong to its state")
@@ -124,10 +125,15 @@ def save_last(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
     flush(folder)
 
 
-def save_best(folder: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
+def save_best(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
     """Save the weights with the lowest validation loss, and their step and loss. Raises OSError."""
-    save_weights(folder / "best.safetensors", model)
+    save_weights(folder / "best.safetensors", weights)
     save_state(folder / "best.pt", state)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is a checkpoint to resume from."""
+    return any((folder / f"{name}.pt").exists() for name in (NEW, "last", "previous"))
 
 
 def load_last(folder: Path) -> Checkpoint:
@@ -176,7 +182,7 @@ def load_state(path: Path, schema: Mapping[str, Any] = STATE) -> dict[str, Any]:
     return checked(state, schema, str(path), CheckpointError)
 
 
-def environment(device: torch.device, compile: bool) -> dict[str, Any]:
+def environment(device: torch.device, compile: bool, n_processes: int = 1) -> dict[str, Any]:
     """The versions and settings that a bit-exact resume depends on, besides the training state."""
     return {
         "torch": str(torch.__version__),  # its own type is not plain data
@@ -184,6 +190,7 @@ def environment(device: torch.device, compile: bool) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "training.compile": compile,
+        "processes": n_processes,
     }
 
 

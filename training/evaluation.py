@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from data.protocol import N_MASKED, ValidationSet
 from data.windows import WindowBatch
+from distributed.processes import SINGLE, Processes
+from distributed.sharding import whole
 from training.background import References
 from training.objective import pair_outcomes
 from training.step import StepSums
@@ -31,17 +33,20 @@ class Evaluation:
     outcomes: tuple[torch.Tensor, torch.Tensor]  # those of `masked_outcomes`
 
 
-def evaluate(model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int) -> Evaluation:
+def evaluate(
+    model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int, processes: Processes = SINGLE
+) -> Evaluation:
     """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is float32.
 
     `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers, and leaves the model in its mode.
+    Each of several processes evaluates a share of the windows; all return the same result.
     """
-    outcomes = masked_outcomes(model, validation.windows, validation.masked, mask_token)
+    outcomes = masked_outcomes(model, validation.windows, validation.masked, mask_token, processes)
     losses, correct = per_window(outcomes, validation.masked)
     at_seq_len = losses
     if seq_len < validation.windows.shape[1]:
         pieces = zip(validation.windows.split(seq_len, 1), validation.masked.split(seq_len, 1), strict=True)
-        cut = [per_window(masked_outcomes(model, *piece, mask_token), piece[1])[0] for piece in pieces]
+        cut = [per_window(masked_outcomes(model, *piece, mask_token, processes), piece[1])[0] for piece in pieces]
         at_seq_len = torch.stack(cut).sum(0)
     loss = losses / N_MASKED  # [n_windows], each a mean over the window's masked positions
     n = validation.n_windows
@@ -65,26 +70,38 @@ def per_window(outcomes: tuple[torch.Tensor, torch.Tensor], masked: torch.Tensor
 
 @torch.no_grad()
 def masked_outcomes(
-    model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+    model: nn.Module,
+    windows: torch.Tensor,
+    masked: torch.Tensor,
+    mask_token: int,
+    processes: Processes = SINGLE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss (nats, float64) of each masked character, and whether the most likely one is correct.
 
     `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are masked. Both
     results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
     """
-    losses, correct = [], []
     was_training = model.training
     model.eval()
     rows = max(1, CHARS_AT_ONCE // windows.shape[1])
-    for tokens, hidden in zip(windows.split(rows), masked.split(rows), strict=True):
+    passes = list(zip(windows.split(rows), masked.split(rows), strict=True))
+    ends = torch.tensor([int(hidden.sum()) for _, hidden in passes]).cumsum(0).tolist()
+    results = torch.zeros(ends[-1], 2, dtype=torch.float64)
+    # Every process makes the same number of passes, because a sharded model is gathered in each.
+    for first in range(0, len(passes), processes.n):
+        i = first + processes.rank
+        tokens, hidden = passes[min(i, len(passes) - 1)]
         positions = torch.nonzero(hidden.flatten()).flatten()
         with torch.autocast(tokens.device.type, enabled=False):
             logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64
-        labels = tokens.flatten()[positions].cpu()
-        losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
-        correct.append(logits.argmax(-1) == labels)
+        if i < len(passes):
+            labels = tokens.flatten()[positions].cpu()
+            part = results[ends[i] - len(labels) : ends[i]]
+            part[:, 0] = F.cross_entropy(logits.double(), labels, reduction="none")
+            part[:, 1] = logits.argmax(-1) == labels
     model.train(was_training)
-    return torch.cat(losses), torch.cat(correct)
+    processes.sum(results)
+    return results[:, 0], results[:, 1] > 0
 
 
 @torch.no_grad()
@@ -126,10 +143,14 @@ class Evaluator:
     references: References
     pairs_objective: str = ""  # nsp or sop, if the model is trained on pairs of text
     validation_pairs: WindowBatch | None = None
+    processes: Processes = SINGLE
 
     def evaluate(self, interval: Interval, now: Mapping[str, Any]) -> tuple[dict[str, Any], Evaluation]:
         """A row of metrics.jsonl, and the evaluation in it. `now` holds the row's step, chars, seconds and settings."""
-        evaluation = evaluate(self.model, self.validation, mask_token=self.mask_token, seq_len=now["seq_len"])
+        mask_token, seq_len = self.mask_token, now["seq_len"]
+        evaluation = evaluate(
+            self.model, self.validation, mask_token=mask_token, seq_len=seq_len, processes=self.processes
+        )
         totals = {name: float(total) for name, total in zip(StepSums._fields, interval.sums, strict=True)}
         n_labels, n_positions = totals["n_labels"] or math.nan, totals["n_positions"]  # nan: every step was skipped
         steps, chars, seconds = (now[name] - interval.start[name] for name in ("step", "chars", "seconds"))
@@ -172,5 +193,5 @@ def weight_norm(model: nn.Module) -> float:
     """The root mean square of all weights except tables: one number that shows whether they grow."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
     weights = [weight for weight in model.parameters() if id(weight) not in tables]
-    squares = torch.stack([weight.float().square().sum() for weight in weights]).sum()
+    squares = torch.stack([whole(weight.float().square().sum()) for weight in weights]).sum()
     return (squares / sum(weight.numel() for weight in weights)).sqrt().item()

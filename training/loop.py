@@ -1,9 +1,11 @@
 """The training loop: read it straight down."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+from distributed.sharding import Weights, whole_weights
 from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.row_queue import RowQueue
@@ -14,13 +16,22 @@ from training.callbacks import Callbacks, Guess, KnobPanel
 from training.checkpoint import environment, save_best, save_last
 from training.clock import TrainingClock
 from training.compilation import Compilation
-from training.evaluation import Evaluator, Interval
+from training.evaluation import Evaluation, Evaluator, Interval
 from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, stage_at
 from training.step import StepSums, TrainingStep
 
 STEPS_BETWEEN_CHECKS = 64  # for skipped steps, on devices where reading their number synchronizes
 COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "warnings")
+
+
+class Decisions(NamedTuple):
+    """What depends on the clock, on signals or on the user; the first process decides it for all."""
+
+    progress: float  # the share of the budget that is spent
+    must_stop: bool
+    must_save: bool
+    has_request: bool  # whether the user wants other values of the knobs
 
 
 class Trainer:
@@ -36,6 +47,7 @@ class Trainer:
     ):
         """`sample` masks prompts at a given rate and returns the model's guesses."""
         self.training_step, self.model, self.device = training_step, training_step.model, training_step.device
+        self.processes = training_step.processes
         self.schedule = schedule
         self.evaluator = evaluator
         self.references = evaluator.references
@@ -50,52 +62,81 @@ class Trainer:
         self.warnings: list[str] = []  # the names of those given so far
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
 
-    def train(self, run: RunFolder, callbacks: Callbacks, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def train(
+        self, run: RunFolder | None, callbacks: Callbacks, is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
         """Train until the budget is spent or `is_stopped`; evaluate, sample and save in between.
 
-        Raises HealthCheckError if further training makes no sense, and OSError if the last state cannot be saved.
+        Only the first of several processes has a `run` to write to. Raises HealthCheckError if further training makes
+        no sense, and OSError if the last state cannot be saved.
         """
         self.began, last_saved = time.monotonic() - self.wall_seconds, time.monotonic()
-        self.references.announce(run, callbacks.says)
-        progress = self.progress()
-        if progress < 1:
-            self.compilation.compile(self.schedule.stages, callbacks.says)
+        if run:
+            self.references.announce(run, callbacks.says)
+        now = self._decide(callbacks, is_stopped, last_saved)
+        if now.progress < 1:
+            with self.processes.watchdog.busy():
+                self.compilation.compile(self.schedule.stages, callbacks.says)
         self.model.train()
         self.clock.start()
-        while progress < 1 and not is_stopped():
-            if event := self.knobs.apply(callbacks, self.position):
-                with reporting_os_errors(callbacks.says, "an event; it stays queued"):
-                    self.rows.append(run.append_event, event)
-            stage = self.knobs.applied_to(stage_at(self.schedule.stages, progress))
+        while now.progress < 1 and not now.must_stop:
+            if now.has_request:
+                self._turn_knobs(run, callbacks)
+            stage = self.knobs.applied_to(stage_at(self.schedule.stages, now.progress))
             if not self.compilation.is_ready(stage):
-                with self.clock.stopped():
+                with self._paused():
                     self.compilation.prepare(stage, callbacks.says)
 
-            factor = self.schedule.learning_rate_factor(progress) * self.knobs.knobs.learning_rate_factor
+            factor = self.schedule.learning_rate_factor(now.progress) * self.knobs.knobs.learning_rate_factor
             set_learning_rate(self.training_step.optimizers, factor)
-            for total, value in zip(self.interval.sums, self.training_step(stage, progress), strict=True):
+            for total, value in zip(self.interval.sums, self.training_step(stage, now.progress), strict=True):
                 total += value
             self.step += 1
             self.chars += self.training_step.chars_per_step
             if not self.training_step.reading_synchronizes or self.step % STEPS_BETWEEN_CHECKS == 0:
                 health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
 
-            progress = self.progress()
-            callbacks.progressed(progress)
-            if self.schedule.evaluations_due(progress) > self.n_evaluations:
-                with self.clock.stopped():
-                    self._evaluate(run, callbacks, stage, progress)
-            if time.monotonic() - last_saved > self.schedule.seconds_per_checkpoint:
-                with self.clock.stopped(), reporting_os_errors(callbacks.says, "the checkpoint; will try again"):
+            now = self._decide(callbacks, is_stopped, last_saved)
+            callbacks.progressed(now.progress)
+            if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
+                with self._paused():
+                    self._evaluate(run, callbacks, stage, now.progress)
+            if now.must_save:
+                with self._paused(), reporting_os_errors(callbacks.says, "the checkpoint; will try again"):
                     self._save(run)
                 last_saved = time.monotonic()
         self.clock.stop()
-        self._save(run)
+        with self.processes.watchdog.busy():
+            self._save(run)
+            if run:
+                self._finish(run, callbacks, now.progress)
+
+    def _finish(self, run: RunFolder, callbacks: Callbacks, progress: float) -> None:
+        """Wait for the reference losses, and draw the curves."""
         if progress >= 1:
             self.references.announce(run, callbacks.says, wait_seconds=SECONDS_AT_END)
         with reporting_os_errors(callbacks.says, run.curves_path.name):
             title = f"{self.evaluator.corpus}, {run.path.name}"
             save_curves(run.curves_path, run.metrics(), self.references.losses, title)
+
+    def _decide(self, callbacks: Callbacks, is_stopped: Callable[[], bool], last_saved: float) -> Decisions:
+        must_save = time.monotonic() - last_saved > self.schedule.seconds_per_checkpoint
+        wanted = callbacks.wanted_knobs()
+        has_request = wanted is not None and wanted != self.knobs.requested
+        progress, *flags = self.processes.agree(self.progress(), is_stopped(), must_save, has_request)
+        return Decisions(progress, *map(bool, flags))
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Work that is not training: the clock stops, and other processes wait for it."""
+        with self.clock.stopped(), self.processes.watchdog.busy():
+            yield
+
+    def _turn_knobs(self, run: RunFolder | None, callbacks: Callbacks) -> None:
+        event = self.knobs.apply(self.processes.from_first(callbacks.wanted_knobs()), callbacks.says, self.position)
+        if event and run:
+            with reporting_os_errors(callbacks.says, "an event; it stays queued"):
+                self.rows.append(run.append_event, event)
 
     def progress(self) -> float:
         """The share of the budget that is spent; at 1 or more the run ends."""
@@ -104,7 +145,7 @@ class Trainer:
     def position(self) -> dict[str, Any]:
         return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}
 
-    def _evaluate(self, run: RunFolder, callbacks: Callbacks, stage: Stage, progress: float) -> None:
+    def _evaluate(self, run: RunFolder | None, callbacks: Callbacks, stage: Stage, progress: float) -> None:
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
         health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
         settings = {
@@ -116,26 +157,37 @@ class Trainer:
         row, evaluation = self.evaluator.evaluate(self.interval, self.position() | settings)
         row |= self.knobs.row()
         health_checks.check_row(row)
-        self.references.announce(run, callbacks.says)
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
+        best = whole_weights(self.model) if evaluation.loss < self.best_loss else None
+        if run:
+            self._record(run, callbacks, row, evaluation, best)
+        self.best_loss = self.processes.from_first(self.best_loss)
+        if self.n_evaluations % self.schedule.evaluations_per_sample == 0:
+            callbacks.sampled(self.sample(stage.masking_prob))
+
+    def _record(
+        self, run: RunFolder, callbacks: Callbacks, row: dict[str, Any], evaluation: Evaluation, best: Weights | None
+    ) -> None:
+        """Write a row, and the weights `best` if it is the best so far."""
+        self.references.announce(run, callbacks.says)
         with reporting_os_errors(callbacks.says, "a row; it stays queued"):
             self.rows.append(run.append_metrics, row)
         callbacks.evaluated(row)
         health_checks.check_for_leak(evaluation.window_losses, self.references.floor())
         for warning in health_checks.new_warnings(self.warnings, row, run.metrics, self.references.losses["unigram"]):
             callbacks.says(warning)
-        if evaluation.loss < self.best_loss:
+        if best is not None:
             with reporting_os_errors(callbacks.says, "the best weights"):
-                save_best(run.checkpoints, self.model, {"step": self.step, "loss.valid": evaluation.loss})
+                save_best(run.checkpoints, best, {"step": self.step, "loss.valid": evaluation.loss})
                 self.best_loss = evaluation.loss
-        if self.n_evaluations % self.schedule.evaluations_per_sample == 0:
-            callbacks.sampled(self.sample(stage.masking_prob))
 
-    def _save(self, run: RunFolder) -> None:
+    def _save(self, run: RunFolder | None) -> None:
         self.wall_seconds = time.monotonic() - self.began
-        self.rows.write_all()
-        machine = environment(self.device, self.compilation.is_wanted)
-        save_last(run.checkpoints, self.model, self.state_dict() | {"environment": machine, "sizes": run.sizes()})
+        state, weights = self.state_dict(), whole_weights(self.model)
+        if run:
+            self.rows.write_all()
+            machine = environment(self.device, self.compilation.is_wanted, self.processes.n)
+            save_last(run.checkpoints, weights, state | {"environment": machine, "sizes": run.sizes()})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides how training continues."""

@@ -1,15 +1,16 @@
 """The optimizers: Muon with AdamW, AdamW alone, or labml_nn's Noam. The first two update tables row by row."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-# Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small singular values grow
-# fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
-A, B, C = 3.4445, -4.7750, 2.0315
-STEPS = 5
+from distributed.processes import SINGLE, Processes
+from distributed.sharding import is_sharded, local, sharded_like
+from training.muon import Muon
+
 EPS = 1e-10  # avoids 0 / 0 in rows whose gradients have all been 0
 
 
@@ -21,6 +22,7 @@ def muon(
     muon_momentum: float,
     table_learning_rate: float,
     weight_decay: float,
+    processes: Processes = SINGLE,
 ) -> list[Optimizer]:
     """Muon for the matrices of the encoder's layers, RowAdagrad for tables, AdamW for all other parameters.
 
@@ -32,7 +34,7 @@ def muon(
     by_muon = {id(p) for p in matrices}
     return [
         _adamw([p for p in others if id(p) not in by_muon], learning_rate, weight_decay),
-        Muon(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay),
+        Muon(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay, processes=processes),
         *by_row,
     ]
 
@@ -83,11 +85,24 @@ def _split_off_tables(model: nn.Module, learning_rate: float) -> tuple[list[Opti
     """
     bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
     for bag in bags:
-        bag.sparse = bag.weight.device.type == "cpu"
+        bag.sparse = bag.weight.device.type == "cpu" and not is_sharded(bag.weight)
     is_table = {id(bag.weight) for bag in bags}
     tables = [p for p in model.parameters() if id(p) in is_table]
     others = [p for p in model.parameters() if id(p) not in is_table]
     return [RowAdagrad(tables, lr=learning_rate)] if tables else [], others
+
+
+def load_optimizers(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
+    """Load whole states into optimizers whose parameters may be sharded. Raises ValueError for wrong shapes."""
+    for optimizer, state in zip(optimizers, states, strict=True):
+        optimizer.load_state_dict(state)
+        for parameter, values in optimizer.state.items():
+            tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+            # PyTorch checks no shapes, and could crash later.
+            allowed = {parameter.shape, parameter.shape[:1], torch.Size()}
+            if not {tensor.shape for tensor in tensors.values()} <= allowed:
+                raise ValueError("an optimizer's state does not have the shape of its parameter")
+            values |= {key: sharded_like(tensor, parameter) for key, tensor in tensors.items() if tensor.shape}
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
@@ -127,94 +142,11 @@ class RowAdagrad(Optimizer):
         for group in self.param_groups:
             for table in (table for table in group["params"] if table.grad is not None):
                 if not self.state[table]:
-                    self.state[table]["square_sums"] = table.new_zeros(len(table))
-                sums, rows, change = self.state[table]["square_sums"], slice(None), table.grad
+                    zeros = torch.zeros(len(table), dtype=table.dtype, device=table.device)
+                    self.state[table]["square_sums"] = sharded_like(zeros, table)
+                sums, rows, change = local(self.state[table]["square_sums"]), slice(None), local(table.grad)
                 if table.grad.is_sparse:
                     rows, change = table.grad.indices()[0], table.grad.values()
                 sums[rows] += torch.linalg.vector_norm(change, dim=1).square() / table.shape[1]
                 change.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1))
-                table.index_add_(0, rows, change) if table.grad.is_sparse else table.add_(change)
-
-
-class Muon(Optimizer):
-    """Momentum with orthogonal updates (Jordan et al. 2024) and decoupled weight decay, for matrices only.
-
-    Computes the function of `torch.optim.Muon`. That one updates one matrix at a time and always in bfloat16, which is
-    many times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together,
-    and in float32 on a CPU.
-    """
-
-    def __init__(
-        self, matrices: Iterable[nn.Parameter], *, lr: float, weight_decay: float = 0.0, momentum: float = 0.95
-    ):
-        # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
-        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "capturable": False}
-        super().__init__(matrices, defaults)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every matrix that has a gradient."""
-        assert closure is None, "Muon does not recompute the loss"
-        for group in self.param_groups:
-            by_shape: dict[torch.Size, list[torch.Tensor]] = {}
-            for matrix in group["params"]:
-                if matrix.grad is not None:
-                    by_shape.setdefault(matrix.shape, []).append(matrix)
-            for matrices in by_shape.values():
-                self._update(matrices, group["lr"], group["weight_decay"], group["momentum"])
-
-    def _update(
-        self, matrices: list[torch.Tensor], lr: float | torch.Tensor, weight_decay: float, momentum: float
-    ) -> None:
-        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
-        for matrix in matrices:
-            if not self.state[matrix]:
-                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
-        momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
-        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
-        updates = orthogonal(torch.stack(torch._foreach_lerp(gradients, momenta, momentum)))  # Nesterov momentum
-        rows, columns = matrices[0].shape
-        # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
-        rate = lr * max(1.0, rows / columns) ** 0.5
-        torch._foreach_mul_(matrices, 1 - lr * weight_decay)
-        torch._foreach_sub_(matrices, list((rate * updates.to(matrices[0].dtype)).unbind()))
-
-
-def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Approximate the nearest orthogonal matrices to `[n, rows, columns]`: U V^T for a matrix U S V^T.
-
-    The Newton-Schulz iteration X <- a X + b (X X^T) X + c (X X^T)^2 X, starting with singular values of at most 1.
-    Each step is X <- P X with a polynomial P of X X^T, and X X^T then becomes P (X X^T) P. So the product of all P
-    can be computed from the first X X^T alone.
-    """
-    is_tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
-    if x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        x = x.bfloat16()
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3. bfloat16 has too few
-    # digits for the product of all P.
-    if x.shape[2] >= 2 * x.shape[1] and x.dtype != torch.bfloat16:
-        x = _factor(x @ x.mT) @ x
-    else:
-        for _ in range(STEPS):
-            gram = x @ x.mT
-            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
-    return x.mT if is_tall else x
-
-
-def _factor(gram: torch.Tensor) -> torch.Tensor:
-    """The product of all P, from X X^T `[n, rows, rows]`."""
-    factor = polynomial = _polynomial(gram)
-    for _ in range(STEPS - 1):
-        gram = polynomial @ gram @ polynomial
-        polynomial = _polynomial(gram)
-        factor = polynomial @ factor
-    return factor
-
-
-def _polynomial(gram: torch.Tensor) -> torch.Tensor:
-    """a I + b G + c G^2 for G = `gram`."""
-    polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
-    polynomial.diagonal(dim1=1, dim2=2).add_(A)
-    return polynomial
+                table.index_add_(0, rows, change) if table.grad.is_sparse else local(table).add_(change)

@@ -5,8 +5,9 @@ from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
+from distributed.processes import launch
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import CheckpointError, environment, load_last, put_weights
+from training.checkpoint import Checkpoint, CheckpointError, environment, load_last, put_weights
 from training.loop import Trainer
 
 
@@ -19,10 +20,21 @@ def begin(
     overridden: Iterable[str],
 ) -> None:
     """Write the files that describe a new run."""
-    run.save_about(values["name"], comment, overridden)
+    run.save_about(values["name"], comment, overridden, launch())
     run.save_config(dict(values))
     run.save_corpus(corpus.name, corpus.sha256)
     vocabulary.save(run.vocabulary_path)
+
+
+def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
+    """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
+    found = load_last(run.checkpoints)
+    put_weights(trainer.model, found.weights, run.checkpoints / f"{found.name}.safetensors")
+    try:
+        trainer.load_state_dict(found.state)
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
+        raise CheckpointError(f"{run.checkpoints / found.name}.pt is not a state of this run ({error})") from error
+    return found
 
 
 def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: Corpus) -> None:
@@ -33,13 +45,8 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     """
     if run.corpus()["sha256"] != corpus.sha256:
         raise RunFolderError(f"{run.path}: its corpus {corpus.name} has changed since the run was trained on it")
-    found = load_last(run.checkpoints)
+    found = restore(run, trainer)
     state = found.state
-    put_weights(trainer.model, found.weights, run.checkpoints / f"{found.name}.safetensors")
-    try:
-        trainer.load_state_dict(state)
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
-        raise CheckpointError(f"{run.checkpoints / found.name}.pt is not a state of this run ({error})") from error
     if trainer.progress() >= 1 and run.status()["status"] == "completed":  # otherwise it was killed after its last step
         limits = [key for key in ("max_steps", "max_chars", "max_seconds") if values.get(f"training.{key}") is not None]
         longer = f"training.{limits[0]}={2 * values[f'training.{limits[0]}']:g}"
@@ -53,7 +60,7 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
-    now = environment(trainer.device, trainer.compilation.is_wanted)
+    now = environment(trainer.device, trainer.compilation.is_wanted, trainer.processes.n)
     differing = [
         f"{name} was {was}, is {now.get(name)}" for name, was in state["environment"].items() if now.get(name) != was
     ]

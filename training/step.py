@@ -1,7 +1,7 @@
 """One training step: draw windows, mask them, forward, backward, clip, optimize."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +10,11 @@ from torch.optim import Optimizer
 
 from data.masking import IndependentMasker, MaskedBatch, Masker
 from data.windows import Windows
+from distributed.processes import SINGLE, Processes
+from distributed.sharding import is_sharded, local, whole
 from training.objective import MaskedLoss, masked_loss, n_labels
+from training.optimizers import load_optimizers
+from training.parallel import LossModule, parallel, without_averaging
 from training.schedule import Stage
 
 
@@ -34,6 +38,9 @@ class StepSums(NamedTuple):
         return cls(*(torch.zeros((), device=device, dtype=dtype) for dtype in dtypes))
 
 
+SUMMED = ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")  # over batches and processes
+
+
 class TrainingStep:
     """Draws windows and updates the weights with them.
 
@@ -53,6 +60,7 @@ class TrainingStep:
         grad_accum_steps: int = 1,
         grad_norm_clip: float = 1.0,
         autocast: bool = False,
+        processes: Processes = SINGLE,
     ):
         """`grad_accum_steps` splits the `chars_per_step` characters of a step into batches of equal size; `autocast`
         computes in bfloat16 where that is safe."""
@@ -64,21 +72,24 @@ class TrainingStep:
         self.grad_accum_steps = grad_accum_steps
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
+        self.processes = processes
         self.device = next(model.parameters()).device
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
         self.reading_synchronizes = self.device.type != "cpu"
         self.loss_function = masked_loss
         self.run_update = self.update
+        self.parallel = parallel(LossModule(self), processes)
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
         batches = self.draw(stage, progress)
         sums, losses = self.run_update(batches)
-        for batch, batch_losses in zip(batches, losses, strict=True):
-            self.masker.observe(batch, batch_losses)
+        if self.masker.learns:
+            for batch, batch_losses in zip(batches, losses, strict=True):
+                self.masker.observe(batch, batch_losses)
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
-        """The masked batches of one step, `grad_accum_steps` of them."""
+        """The masked batches of one step, `grad_accum_steps` of them; all processes draw the same ones."""
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
@@ -95,9 +106,11 @@ class TrainingStep:
         """
         # Every label has the same weight, whichever batch it is in: losses are divided by the count over all batches.
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
-        losses = [self.backward(batch, count) for batch in batches]
+        losses = [self.backward(batch, count, averaged=batch is batches[-1]) for batch in batches]
+        totals = {name: torch.stack([getattr(loss, name) for loss in losses]).sum() for name in SUMMED}
+        totals = self.processes.sums(totals)
         grad_norm = self._clip()
-        is_finite = grad_norm.isfinite() & torch.stack([loss.loss_sum for loss in losses]).isfinite().all()
+        is_finite = grad_norm.isfinite() & totals["loss_sum"].isfinite()
         self._optimize_if(is_finite)
         self.model.zero_grad()
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
@@ -106,22 +119,27 @@ class TrainingStep:
             n_positions=torch.full_like(count, sum(len(batch.positions) for batch in batches)),
             grad_norm=grad_norm,
             n_pairs=torch.full_like(count, sum(len(batch.inputs) for batch in batches if batch.pairs is not None)),
-            **{
-                name: torch.stack([getattr(loss, name) for loss in losses]).sum()
-                for name in ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")
-            },
+            **totals,
         )
         counted = StepSums(*(torch.where(is_finite, value, torch.zeros_like(value)) for value in sums))
-        return counted, [loss.losses.nan_to_num(0.0, 0.0, 0.0) for loss in losses]
+        observed = [loss.losses.nan_to_num(0.0, 0.0, 0.0) for loss in losses]
+        if self.masker.learns:  # from the losses of all processes; every batch has as many
+            observed = [self.processes.join(part, len(batches[0].positions)) for part in observed]
+        return counted, observed
 
-    def backward(self, batch: MaskedBatch, count: torch.Tensor) -> MaskedLoss:
-        """Add the gradients of a batch's loss, divided by `count`, the number of labels of the whole step."""
-        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
-            loss = self.loss_function(self.model, batch)
-        mean = loss.loss_sum / count.clamp(min=1)
-        if batch.pairs is not None:
-            mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)
-        mean.backward()
+    def backward(self, batch: MaskedBatch, count: torch.Tensor, averaged: bool = False) -> MaskedLoss:
+        """Add the gradients of a batch's loss, divided by `count`, the number of labels of the whole step.
+
+        Each process computes those of its share of the windows; `averaged` adds up the gradients of all processes.
+        """
+        mine = batch.rows(self.processes.share(len(batch.inputs)))
+        with nullcontext() if averaged else without_averaging(self.parallel):
+            with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
+                loss = self.parallel(mine)
+            mean = loss.loss_sum / count.clamp(min=1)
+            if mine.pairs is not None:
+                mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)
+            (mean * self.processes.n).backward()  # the average over processes is then their sum
         return MaskedLoss(*(value.detach() for value in loss))
 
     @torch.no_grad()
@@ -132,8 +150,10 @@ class TrainingStep:
             if parameter.grad is not None:
                 if parameter.grad.is_sparse:
                     parameter.grad = parameter.grad.coalesce()  # one sum per row
-                gradients.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
+                gradients.append(parameter.grad.values() if parameter.grad.is_sparse else local(parameter.grad))
         norm = nn.utils.get_total_norm(gradients)
+        if is_sharded(next(self.model.parameters())):
+            norm = self.processes.sum(norm.square()).sqrt()
         torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
@@ -144,13 +164,13 @@ class TrainingStep:
             return
         # Reading `is_finite` would synchronize, so the update always runs, with gradients of 0 if it was not finite,
         # and is then undone.
-        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
-        before = torch._foreach_mul([parameter.detach() for parameter in parameters], 1.0)
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad = torch.where(is_finite, parameter.grad, 0.0)
-        self._optimize()
+        updated = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         with torch.no_grad():
+            parameters = [local(parameter) for parameter in updated]
+            before = torch._foreach_mul(parameters, 1.0)
+            for gradient in (local(parameter.grad) for parameter in updated if parameter.grad is not None):
+                gradient.copy_(torch.where(is_finite, gradient, 0.0))
+            self._optimize()
             for parameter, old in zip(parameters, before, strict=True):
                 parameter.copy_(torch.where(is_finite, parameter, old))
 
@@ -172,28 +192,26 @@ class TrainingStep:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides the steps to come."""
-        rng_states = {"cpu": torch.get_rng_state()}  # of PyTorch's own generators, which dropout uses
+        rng_states = {"cpu": torch.get_rng_state()}  # of PyTorch's own generators, which dropout uses: its draws differ
         if self.device.type == "cuda":
             rng_states["cuda"] = torch.cuda.get_rng_state(self.device)
         return {
-            "rng_states": rng_states,
+            "rng_states": self.processes.of_all(rng_states),
             "skipped_in_a_row": self.skipped_in_a_row,
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "optimizers": whole([optimizer.state_dict() for optimizer in self.optimizers]),
             "windows": self.windows.state_dict(),
             "masker": self.masker.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])
-        for optimizer, optimizer_state in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(optimizer_state)
-            for parameter, values in optimizer.state.items():
-                shapes = {value.shape for value in values.values() if isinstance(value, torch.Tensor)}
-                # PyTorch checks no shapes, and could crash later.
-                if not shapes <= {parameter.shape, parameter.shape[:1], torch.Size()}:
-                    raise ValueError("an optimizer's state does not have the shape of its parameter")
+        load_optimizers(self.optimizers, state["optimizers"])
         self.windows.load_state_dict(state["windows"])
         self.masker.load_state_dict(state["masker"])
-        torch.set_rng_state(state["rng_states"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in state["rng_states"]:
-            torch.cuda.set_rng_state(state["rng_states"]["cuda"], self.device)
+        of_all = state["rng_states"]
+        of_all = [of_all] if isinstance(of_all, dict) else of_all  # earlier versions had one process
+        if len(of_all) == self.processes.n:
+            rng_states = of_all[self.processes.rank]
+            torch.set_rng_state(rng_states["cpu"])
+            if self.device.type == "cuda" and "cuda" in rng_states:
+                torch.cuda.set_rng_state(rng_states["cuda"], self.device)

@@ -24,6 +24,17 @@ class MaskedBatch(NamedTuple):
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
     is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
+    def rows(self, rows: slice) -> "MaskedBatch":
+        """Some windows of an even batch."""
+        n_windows, seq_len = self.inputs.shape
+        if rows == slice(0, n_windows):
+            return self
+        per_window = len(self.positions) // n_windows
+        listed = slice(rows.start * per_window, rows.stop * per_window)
+        pairs = self.pairs and Pairs(*(part[rows] for part in self.pairs))
+        positions = self.positions[listed] - rows.start * seq_len
+        return MaskedBatch(self.inputs[rows], positions, self.labels[listed], self.offsets[listed], pairs, self.is_even)
+
 
 class Masker:
     """Masks exactly `round(masking_prob * seq_len)` positions of every training window.
@@ -83,6 +94,11 @@ class Masker:
         inputs = flat.index_put((positions,), torch.where(eligible, corrupted, originals))
         labels = torch.where(eligible, originals, IGNORED_LABEL)
         return MaskedBatch(inputs.view(batch, seq_len), positions, labels, offsets.flatten()[positions], is_even=True)
+
+    @property
+    def learns(self) -> bool:
+        """Whether `observe` changes the masks to come."""
+        return self.segmenter.learns
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
         """Report the model's `losses` `[n_masked]`, in nats, to the segmenter: the only feedback from model to data."""

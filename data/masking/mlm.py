@@ -60,6 +60,8 @@ class IndependentMasker:
     The number of selected positions varies from batch to batch, so this masker does not suit a compiled step.
     """
 
+    learns = False
+
     def __init__(self, mlm: MLM):
         self.mlm = mlm
 

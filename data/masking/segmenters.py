@@ -32,6 +32,12 @@ class Segmenter:
         """
         raise NotImplementedError
 
+    @property
+    def learns(self) -> bool:
+        """Whether `observe` changes units or weights."""
+        overrides = type(self).observe is not Segmenter.observe
+        return overrides or any(part.learns for part in self.parts().values())
+
     def parts(self) -> Mapping[str, "Segmenter"]:
         """The segmenters that this one is made of; by default those among its attributes."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Segmenter)}

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from benchmarks.trick_optimizers import TABLE_DECAY, Averaging, DecayedRows, _cautious
-from training.optimizers import Muon, RowAdagrad
+from training.muon import Muon
+from training.optimizers import RowAdagrad
 
 
 def matrix(seed: int = 0) -> nn.Parameter:

@@ -46,7 +46,7 @@ CHANGE = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
 
 def apply(panel: KnobPanel, callbacks: RecordingCallbacks, step: int = 7) -> dict | None:
-    return panel.apply(callbacks, lambda: {"step": step, "seconds": 1.0})
+    return panel.apply(callbacks.wanted_knobs(), callbacks.says, lambda: {"step": step, "seconds": 1.0})
 
 
 def test_a_request_is_applied_once_and_returned_as_an_event():

@@ -51,7 +51,7 @@ def model(value: float) -> torch.nn.Module:
 def folder(tmp_path):
     """Two checkpoints: of step 1 with weights of 1, and of step 2 with weights of 2."""
     for step in (1, 2):
-        save_last(tmp_path / "checkpoints", model(float(step)), state(step))
+        save_last(tmp_path / "checkpoints", model(float(step)).state_dict(), state(step))
     return tmp_path / "checkpoints"
 
 
@@ -79,7 +79,7 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
         model[1].weight = model[0].weight
         return model
 
-    save_weights(tmp_path / "best.safetensors", tied(0))
+    save_weights(tmp_path / "best.safetensors", tied(0).state_dict())
     other = tied(1)
     put_weights(other, load_weights(tmp_path / "best.safetensors"), tmp_path)
     assert other[1].weight is other[0].weight
@@ -152,7 +152,7 @@ def test_other_content_with_a_correct_hash_is_refused_in_one_line(tmp_path, cont
 
 
 def test_the_best_checkpoint_has_its_step_and_loss(tmp_path):
-    save_best(tmp_path, model(3.0), {"step": 7, "loss.valid": 1.5})
+    save_best(tmp_path, model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5})
     assert (load_weights(tmp_path / "best.safetensors")["weight"] == 3).all()
     found = load_state(tmp_path / "best.pt", {"step": int, "loss.valid": float})
     assert (found["step"], found["loss.valid"]) == (7, 1.5)
@@ -169,7 +169,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
     for stop_at in range(20):
         folder = tmp_path / str(stop_at)
         for step in range(1, n_before + 1):
-            save_last(folder, model(float(step)), state(step))
+            save_last(folder, model(float(step)).state_dict(), state(step))
         count = 0
 
         def replace(before, after, real=os.replace, stop_at=stop_at):
@@ -182,7 +182,7 @@ def test_at_every_moment_of_a_save_one_checkpoint_is_whole(tmp_path, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", replace)
             try:
-                save_last(folder, model(3.0), state(3))
+                save_last(folder, model(3.0).state_dict(), state(3))
             except Killed:
                 moments += 1
             else:
@@ -210,7 +210,7 @@ def test_code_in_a_file_is_not_executed(tmp_path):
 
 def test_changed_weights_in_a_valid_file_are_refused(tmp_path):
     path = tmp_path / "weights.safetensors"
-    save_weights(path, model(1.0))
+    save_weights(path, model(1.0).state_dict())
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -239,14 +239,14 @@ def fill(disk, filler) -> None:
 def test_a_full_disk_leaves_the_existing_checkpoint(small_disk):
     folder = small_disk / "checkpoints"
     big = torch.nn.Linear(200, 200)  # 160 kB: two checkpoints fit, a third does not
-    save_last(folder, big, state(1))
+    save_last(folder, big.state_dict(), state(1))
     (small_disk / "filler").write_bytes(b"x" * (os.statvfs(small_disk).f_bavail * 4096 - 100_000))
     with pytest.raises(OSError, match="No space left"):
-        save_last(folder, big, state(2))
+        save_last(folder, big.state_dict(), state(2))
     assert load_last(folder).state["step"] == 1
     assert not list(folder.glob("*.tmp"))
     (small_disk / "filler").unlink()
-    save_last(folder, big, state(3))
+    save_last(folder, big.state_dict(), state(3))
     assert load_last(folder).state["step"] == 3
 
 

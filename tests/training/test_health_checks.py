@@ -29,7 +29,7 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
     """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest possible."""
     honest = evaluation.masked_outcomes
 
-    def without_masking(model, windows, masked, mask_token):
+    def without_masking(model, windows, masked, mask_token, processes):
         class Leaky(torch.nn.Module):
             def forward(self, inputs, positions):
                 start = without_masking.row
@@ -59,7 +59,7 @@ def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
         table.text = batch.inputs.flatten().index_put((batch.positions,), batch.labels).view_as(batch.inputs)
         return masked_loss(model, batch)
 
-    def planted_outcomes(model, windows, masked, mask_token):
+    def planted_outcomes(model, windows, masked, mask_token, processes):
         outcomes = []
         for window, hidden in zip(windows, masked, strict=True):
             table.text = window[None]

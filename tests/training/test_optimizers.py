@@ -9,7 +9,8 @@ from torch import nn
 from model import MaskedLanguageModel, ModernEncoder
 from model.ngrams import NGRAMS, NgramEmbedding
 from training import optimizers
-from training.optimizers import STEPS, A, B, C, Muon, RowAdagrad, orthogonal
+from training.muon import STEPS, A, B, C, Muon, orthogonal
+from training.optimizers import RowAdagrad
 
 RATES = {"learning_rate": 1e-3, "table_learning_rate": 0.05, "weight_decay": 0.1}
 MUON = {"muon_learning_rate": 0.02, "muon_momentum": 0.9}

@@ -1,0 +1,158 @@
+"""The processes of a run, one per device, which torchrun starts. Without torchrun there is one."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from distributed.watchdog import Watchdog
+
+LONGEST_WAIT = timedelta(hours=1)  # in a collective operation; the watchdog notices a lost process long before
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of its run. Each method is to be called by all of them; with one they do nothing."""
+
+    rank: int = 0
+    n: int = 1
+    watchdog: Watchdog = field(default_factory=Watchdog, compare=False)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the run's files and talks to the user."""
+        return self.rank == 0
+
+    def share(self, n_rows: int) -> slice:
+        """The rows of this process, if `n_rows` are divided into blocks of equal size; the last may be smaller."""
+        size = -(-n_rows // self.n)
+        return slice(min(self.rank * size, n_rows), min((self.rank + 1) * size, n_rows))
+
+    def agree(self, *values: float) -> list[float]:
+        """The first process's values: what depends on a clock or a signal must be the same everywhere."""
+        self.watchdog.progressed()
+        if self.n == 1:
+            return list(values)
+        shared = torch.tensor(values, dtype=torch.float64)
+        dist.broadcast(shared, src=0)
+        return shared.tolist()
+
+    def from_first(self, value: Any) -> Any:
+        """The first process's object."""
+        if self.n == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def of_all(self, value: Any) -> list[Any]:
+        """The objects of all processes, by rank."""
+        values: list[Any] = [value]
+        if self.n > 1:
+            values = [None] * self.n
+            dist.all_gather_object(values, value)
+        return values
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Add up a tensor over all processes, in place."""
+        if self.n > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def sums(self, scalars: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Add up scalars by name over all processes."""
+        if self.n == 1:
+            return dict(scalars)
+        shared = self.sum(torch.stack([scalar.double() for scalar in scalars.values()]))
+        return {name: total.to(scalars[name].dtype) for name, total in zip(scalars, shared, strict=True)}
+
+    def join(self, mine: torch.Tensor, n_rows: int) -> torch.Tensor:
+        """The rows of all processes: this one's are `mine`, `share(n_rows)` of them."""
+        if self.n == 1:
+            return mine
+        parts = mine.new_zeros(self.n, -(-n_rows // self.n), *mine.shape[1:])
+        padded = torch.cat([mine, mine.new_zeros(parts.shape[1] - len(mine), *mine.shape[1:])])
+        dist.all_gather(list(parts.unbind()), padded)
+        return parts.flatten(0, 1)[:n_rows]
+
+
+SINGLE = Processes()
+_current = SINGLE
+
+
+def current() -> Processes:
+    """This process among those of the run that it takes part in."""
+    return _current
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def is_first() -> bool:
+    """Whether this process is the only one or the first."""
+    return int(os.environ.get("RANK", "0")) == 0 or not started_by_torchrun()
+
+
+def n_started() -> int:
+    """How many processes torchrun has started for this run; 1 without torchrun."""
+    return int(os.environ["WORLD_SIZE"]) if started_by_torchrun() else 1
+
+
+def local_rank() -> int:
+    """The number of this process on its machine, which is also the number of its device."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def launch() -> str | None:
+    """Identifies the torchrun command that has started this process, also when it restarts its processes."""
+    if not started_by_torchrun():
+        return None
+    name = os.environ["TORCHELASTIC_RUN_ID"]
+    return name if name != "none" else f"none, process {os.getppid()}"  # without --standalone and --rdzv-id
+
+
+def is_restarted() -> bool:
+    """Whether torchrun has restarted the processes after a failure (`--max-restarts`)."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
+def connected_store() -> dist.Store:
+    """A new connection to the store through which processes find each other, with the keys of this attempt only."""
+    has_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # else the first process has the store
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    is_master = not has_agents and os.environ["RANK"] == "0"
+    store = dist.TCPStore(address, port, is_master=is_master, multi_tenant=True)
+    return dist.PrefixStore(f"folio {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Whether an error says that another process of the run has ended."""
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs."""
+    global _current
+    if n_started() == 1:
+        yield SINGLE
+        return
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    if device.startswith("cuda"):
+        torch.cuda.set_device(local_rank())
+    rank, n = int(os.environ["RANK"]), n_started()
+    dist.init_process_group(backend, store=connected_store(), rank=rank, world_size=n, timeout=LONGEST_WAIT)
+    try:
+        with Watchdog().watching(rank, n, connected_store) as watchdog:
+            _current = Processes(rank, n, watchdog)
+            yield _current
+    finally:
+        _current = SINGLE
+        dist.destroy_process_group()

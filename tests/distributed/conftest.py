@@ -1,0 +1,85 @@
+"""Runs with several processes, started as torchrun starts them."""
+
+import os
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+import yaml
+
+from tests.conftest import TINY
+from tests.fork_server import ForkServer, Program
+
+KEYS = TINY | {
+    "training.chars_per_step": 1024,
+    "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
+    "training.evaluations": 4,
+    "checkpoint.every_seconds": 1e6,
+}
+
+
+class Launcher:
+    """Starts the processes of a run by forking, which takes milliseconds; torchrun itself takes seconds."""
+
+    def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
+        self.fork_server = fork_server
+        self.folder = folder
+        self.corpus = corpus
+        self.started: list[Program] = []
+        self.stores: list[dist.TCPStore] = []
+
+    def config(self, **keys: Any) -> str:
+        """Write a file of keys; underscores in pairs stand for dots."""
+        path = self.folder / "config.yaml"
+        dotted = {key.replace("__", "."): value for key, value in keys.items()}
+        logs = {"data.corpus": str(self.corpus), "logs": str(self.folder / "logs")}
+        path.write_text(yaml.safe_dump(KEYS | logs | dotted))
+        return str(path)
+
+    def start(self, n: int, *arguments: str, attempt: int = 0) -> list[Program]:
+        """Start `n` processes of a program, for the first time or again."""
+        environment = dict(os.environ)
+        if n > 1:
+            environment |= {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(self.new_store()),
+                "WORLD_SIZE": str(n),
+                "TORCHELASTIC_RUN_ID": "test",
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            }
+        programs = [
+            self.fork_server.start(list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(n)
+        ]
+        self.started += programs
+        return programs
+
+    def new_store(self) -> int:
+        """The port of a new store, as torchrun has one."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.stores.append(dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=60)))
+        return port
+
+    def run(self, n: int, *arguments: str, **options: Any) -> list[str]:
+        """Start processes and wait for them. Returns their outputs; all must end with exit code 0."""
+        programs = self.start(n, *arguments, **options)
+        codes = [program.wait(120) for program in programs]
+        outputs = [program.stdout.read() + program.stderr.read() for program in programs]
+        assert codes == [0] * n, "\n".join(outputs)
+        return outputs
+
+
+@pytest.fixture
+def launcher(fork_server: ForkServer, tmp_path: Path, corpus_file: Path) -> Iterator[Launcher]:
+    launched = Launcher(fork_server, tmp_path, corpus_file)
+    yield launched
+    for program in launched.started:
+        if program.poll() is None:
+            os.kill(program.pid, 9)

@@ -1,0 +1,78 @@
+"""Several processes train as one does."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from runs.run_folder import RunFolder
+
+PROGRAM = "tests/distributed/gradients.py"
+VARIANTS = {
+    "muon": {},
+    "ngrams": {"model__ngrams": 2, "model__ngram_rows": 512},
+    "accumulation": {"training__grad_accum_steps": 4},
+    "sop": {"objective__sop": True},
+    "fsdp": {"training__parallel": "fsdp", "training__grad_accum_steps": 2},
+    "fsdp with ngrams": {"training__parallel": "fsdp", "model__ngrams": 2, "model__ngram_rows": 512},
+    "fsdp with sop": {"training__parallel": "fsdp", "objective__sop": True},
+    "ignored labels": {"masking__no_mask_tokens": "eaoth "},
+}
+
+
+def run_of(folder: Path) -> RunFolder:
+    (path,) = (folder / "logs" / "mlm").iterdir()
+    return RunFolder(path)
+
+
+@pytest.mark.parametrize("keys", VARIANTS.values(), ids=VARIANTS)
+def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher, tmp_path, keys):
+    config = launcher.config(**keys)
+    results = []
+    for n in (1, 2):
+        launcher.run(n, PROGRAM, config, str(tmp_path / f"{n}.pt"))
+        results.append(torch.load(tmp_path / f"{n}.pt"))
+    one, two = results
+    assert one.keys() == two.keys()
+    for name in one:
+        assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
+    assert all(one[name].norm() > 0 for name in one if "encoder" in name)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher, parallel):
+    config = launcher.config(training__parallel=parallel)
+    outputs = launcher.run(2, "tests/distributed/not_finite.py", config)
+    (digest, skipped), (other, _) = (output.splitlines()[-1].split() for output in outputs)
+    assert digest == other
+    assert skipped == "1"
+
+
+RUNS = {
+    "ddp": {"model__ngrams": 2, "model__ngram_rows": 512},
+    "adaptive": {"masking__strategy": "adaptive"},
+    "fsdp": {"training__parallel": "fsdp", "model__ngrams": 2, "model__ngram_rows": 512},
+    "fsdp with adamw": {"training__parallel": "fsdp", "training__optimizer": "adamw"},
+}
+
+
+@pytest.mark.parametrize("keys", RUNS.values(), ids=RUNS)
+def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tmp_path, keys):
+    runs = []
+    for n in (1, 2):
+        launcher.folder = tmp_path / str(n)
+        launcher.folder.mkdir()
+        launcher.run(n, "experiment.py", "--config", launcher.config(training__max_steps=8, **keys))
+        runs.append(run_of(launcher.folder))
+    one, two = runs
+    for row, other in zip(one.metrics(), two.metrics(), strict=True):
+        for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):
+            assert other[name] == pytest.approx(row[name], rel=1e-4), name
+        assert (other["step"], other["chars"]) == (row["step"], row["chars"])
+    weights, others = (load_file(run.checkpoints / "last.safetensors") for run in runs)
+    for name in weights:
+        assert torch.allclose(weights[name], others[name], atol=1e-4), name
+    assert len(list((tmp_path / "2" / "logs" / "mlm").iterdir())) == 1  # one run, not one per process
+    assert json.loads(two.status_path.read_text())["status"] == "completed"

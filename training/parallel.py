@@ -1,0 +1,48 @@
+"""The loss of a batch, computed by all processes together."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from data.masking import MaskedBatch
+from distributed.processes import Processes
+from distributed.sharding import is_sharded
+from training.objective import MaskedLoss
+
+
+class LossModule(nn.Module):
+    """A model with its loss as one module, because PyTorch parallelizes modules."""
+
+    def __init__(self, step: Any):
+        """`step` has the `model` and the `loss_function`, which may be replaced by a compiled one."""
+        super().__init__()
+        self.model = step.model
+        self.step = step
+
+    def forward(self, batch: MaskedBatch) -> MaskedLoss:
+        return self.step.loss_function(self.step.model, batch)
+
+
+def parallel(module: LossModule, processes: Processes) -> nn.Module:
+    """The module with gradients averaged over all processes (DistributedDataParallel), if there are several."""
+    if processes.n == 1 or is_sharded(next(module.parameters())):  # FSDP averages the gradients itself
+        return module
+    from torch.nn.parallel import DistributedDataParallel  # the import takes a second
+
+    return DistributedDataParallel(module, forward_sync_buffers=False)  # no training step changes buffers
+
+
+@contextmanager
+def without_averaging(module: Any) -> Iterator[None]:
+    """Leaves the gradients of this process as they are inside the context."""
+    if hasattr(module, "no_sync"):  # DistributedDataParallel
+        with module.no_sync():
+            yield
+    elif hasattr(module.model, "set_requires_gradient_sync"):  # FSDP
+        module.model.set_requires_gradient_sync(False)
+        yield
+        module.model.set_requires_gradient_sync(True)
+    else:
+        yield
