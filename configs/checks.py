@@ -38,6 +38,8 @@ def check(values: Mapping[str, Any]) -> None:
     _check_stages(values)
     check_masking(values)
     _check_objective(values)
+    if values["data.within_documents"] and values["data.sampling"] != "random":
+        raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
     check_memory(values)
 
 
@@ -76,6 +78,8 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{key}: model.architecture=labml_nn has no segment embeddings: use modern")
     if values["data.sampling"] != "random":
         raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
+    if values["data.within_documents"]:
+        raise ConfigError(f"{key} draws its own windows: use data.within_documents=false")
     shortest = min(row["seq_len"] for row in values["training.stages"])
     if shortest < SHORTEST:
         raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")

@@ -9,34 +9,45 @@ from configs.keys import Key
 from configs.seeds import derived_seed
 from data.corpus import Corpus, CorpusError, load_corpus
 from data.pairs import CLS, SEP, PairWindows, speech_borders
+from data.prefetch import Prefetched
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
+from data.stored import StoredTokens
 from data.vocabulary import MASK, PAD, Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
 VALIDATION_PAIRS = 1_024
+MEMORY = 500_000_000  # bytes that one key may need for a text that stays on the disk
 
 
 class DataConfigs(BaseConfigs):
     """Keys `data.*`."""
 
-    corpus: Annotated[str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text file")] = "auto"
+    corpus: Annotated[
+        str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text: a file or a folder")
+    ] = "auto"
     sampling: Annotated[
         str,
         Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
     ] = "random"
+    within_documents: Annotated[
+        bool, Key("no window crosses the border of two documents: files, or rows of Parquet")
+    ] = False
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
     # Set by configs/experiment.py.
     device: torch.device
     seed: int
     longest: int  # the greatest seq_len of all stages
+    shortest: int  # the least
     pairs: str  # the objective on pairs of text, nsp or sop; empty without one
 
     loaded: Corpus = "load"  # type: ignore[assignment]
     vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
+    stored: StoredTokens | None = "convert"  # type: ignore[assignment]
     training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
     validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
-    windows: Windows = "training_windows"  # type: ignore[assignment]
+    counts: tuple[torch.Tensor, torch.Tensor] = "of_both_parts"  # type: ignore[assignment]
+    windows: Windows | Prefetched = "training_windows"  # type: ignore[assignment]
     validation: ValidationSet = "by_protocol"  # type: ignore[assignment]
     validation_pairs: WindowBatch | None = "held_out_pairs"  # type: ignore[assignment]
 
@@ -51,34 +62,80 @@ def characters(c: DataConfigs) -> Vocabulary:
     return Vocabulary({*c.loaded.characters, *c.extra_characters}, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
 
 
+@option(DataConfigs.stored)
+def convert(c: DataConfigs) -> StoredTokens | None:
+    """The token ids of a text that stays on the disk."""
+    return c.loaded.stored.tokenized(c.vocabulary) if c.loaded.stored else None
+
+
 @option(DataConfigs.training_ids)
 def encode_training(c: DataConfigs) -> torch.Tensor:
-    """The training text as token ids `[n_training_chars]`, on the device for the whole run."""
+    """The training text as token ids `[n_training_chars]`, on the device for the whole run; or memory-mapped."""
+    if c.stored:
+        return c.stored.training.ids
     return c.vocabulary.encode(c.loaded.training).to(c.device)
 
 
 @option(DataConfigs.validation_ids)
 def encode_validation(c: DataConfigs) -> torch.Tensor:
-    """The validation text as token ids `[n_validation_chars]`, on the device."""
+    """The validation text as token ids `[n_validation_chars]`, on the device; or memory-mapped."""
+    if c.stored:
+        return c.stored.validation.ids
     return c.vocabulary.encode(c.loaded.validation).to(c.device)
+
+
+@option(DataConfigs.counts)
+def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
+    """How often each token occurs in the training and in the validation text, `[n_tokens]` each."""
+    if c.stored:
+        return c.stored.training.counts, c.stored.validation.counts
+    n_tokens = c.vocabulary.n_tokens
+    training, validation = (ids.cpu().bincount(minlength=n_tokens) for ids in (c.training_ids, c.validation_ids))
+    return training, validation
 
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    return validation_set(c.validation_ids)
+    return validation_set(c.validation_ids, c.device)
 
 
 @option(DataConfigs.windows)
-def training_windows(c: DataConfigs) -> Windows:
+def training_windows(c: DataConfigs) -> Windows | Prefetched:
     if len(c.training_ids) <= c.longest:
         raise CorpusError(
             f"the training text has {len(c.training_ids):,} characters, too few for windows of {c.longest:,}:"
             " shorten training.stages or take a longer text"
         )
     seed = derived_seed(c.seed, "windows")
+    if c.stored:
+        _check_memory(c)
     if c.pairs:
-        return _pairs(c, c.training_ids, c.loaded.training, seed, c.longest)
-    return Windows(c.training_ids, seed=seed, sampling=c.sampling)
+        windows: Windows = _pairs(c, c.training_ids, c.loaded.training, seed, c.longest)
+    else:
+        windows = Windows(c.training_ids, seed=seed, sampling=c.sampling, documents=_documents(c))
+    return Prefetched(windows, c.device, c.stored.training.release) if c.stored else windows
+
+
+def _check_memory(c: DataConfigs) -> None:
+    """Raise CorpusError if a key would need too much memory for a text that stays on the disk."""
+    needed = 16 * len(c.training_ids) // c.shortest
+    if c.sampling == "shuffled" and needed > MEMORY:
+        raise CorpusError(f"data.sampling=shuffled needs {needed / 1e9:,.1f} GB of memory for this text: use random")
+    if c.pairs == "nsp" and c.loaded.is_sample:
+        raise CorpusError("objective.nsp needs all speeches in memory, and this text is too large for that: use sop")
+
+
+def _documents(c: DataConfigs) -> torch.Tensor | None:
+    if not c.within_documents or not c.stored:
+        return None
+    documents = c.stored.documents
+    longest = int(documents.diff(prepend=documents.new_zeros(1)).max())
+    if longest < c.longest:
+        raise CorpusError(
+            f"data.within_documents=true: the longest document has {longest:,} characters, too few for windows of"
+            f" {c.longest:,}: shorten training.stages"
+        )
+    return documents
 
 
 @option(DataConfigs.validation_pairs)

@@ -78,6 +78,7 @@ def _data(c: Configs) -> DataConfigs:
     conf.set_default(DataConfigs.device, func=lambda: c.torch_device)
     conf.set_default(DataConfigs.seed, func=lambda: c.seed)
     conf.set_default(DataConfigs.longest, func=lambda: max(row["seq_len"] for row in c.training.stages))
+    conf.set_default(DataConfigs.shortest, func=lambda: min(row["seq_len"] for row in c.training.stages))
     conf.set_default(DataConfigs.pairs, func=lambda: pairs_objective(c))
     return conf
 
@@ -89,7 +90,8 @@ def _masking(c: Configs) -> MaskingConfigs:
     conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
     conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
     conf.set_default(MaskingConfigs.training_ids, func=lambda: c.data.training_ids)
-    conf.set_default(MaskingConfigs.training_text, func=lambda: c.data.loaded.training)
+    conf.set_default(MaskingConfigs.training_counts, func=lambda: c.data.counts[0])
+    conf.set_default(MaskingConfigs.corpus, func=lambda: c.data.loaded)
     return conf
 
 
@@ -195,7 +197,7 @@ def by_protocol(c: Configs) -> Evaluator:
 def in_background(c: Configs) -> References:
     """The losses that the run is compared with."""
     n_chars = c.data.vocabulary.n_chars
-    unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
+    unigram = unigram_loss(*(counts[:n_chars] for counts in c.data.counts))
     known = {"uniform": math.log(n_chars), "unigram": unigram}
     return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first)
 

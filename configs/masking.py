@@ -6,14 +6,19 @@ from typing import Annotated, Any
 import torch
 from labml.configs import BaseConfigs, option
 
+from configs.data import MEMORY
 from configs.keys import ConfigError, Key, shortened
 from configs.rows import check_untils, is_number
 from configs.seeds import derived_seed
+from data.corpus import Corpus
 from data.masking import Corruption, IndependentMasker, Masker
 from data.masking.segmenters import Mixture, Segmenter
 from data.masking.strategies import STRATEGIES
+from data.masking.window_units import for_stored_text
 from data.vocabulary import MASK, PAD, Vocabulary
 from distributed.processes import n_started
+
+BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
 class MaskingConfigs(BaseConfigs):
@@ -46,7 +51,8 @@ class MaskingConfigs(BaseConfigs):
     seed: int
     vocabulary: Vocabulary
     training_ids: torch.Tensor
-    training_text: str
+    training_counts: torch.Tensor
+    corpus: Corpus
 
 
 def check_masking(values: Mapping[str, Any]) -> None:
@@ -110,8 +116,9 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     """`[n_tokens]`, 0 for special tokens and for those that are never selected."""
     weights = torch.zeros(c.vocabulary.n_tokens)
-    counts = torch.bincount(c.training_ids.cpu(), minlength=c.vocabulary.n_chars).float()
-    weights[: c.vocabulary.n_chars] = counts if c.random_tokens == "unigram" else 1.0
+    weights[: c.vocabulary.n_chars] = 1.0
+    if c.random_tokens == "unigram":
+        weights[: c.vocabulary.n_chars] = c.training_counts[: c.vocabulary.n_chars].float()
     weights[_no_mask_ids(c)] = 0.0
     if not weights.any():
         raise ConfigError("masking.no_mask_tokens leaves no character to mask")
@@ -123,6 +130,11 @@ def build_masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
     static = c.masks == "static"
     if static and not segmenter.allows_static_masks:
         raise ConfigError("masking.masks=static: this masking.strategy draws units or weights anew; use dynamic")
+    needed = BYTES_PER_STATIC_MASK * len(c.training_ids)
+    if c.corpus.stored and static and needed > MEMORY:
+        raise ConfigError(f"masking.masks=static needs {needed / 1e9:,.1f} GB of memory for this text: use dynamic")
+    if c.corpus.is_sample:
+        segmenter = for_stored_text(segmenter, c.training_ids, c.vocabulary)
     corruption = Corruption(
         mask_token=c.vocabulary.mask_token,
         random_token_weights=_random_token_weights(c),
@@ -144,7 +156,7 @@ def register(name: str) -> None:
     """Make a strategy of STRATEGIES an option of `masking.strategy`."""
 
     def masker(c: MaskingConfigs) -> Masker:
-        return build_masker(c, STRATEGIES[name](c.training_text))
+        return build_masker(c, STRATEGIES[name](c.corpus.training))
 
     option(MaskingConfigs.strategy, name)(masker)
 
@@ -158,7 +170,7 @@ def mixture(c: MaskingConfigs) -> Masker:
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return build_masker(c, Mixture({name: STRATEGIES[name](c.training_text) for name in names}, rows))
+    return build_masker(c, Mixture({name: STRATEGIES[name](c.corpus.training) for name in names}, rows))
 
 
 @option(MaskingConfigs.strategy)

@@ -1,4 +1,4 @@
-"""The text to train on: tiny Shakespeare, the built-in play, or any UTF-8 file.
+"""The text to train on: tiny Shakespeare, the built-in play, or any UTF-8 text in one or many files.
 
 Tiny Shakespeare comes from the file that the environment variable `FOLIO_TINY_SHAKESPEARE` names, from the cache, or
 from a download, in this order. Its hash is checked in each case.
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
+from data.sources import CorpusError, is_plain
+from data.stored import StoredText
 from runs.files import read_bytes, reporting_os_errors, write_atomically
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
@@ -25,10 +27,7 @@ ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
 
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
-
-# Measured: 21 bytes per byte of text for ids and static masks, and 20 in the process that computes the counting loss.
-# Strategies that look at words need 60 to 170, but a limit for them would refuse texts that others can use.
-MEMORY_PER_BYTE = 64
+IN_MEMORY = 4_000_000  # bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
 
 BANNER = """\
 ================================================================================
@@ -38,21 +37,20 @@ The built-in play takes its place. For the real text,
 ================================================================================"""
 
 
-class CorpusError(ValueError):
-    """The text is missing or unusable; the message is one line for the user."""
-
-
 @dataclass(frozen=True)
 class Corpus:
     """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
 
-    `name` identifies the corpus in a run's config and metrics: `tiny_shakespeare`, `play`, or an absolute path.
+    Of a text that is `stored` on the disk, `training` and `validation` are the first 4 million characters of each part:
+    a sample for strategies, counting and prompts. `name` identifies the corpus in a run's config and metrics:
+    `tiny_shakespeare`, `play`, or an absolute path.
     """
 
     name: str
     training: str = field(repr=False)
     validation: str = field(repr=False)
     automaton: Automaton | None = field(default=None, repr=False)  # the source of the text, if it is known exactly
+    stored: StoredText | None = field(default=None, repr=False)  # the whole text, if it is too large for the memory
 
     @classmethod
     def from_text(cls, name: str, text: str, automaton: Automaton | None = None) -> "Corpus":
@@ -63,11 +61,20 @@ class Corpus:
     @property
     def characters(self) -> str:
         """The sorted characters of both parts."""
+        if self.stored:
+            return "".join(sorted(self.stored.counts))
         return "".join(sorted({*self.training, *self.validation}))
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether `training` is only the beginning of the training text."""
+        return self.stored is not None and self.stored.n_training_chars > len(self.training)
 
     @property
     def sha256(self) -> str:
         """The hash of the whole text in UTF-8, which identifies the text whatever its name."""
+        if self.stored:
+            return self.stored.sha256
         return hashlib.sha256((self.training + self.validation).encode("utf-8")).hexdigest()
 
 
@@ -75,8 +82,9 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load a corpus by name.
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare, or the play if that is unavailable), or the path of
-    a UTF-8 text file. `announce` is called with a line before a download, and with a banner if the play replaces tiny
-    Shakespeare. Raises CorpusError if the text is missing, not UTF-8, empty, or too large for the machine's memory.
+    a UTF-8 text: a file or a folder (see `data.sources`). `announce` is called with a line before a download or a wait,
+    and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if the text is missing, not UTF-8, or
+    empty.
     """
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
@@ -88,11 +96,33 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
                 raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
             announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
             return load_corpus(PLAY)
-    text = _read_text(name, "data.corpus")
-    path = str(Path(name).expanduser().resolve())
-    if path != path.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
-        raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
-    return Corpus.from_text(path, text)
+    stored = None if (path := _large(name)) is None else _stored(path, announce)
+    text = "" if stored else _read_text(name, "data.corpus")
+    path_name = str(Path(name).expanduser().resolve())
+    if path_name != path_name.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
+        raise CorpusError(f"data.corpus: the name {path_name!r} is not UTF-8: rename the file")
+    if stored:
+        return Corpus(path_name, *stored.samples, stored=stored)
+    return Corpus.from_text(path_name, text)
+
+
+def _large(name: str) -> Path | None:
+    """The path of a text that stays on the disk; None for a file that fits into memory."""
+    try:
+        path = Path(name).expanduser()
+        is_large = (
+            (name and path.is_dir()) or (path.is_file() and (path.stat().st_size > IN_MEMORY or not is_plain(path)))
+        )
+    except (OSError, RuntimeError, ValueError):  # `_read_text` says what is wrong
+        return None
+    return path.resolve() if is_large else None
+
+
+def _stored(path: Path, announce: Callable[[str], None]) -> StoredText:
+    try:
+        return StoredText.open(path, CACHE, announce)
+    except OSError as error:
+        raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
 
 
 def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
@@ -137,14 +167,8 @@ def _check_hash(content: bytes, source: str) -> None:
 
 def _read_text(name: str, source: str) -> str:
     """The text of a regular UTF-8 file with its line ends as they are. `source` is the setting that named the file."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        path = Path(name).expanduser()
-        size = path.stat().st_size
-        if (needed := size * MEMORY_PER_BYTE) > memory:
-            need = f"its {size / 1e6:,.0f} MB need about {needed / 1e9:,.0f} GB of memory"
-            raise OSError(f"{need}, and this machine has {memory / 1e9:,.0f} GB")
-        content = read_bytes(path, limit=size)
+        content = read_bytes(Path(name).expanduser())
         if not content:
             raise OSError("it is empty")
         return content.decode()

@@ -30,8 +30,8 @@ class ValidationSet:
         return len(self.windows)
 
 
-def validation_set(validation_ids: torch.Tensor) -> ValidationSet:
-    """The windows and masks of a validation text `[n_validation_chars]`, on its device.
+def validation_set(validation_ids: torch.Tensor, device: torch.device | str = "cpu") -> ValidationSet:
+    """The windows and masks of a validation text `[n_validation_chars]`.
 
     There are at most 1,024 windows, evenly spaced. Raises CorpusError if the text is shorter than one window.
     """
@@ -43,7 +43,7 @@ def validation_set(validation_ids: torch.Tensor) -> ValidationSet:
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
     windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)]
-    return ValidationSet(windows, protocol_masks(len(windows)).to(validation_ids.device))
+    return ValidationSet(windows.to(device).long(), protocol_masks(len(windows)).to(device))
 
 
 def protocol_masks(n_windows: int) -> torch.Tensor:

@@ -23,17 +23,22 @@ from runs.files import write_atomically
 VERSION = 1  # of the computation; a new version ignores cached losses
 
 
-def unigram_loss(training_ids: torch.Tensor, validation_ids: torch.Tensor, n_chars: int) -> float:
+def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
     """Mean loss, in nats, of predicting every validation character by its frequency in the training text.
 
-    Half a count is added to every character, so that characters unseen in training have a finite loss.
+    Both are `[n_chars]`, how often each character occurs. Half a count is added to every character, so that characters
+    unseen in training have a finite loss.
     """
-    counts = torch.bincount(training_ids.cpu(), minlength=n_chars).to(torch.float64) + 0.5
-    return float(-(counts / counts.sum()).log()[validation_ids.cpu()].mean())
+    counts = training_counts.to(torch.float64) + 0.5
+    losses = -(counts / counts.sum()).log()
+    return float((losses * validation_counts).sum() / validation_counts.sum())
 
 
 def counting_losses(corpus: Corpus) -> np.ndarray:
-    """The summed loss of counting in nats per window of the validation protocol, `[n_windows]`."""
+    """The summed loss of counting in nats per window of the validation protocol, `[n_windows]`.
+
+    Counting uses `corpus.training`, which is a sample of the training text if the text is large.
+    """
     return _cached("counting", corpus, _count)
 
 
@@ -59,7 +64,8 @@ def _path(name: str, corpus: Corpus) -> Path:
 
 def _count(corpus: Corpus) -> np.ndarray:
     vocabulary = Vocabulary(corpus.characters)
-    validation = validation_set(vocabulary.encode(corpus.validation))
+    stored = corpus.stored.tokenized(vocabulary) if corpus.stored else None
+    validation = validation_set(stored.validation.ids if stored else vocabulary.encode(corpus.validation))
     training = vocabulary.encode(corpus.training).numpy()
     counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_chars)
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)

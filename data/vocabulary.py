@@ -3,7 +3,9 @@
 import re
 import sys
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,21 +43,38 @@ class Vocabulary:
         """
         # One table lookup for the whole text, without a Python loop.
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        id_of_code = np.full(sys.maxunicode + 1, -1)
-        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_chars)
-        ids = id_of_code[codes]
+        ids = self._id_of_code[codes]
         if (ids < 0).any():
             raise ValueError(f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary")
         return torch.from_numpy(ids)
+
+    @cached_property
+    def _id_of_code(self) -> np.ndarray:
+        """The id of each code point, -1 for those that are not in the vocabulary."""
+        id_of_code = np.full(sys.maxunicode + 1, -1)
+        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_chars)
+        return id_of_code
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, such as `[MASK]`."""
         tokens = self.characters + self.special_tokens
         return "".join(tokens[int(i)] for i in ids)
 
+    def text(self, ids: torch.Tensor) -> str:
+        """The text of ordinary tokens."""
+        return self.decode(ids)
+
+    def char_offsets(self, ids: torch.Tensor) -> torch.Tensor:
+        """The offset in `text(ids)` of each token's first character."""
+        return torch.arange(len(ids))
+
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON. Raises OSError."""
-        write_json(path, {"characters": self.characters, "special_tokens": self.special_tokens})
+        write_json(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that the vocabulary consists of, for JSON."""
+        return {"characters": self.characters, "special_tokens": self.special_tokens}
 
 
 def printable(text: str) -> str:

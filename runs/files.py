@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent  # of the repository
 
@@ -79,18 +79,25 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
+def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
+    """Creates and locks a file. Waits for other processes that hold the lock. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another process that uses {path.parent}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+@contextmanager
 def filling(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Locks a folder while the caller fills it; empties it first if an earlier caller died or failed while filling it.
 
     Waits for other processes that fill the folder. Raises OSError if the folder cannot be locked.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f"{folder.name}.filling"), "a+") as mark:
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"waiting for another process that fills {folder}")
-            fcntl.flock(mark, fcntl.LOCK_EX)
+    with locked(folder.with_name(f"{folder.name}.filling"), report) as mark:
         mark.seek(0)
         if mark.read():
             shutil.rmtree(folder, ignore_errors=True)

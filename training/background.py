@@ -30,6 +30,7 @@ class References:
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
         self._has_floor = is_complete_wanted and corpus.automaton is not None
+        self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
         self._announced: bool | None = None  # whether all losses were known at the last announcement
         self._receiver: Connection | None = None
         if not is_complete_wanted:
@@ -62,7 +63,7 @@ class References:
             return
         self._announced = complete
         losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.losses.items())
-        meaning = "a model should get below counting" if complete else "counting is being computed"
+        meaning = f"a model should get below counting{self._counted}" if complete else "counting is being computed"
         report(f"reference losses: {losses} ({meaning})")
         with reporting_os_errors(report, run.reference_lines_path.name):
             run.save_reference_lines(self.losses)

@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from data.masking import IndependentMasker, MaskedBatch, Masker
+from data.prefetch import Prefetched
 from data.windows import Windows
 from distributed.processes import SINGLE, Processes
 from distributed.sharding import is_sharded, local, whole
@@ -52,7 +53,7 @@ class TrainingStep:
     def __init__(
         self,
         model: nn.Module,
-        windows: Windows,
+        windows: Windows | Prefetched,
         masker: Masker | IndependentMasker,
         optimizers: Sequence[Optimizer],
         *,

@@ -1,6 +1,6 @@
 """Segmenters cut windows into units, the characters that are hidden together, and give each unit a weight."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -9,6 +9,7 @@ import torch
 from data.masking.sampling import unit_begins
 
 Units = tuple[torch.Tensor, torch.Tensor]  # the unit of each character and its weight, both [batch, seq_len]
+Rule = Callable[[str], tuple[list[str], Sequence[float] | None]]  # cuts a text into pieces; their weights, or all 1
 RATE = 0.05  # how far a running mean moves towards the losses of one batch
 RARELY = 1e-3  # the least weight of a unit that is only rarely selected: a weight of 0 means never
 
@@ -41,6 +42,11 @@ class Segmenter:
     def parts(self) -> Mapping[str, "Segmenter"]:
         """The segmenters that this one is made of; by default those among its attributes."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Segmenter)}
+
+    def replace_parts(self, function: Callable[["Segmenter"], "Segmenter"]) -> None:
+        """Replace each part by what `function` makes of it."""
+        for name, part in self.parts().items():
+            setattr(self, name, function(part))
 
     def to(self, device: torch.device) -> Self:
         """Move to `device`, in place."""
@@ -78,6 +84,14 @@ class CorpusUnits(Segmenter):
 
     unit_of: torch.Tensor  # [n_chars] int32, non-decreasing
     weights: torch.Tensor  # [n_units] float32
+    rule: Rule | None = None  # that cuts other texts in the same way
+
+    @classmethod
+    def by_rule(cls, rule: Rule, text: str) -> Self:
+        """The pieces of a text by a rule that applies to other texts too."""
+        units = cls.from_pieces(*rule(text))
+        units.rule = rule
+        return units
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[str], weights: Sequence[float] | None = None) -> Self:
@@ -166,6 +180,9 @@ class Mixture(Segmenter):
 
     def parts(self) -> Mapping[str, Segmenter]:
         return self.segmenters
+
+    def replace_parts(self, function: Callable[[Segmenter], Segmenter]) -> None:
+        self.segmenters = {name: function(part) for name, part in self.segmenters.items()}
 
     def shares(self, progress: float) -> list[float]:
         """The share of each strategy, in the order of `segmenters`; they sum to 1."""

@@ -3,8 +3,9 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,48 +16,104 @@ CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))  # characters to the left and right,
 PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5  # the number of n-grams as a share of the vocabulary's size
 
 
-def surprise(text: str) -> npt.NDArray[np.float64]:
-    """-log p(character | two neighbors on each side) in nats, `[n_chars]`.
+class Surprise:
+    """-log p(character | two neighbors on each side), by counts over a text.
 
-    Uses Witten-Bell interpolation as `data.counting` does, on counts over the text itself without the occurrence that
-    is judged: each character is as surprising as if it had not been seen.
+    Uses Witten-Bell interpolation as `data.counting` does.
     """
-    codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-    alphabet, ids = np.unique(codes, return_inverse=True)
-    n, n_chars = len(ids), max(1, len(alphabet))
-    counts = np.bincount(ids, minlength=n_chars)
-    probs = (counts[ids] - 1 + 0.5) / max(1.0, n - 1 + 0.5 * n_chars)
-    padded = np.concatenate([np.full(2, n_chars), ids, np.full(2, n_chars)])
+
+    def __init__(self, text: str):
+        """Count the characters of `text` in their contexts."""
+        self.text = text
+        codes = _codes(text)
+        self.frequencies = np.unique(codes, return_counts=True)
+        self.tables = []
+        for context, pair in _contexts(codes):
+            contexts, context_of, totals = np.unique(context, return_inverse=True, return_counts=True)
+            pairs, first, counts = np.unique(pair, return_index=True, return_counts=True)
+            types = np.bincount(context_of[first], minlength=len(contexts))
+            self.tables.append((contexts, totals, types, pairs, counts))
+
+    def __call__(self, text: str) -> npt.NDArray[np.float64]:
+        """The surprise of each character in nats, `[n_chars]`.
+
+        In the text that was counted, each occurrence is left out when it is judged, as if it had not been seen.
+        """
+        own = 1 if text == self.text else 0
+        codes = _codes(text)
+        n = len(self.text) - own
+        counts = _looked_up(codes, *self.frequencies)
+        probs = (counts - own + 0.5) / max(1.0, n + 0.5 * max(1, len(self.frequencies[0])))
+        for (context, pair), table in zip(_contexts(codes), self.tables, strict=True):
+            contexts, totals, types, pairs, pair_counts = table
+            here = _looked_up(pair, pairs, pair_counts)
+            total, kinds = _looked_up(context, contexts, totals), _looked_up(context, contexts, types)
+            kinds = kinds - own * (here == 1)  # without this occurrence, its pair may be unknown
+            seen = total - own + kinds > 0
+            probs = np.where(seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs)
+        return -np.log(probs)
+
+
+def _codes(text: str) -> npt.NDArray[np.int64]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
+
+
+def _contexts(codes: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
+    """For each size: the context of each character as a number, and the number of the context and the character.
+
+    The numbers are hashes of 64 bits, so two contexts practically never share one.
+    """
+    padded = np.concatenate([[-1, -1], codes, [-1, -1]]) + 2  # 1 stands for a place outside the text
     for left, right in CONTEXTS:
-        context = np.zeros(n, dtype=np.int64)
+        context = np.zeros(len(codes), dtype=np.uint64)
         for shift in (*range(-left, 0), *range(1, right + 1)):
-            # Renumbering after every digit keeps the numbers small for any alphabet.
-            context = np.unique(context * (n_chars + 1) + padded[2 + shift : 2 + shift + n], return_inverse=True)[1]
-        totals = np.bincount(context)
-        pairs, pair_of, pair_counts = np.unique(context * n_chars + ids, return_inverse=True, return_counts=True)
-        types = np.bincount(pairs // n_chars, minlength=len(totals))
-        here, total, kinds = pair_counts[pair_of], totals[context], types[context]
-        kinds = kinds - (here == 1)  # without this occurrence, its pair may be unknown
-        seen = total - 1 + kinds > 0
-        probs = np.where(seen, (here - 1 + kinds * probs) / np.maximum(1, total - 1 + kinds), probs)
-    return -np.log(probs)
+            context = _mixed(context, padded[2 + shift : 2 + shift + len(codes)])
+        yield context, _mixed(context, codes)
 
 
-def tf_idf(text: str) -> list[float]:
-    """The tf-idf of every word of a text in its speech (Sparck Jones 1972), in order. An empty line ends a speech.
+def _mixed(number: npt.NDArray[np.uint64], digit: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    mixed = (number + digit.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # arithmetic modulo 2^64
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+def _looked_up(
+    asked: npt.NDArray[Any], known: npt.NDArray[Any], values: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The values of numbers in the sorted array `known`; 0 for others."""
+    if not len(known):
+        return np.zeros(len(asked), dtype=np.int64)
+    at = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    return np.where(known[at] == asked, values[at], 0)
+
+
+class TfIdf:
+    """The tf-idf of words in their speeches (Sparck Jones 1972). An empty line ends a speech.
 
     tf is the word's share of the words of the speech, idf is log((1 + speeches) / speeches with the word).
     """
+
+    def __init__(self, text: str):
+        """Count in how many speeches of `text` each word occurs."""
+        speeches = _speeches(text)
+        self.n_speeches = len(speeches)
+        self.speeches_with = Counter(word for speech in speeches for word in set(speech))
+
+    def __call__(self, text: str) -> list[float]:
+        """The tf-idf of every word of a text, in order."""
+        weights = []
+        for speech in _speeches(text):
+            counts = Counter(speech)
+            weights += [counts[word] / len(speech) * self._idf(word) for word in speech]
+        return weights
+
+    def _idf(self, word: str) -> float:
+        # The 1 keeps the weight of a word that is in every speech above 0.
+        return math.log((1 + self.n_speeches) / max(1, self.speeches_with[word]))
+
+
+def _speeches(text: str) -> list[list[str]]:
     parts = (WORD.findall(part) for part in re.split(r"\n\s*\n", text))
-    speeches = [[word.lower() for word in part] for part in parts if part]
-    speeches_with = Counter(word for speech in speeches for word in set(speech))
-    # The 1 keeps the weight of a word that is in every speech above 0.
-    idf = {word: math.log((1 + len(speeches)) / n) for word, n in speeches_with.items()}
-    weights = []
-    for speech in speeches:
-        counts = Counter(speech)
-        weights += [counts[word] / len(speech) * idf[word] for word in speech]
-    return weights
+    return [[word.lower() for word in part] for part in parts if part]
 
 
 def collocations(words: list[str]) -> set[tuple[str, ...]]:
@@ -88,7 +145,8 @@ def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
     words = [pieces[i].lower() for i in places]
     word = 0
     while word < len(words):
-        n = next((n for n in range(PMI_LONGEST, 1, -1) if tuple(words[word : word + n]) in grams), 1)
+        longest = min(PMI_LONGEST, len(words) - word)
+        n = next((n for n in range(longest, 1, -1) if tuple(words[word : word + n]) in grams), 1)
         first, end = places[word], places[word + n - 1] + 1
         pieces[first:end] = ["".join(pieces[first:end]), *[""] * (end - first - 1)]
         word += n

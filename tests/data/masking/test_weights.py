@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from data.masking.weights import collocations, surprise, tf_idf
+from data.masking.weights import Surprise, TfIdf, collocations, joined
 
 
 def test_surprise_is_low_for_what_the_neighbors_decide():
     numbers = np.random.default_rng(0).integers(0, 4, 5_000)
     text = "".join(f"qu{'aeio'[i]} " for i in numbers)
-    values = surprise(text).reshape(-1, 4).mean(0)
+    values = Surprise(text)(text).reshape(-1, 4).mean(0)
     assert values[1] < 0.01  # the u after q
     assert values[2] == pytest.approx(np.log(4), abs=0.05)  # one of four vowels
 
@@ -20,7 +20,12 @@ def test_words_that_belong_together_are_collocations():
     assert collocations([]) == collocations(["one"]) == set()
 
 
+def test_a_text_may_end_with_the_words_of_a_collocation():
+    assert joined(["kith", " ", "and", " ", "kin"], {("and", "kin")}) == ["kith", " ", "and kin"]
+
+
 def test_tf_idf_is_high_for_words_of_few_speeches():
-    assert tf_idf("the king\n\nthe queen\n\nthe king") == pytest.approx(
+    text = "the king\n\nthe queen\n\nthe king"
+    assert TfIdf(text)(text) == pytest.approx(
         [np.log(4 / 3) / 2, np.log(4 / 2) / 2, np.log(4 / 3) / 2, np.log(4) / 2, np.log(4 / 3) / 2, np.log(4 / 2) / 2]
     )

@@ -1,0 +1,30 @@
+"""Applies a function to many items on all cores, and returns the results in order."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """The results for all items, in their order. Only a few items are in memory at the same time.
+
+    Threads are enough, because NumPy and tokenizers release Python's lock while they work.
+    """
+    n_threads = os.cpu_count() or 1
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > 2 * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # after an error, the rest is not computed
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,58 @@
+"""Units of a text that is too large for the memory: the windows are cut when they are drawn."""
+
+import numpy as np
+import torch
+
+from data.masking.segmenters import AdaptiveUnits, CorpusUnits, Rule, Segmenter, Units
+from data.sources import CorpusError
+from data.vocabulary import Vocabulary
+
+MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names
+
+
+class WindowUnits(Segmenter):
+    """Units that a rule cuts in each window and a margin around it."""
+
+    def __init__(self, rule: Rule, ids: torch.Tensor, vocabulary: Vocabulary):
+        """`ids` `[n]` are the training text; they stay where they are."""
+        self.rule = rule
+        self.text = ids.numpy()
+        self.vocabulary = vocabulary
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        cut = [self._cut(row) for row in offsets.cpu().numpy()]
+        units, weights = (torch.from_numpy(np.stack(part)).to(offsets.device) for part in zip(*cut, strict=True))
+        return units, weights
+
+    def _cut(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The unit and the weight of each token of a window, whose `offsets` are close to each other."""
+        begin = max(0, int(offsets.min()) - MARGIN)
+        ids = torch.from_numpy(self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64))
+        text = self.vocabulary.text(ids)
+        pieces, weights = self.rule(text)
+        unit_of_char = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+        in_text = self.vocabulary.char_offsets(ids).numpy()[offsets - begin]
+        units = unit_of_char[in_text.clip(max=len(unit_of_char) - 1)]
+        return units, np.ones(len(units), np.float32) if weights is None else np.asarray(weights, np.float32)[units]
+
+
+def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabulary) -> Segmenter:
+    """A segmenter that cuts the windows of `ids` `[n]`, which stay on the disk, by the rules of another one.
+
+    Raises CorpusError if the other one needs the whole text in memory.
+    """
+    if isinstance(segmenter, AdaptiveUnits):
+        raise CorpusError(f"masking.strategy=adaptive keeps {_gigabytes(ids)} in memory for this text: use another one")
+    if isinstance(segmenter, CorpusUnits):
+        if segmenter.rule is None:
+            raise CorpusError(
+                f"this masking.strategy keeps {_gigabytes(ids)} in memory for this text: give it a rule with"
+                " CorpusUnits.by_rule"
+            )
+        return WindowUnits(segmenter.rule, ids, vocabulary)
+    segmenter.replace_parts(lambda part: for_stored_text(part, ids, vocabulary))
+    return segmenter
+
+
+def _gigabytes(ids: torch.Tensor) -> str:
+    return f"at least {8 * len(ids) / 1e9:,.1f} GB"

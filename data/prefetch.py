@@ -1,0 +1,58 @@
+"""Draws the windows of the next step in a thread, while the device computes."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from data.windows import WindowBatch, Windows
+
+
+class Prefetched:
+    """Windows of a text on the disk. They are the same as without a thread, and so is the state."""
+
+    def __init__(self, windows: Windows, device: torch.device, release: Callable[[], None]):
+        """`windows` are on the CPU; `release` is called after each draw."""
+        self.windows = windows
+        self.device = device
+        self.release = release
+        self._pool = ThreadPoolExecutor(1)
+        self._state: dict[str, Any] = {}  # of the windows before the next draw, if that has begun
+        self._next: Future[WindowBatch] | None = None
+        self._shape = (0, 0)  # of the next draw
+
+    def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
+        """A batch of windows, `[batch_size, seq_len]`; begins to draw another one of the same shape."""
+        if self._shape != (batch_size, seq_len):
+            self._take_back()
+        batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
+        self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
+        self._next = self._pool.submit(self._draw, batch_size, seq_len)
+        return batch._replace(
+            tokens=batch.tokens.to(self.device, non_blocking=True).long(),
+            offsets=batch.offsets.to(self.device, non_blocking=True),
+            pairs=batch.pairs and type(batch.pairs)(*(part.to(self.device) for part in batch.pairs)),
+        )
+
+    def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
+        batch = self.windows.draw(batch_size, seq_len)
+        self.release()
+        if self.device.type == "cuda":  # copies from pinned memory do not wait for the device
+            batch = batch._replace(tokens=batch.tokens.pin_memory(), offsets=batch.offsets.pin_memory())
+        return batch
+
+    def _take_back(self) -> None:
+        """Forget the next draw: the windows are in their state before it."""
+        if self._next:
+            self._next.result()
+            self._next = None
+            self.windows.load_state_dict(self._state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that decides all windows still to be drawn."""
+        return self._state if self._next else self.windows.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._take_back()
+        self.windows.load_state_dict(state)

@@ -1,0 +1,150 @@
+"""A large text: it stays on the disk, as token ids in memory-mapped files that are converted once."""
+
+import hashlib
+import json
+import mmap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from data.sources import CorpusError, Source, list_sources, read_blocks
+from data.survey import Surveyed, survey
+from data.tokenization import TRAINING, VALIDATION, convert
+from data.vocabulary import Vocabulary
+from runs.files import locked, read_bytes, reporting_os_errors, write_json
+
+SAMPLE = 4_000_000  # characters at the beginning of each part: what strategies and counting learn from
+
+
+class StoredIds:
+    """Token ids in a file, memory-mapped."""
+
+    def __init__(self, path: Path, dtype: str, counts: list[int]):
+        """Map a file of ids. Raises OSError or ValueError."""
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
+        self.counts = torch.tensor(counts)  # [n_tokens] how often each id occurs
+
+    def release(self) -> None:
+        """Give the memory of pages that have been read back to the operating system, which may keep them cached."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True)
+class StoredText:
+    """The files of a text, and what the survey found in them."""
+
+    sources: list[Source] = field(repr=False)
+    surveyed: list[Surveyed] = field(repr=False)
+    cache: Path
+    announce: Callable[[str], None] = field(default=print, repr=False)
+
+    @classmethod
+    def open(cls, path: Path, cache: Path, announce: Callable[[str], None]) -> "StoredText":
+        """List and survey the files of a text. Raises CorpusError or OSError."""
+        sources = list_sources(path)
+        cache = cache / "texts" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources)) as n_bytes_read:
+            surveyed = survey(sources, cache / "files.jsonl", n_bytes_read)
+        return cls(sources, surveyed, cache, announce)
+
+    @cached_property
+    def n_chars(self) -> int:
+        return sum(entry.n_chars for entry in self.surveyed)
+
+    @cached_property
+    def n_training_chars(self) -> int:
+        return int(self.n_chars * 0.9)
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each character occurs in the whole text."""
+        return sum((Counter(entry.counts) for entry in self.surveyed), Counter())
+
+    @cached_property
+    def sha256(self) -> str:
+        """Identifies the text: the hash of a single plain file, or a hash of the files' hashes."""
+        hashes = [entry.sha256 for entry in self.surveyed]
+        if len(hashes) == 1 and self.sources[0].is_plain:
+            return hashes[0]
+        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+    @cached_property
+    def samples(self) -> tuple[str, str]:
+        """The first SAMPLE characters of the training and of the validation part."""
+        path = self.cache / f"samples-{self.sha256[:16]}.json"
+        try:
+            training, validation = json.loads(read_bytes(path))
+        except (OSError, ValueError):
+            training, validation = self._part(0, self.n_training_chars), self._part(self.n_training_chars, self.n_chars)
+            with reporting_os_errors(self.announce, str(path)):
+                write_json(path, [training, validation])
+        return training, validation
+
+    def _part(self, begin: int, end: int) -> str:
+        """The characters from `begin` to `end`, but at most SAMPLE."""
+        end, offset, found = min(end, begin + SAMPLE), 0, []
+        for source, entry in zip(self.sources, self.surveyed, strict=True):
+            if offset + entry.n_chars <= begin:
+                offset += entry.n_chars
+                continue
+            for block in read_blocks(source):
+                text = block.text.decode()
+                found.append(text[max(0, begin - offset) : max(0, end - offset)])
+                offset += len(text)
+                if offset >= end:
+                    return "".join(found)
+        return "".join(found)
+
+    def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
+        """The token ids, converted first if they are not in the cache. Raises CorpusError."""
+        identity = json.dumps([self.sha256, vocabulary.to_dict()])
+        folder = self.cache / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        try:
+            with locked(self.cache / "lock", self.announce):
+                if not (folder / "done.json").exists():
+                    with shown("converting", sum(entry.n_bytes for entry in self.surveyed)) as n_bytes_done:
+                        convert(self.sources, vocabulary, self.n_training_chars, folder, n_bytes_done)
+            return StoredTokens.open(folder)
+        except (OSError, ValueError, KeyError) as error:
+            if isinstance(error, CorpusError):
+                raise
+            reason = getattr(error, "strerror", None) or error
+            raise CorpusError(f"data.corpus: cannot convert the text in {str(folder)!r} ({reason})") from error
+
+
+@dataclass(frozen=True)
+class StoredTokens:
+    """Both parts of a text as token ids on the disk."""
+
+    training: StoredIds
+    validation: StoredIds
+    documents: torch.Tensor  # [n_documents] the number of training ids up to the end of each document
+
+    @classmethod
+    def open(cls, folder: Path) -> "StoredTokens":
+        """Map a finished conversion. Raises OSError, ValueError or KeyError."""
+        done = json.loads(read_bytes(folder / "done.json"))
+        parts = {
+            part: StoredIds(folder / f"{part}.ids", done["dtype"], done["counts"][part])
+            for part in (TRAINING, VALIDATION)
+        }
+        return cls(**parts, documents=torch.from_numpy(np.fromfile(folder / "documents", dtype=np.int64)))
+
+
+@contextmanager
+def shown(task: str, n_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar on a terminal. Yields a function to call with the bytes done since its last call."""
+    bar = tqdm(total=n_bytes, desc=task, unit="B", unit_scale=True, disable=None, delay=0.5)
+    try:
+        yield bar.update
+    finally:
+        bar.close()

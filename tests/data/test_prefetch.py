@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from data.prefetch import Prefetched
+from data.windows import WindowBatch, Windows
+
+IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)]
+
+
+def prefetched(sampling: str = "random") -> Prefetched:
+    return Prefetched(Windows(IDS, seed=1, sampling=sampling), torch.device("cpu"), lambda: None)
+
+
+def equal(a: WindowBatch, b: WindowBatch) -> bool:
+    return torch.equal(a.tokens.long(), b.tokens.long()) and torch.equal(a.offsets, b.offsets)
+
+
+@pytest.mark.parametrize("sampling", ["random", "shuffled"])
+def test_windows_are_the_same_as_without_a_thread(sampling: str):
+    plain, ahead = Windows(IDS, seed=1, sampling=sampling), prefetched(sampling)
+    for shape in SHAPES:
+        batch = ahead.draw(*shape)
+        assert equal(batch, plain.draw(*shape))
+        assert batch.tokens.dtype == torch.int64
+
+
+@pytest.mark.parametrize("sampling", ["random", "shuffled"])
+def test_the_state_continues_with_the_next_windows(sampling: str):
+    ahead = prefetched(sampling)
+    for shape in SHAPES:
+        state = ahead.state_dict()
+        again = prefetched(sampling)
+        again.draw(1, 8)
+        again.load_state_dict(state)
+        assert equal(ahead.draw(*shape), again.draw(*shape))
+
+
+def test_windows_stay_inside_documents_and_reach_every_start():
+    documents = torch.tensor([3, 20, 20, 28, 60])
+    windows = Windows(torch.arange(60), seed=0, documents=documents)
+    starts = windows.draw(20_000, 8).offsets[:, 0]
+    expected = [*range(3, 13), 20, *range(28, 53)]
+    found, counts = starts.unique(return_counts=True)
+    assert found.tolist() == expected
+    mean = len(starts) / len(expected)
+    assert ((counts - mean).abs() < 5 * mean**0.5).all()  # equally often

@@ -1,0 +1,213 @@
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import data.stored
+from data import corpus, sources
+from data.corpus import CorpusError, load_corpus
+from data.play.grammar import play
+from data.sources import list_sources, read_blocks
+from data.vocabulary import Vocabulary
+from tests.fork_server import ForkServer
+
+TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside characters unless they are cut well
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sources, "BLOCK", 10_000)
+    monkeypatch.setattr(corpus, "IN_MEMORY", 0)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
+
+
+def parts(n: int) -> list[str]:
+    """The text in `n` parts that end anywhere."""
+    return [TEXT[i * len(TEXT) // n : (i + 1) * len(TEXT) // n] for i in range(n)]
+
+
+def write_one(path: Path) -> Path:
+    path.mkdir()
+    (path / "text.txt").write_text(TEXT)
+    return path / "text.txt"
+
+
+def write_hundred(path: Path) -> Path:
+    for number, part in enumerate(parts(100)):
+        folder = path / f"{number // 10}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number % 10}.txt").write_text(part)
+    (path / ".hidden").write_text("not part of the text")
+    return path
+
+
+def write_gzip(path: Path) -> Path:
+    path.mkdir()
+    (path / "text.txt.gz").write_bytes(b"".join(gzip.compress(part.encode()) for part in parts(3)))
+    return path / "text.txt.gz"
+
+
+def write_zstandard(path: Path) -> Path:
+    path.mkdir()
+    with pyarrow.CompressedOutputStream(str(path / "text.zst"), "zstd") as file:
+        file.write(TEXT.encode())
+    return path
+
+
+def write_parquet(path: Path) -> Path:
+    path.mkdir()
+    for number, part in enumerate(parts(2)):
+        rows = [part[i : i + 700] for i in range(0, len(part), 700)]
+        table = pyarrow.table({"id": list(range(len(rows) + 2)), "text": [*rows, None, ""]})
+        pyarrow.parquet.write_table(table, path / f"{number}.parquet", row_group_size=50)
+    return path
+
+
+def write_mixed(path: Path) -> Path:
+    path.mkdir()
+    first, second, third = parts(3)
+    (path / "1.txt").write_text(first)
+    (path / "2.txt.gz").write_bytes(gzip.compress(second.encode()))
+    pyarrow.parquet.write_table(pyarrow.table({"text": [third]}), path / "3.parquet")
+    return path
+
+
+@pytest.mark.parametrize("write", [write_one, write_hundred, write_gzip, write_zstandard, write_parquet, write_mixed])
+def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path], Path], tmp_path: Path):
+    loaded = load_corpus(str(write(tmp_path / "texts")))
+    assert loaded.stored is not None
+    assert loaded.training + loaded.validation == TEXT
+    assert loaded.characters == "".join(sorted(set(TEXT)))
+    vocabulary = Vocabulary(loaded.characters)
+    tokens = loaded.stored.tokenized(vocabulary)
+    expected = vocabulary.encode(TEXT)
+    split = int(len(TEXT) * 0.9)
+    assert tokens.training.ids.tolist() == expected[:split].tolist()
+    assert tokens.validation.ids.tolist() == expected[split:].tolist()
+    assert tokens.training.ids.element_size() == 1
+    assert tokens.training.counts.tolist() == expected[:split].bincount(minlength=vocabulary.n_tokens).tolist()
+
+
+def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
+    path = tmp_path / "texts"
+    path.mkdir()
+    (path / "1.txt").write_text("one ö")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["zwei", "drei ", "vier"]}), path / "2.parquet")
+    (path / "3.txt").write_text("five" * 10)
+    loaded = load_corpus(str(path))
+    assert loaded.stored is not None
+    tokens = loaded.stored.tokenized(Vocabulary(loaded.characters))
+    split = int((5 + 4 + 5 + 4 + 40) * 0.9)
+    assert tokens.documents.tolist() == [5, 9, 14, 18, split]
+
+
+def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
+    path = tmp_path / "text.txt"
+    for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000):
+        path.write_text(text)
+        blocks = [block.text.decode() for block in read_blocks(list_sources(path)[0])]
+        assert "".join(blocks) == text
+        assert len(blocks) > 3
+    path.write_text(TEXT)
+    *full, _ = (block.text for block in read_blocks(list_sources(path)[0]))
+    assert all(block.endswith(b"\n") for block in full)
+
+
+def make(folder: Path, fault: str) -> Path:
+    """A folder of texts with a fault in one file. Returns that file."""
+    folder.mkdir()
+    (folder / "good.txt").write_text(TEXT)
+    path = folder / "z bad.txt"
+    match fault:
+        case "empty":
+            path.touch()
+        case "binary":
+            path.write_bytes(b"\x7fELF" + bytes(100))
+        case "not UTF-8":
+            path.write_bytes(b"x" * 25_000 + "café".encode("latin-1"))
+        case "loop of links":
+            path.symlink_to(path)
+        case "link to the folder":
+            path.symlink_to(folder)
+        case "pipe":
+            os.mkfifo(path)
+        case "missing link":
+            path.symlink_to(folder / "nowhere")
+        case "cut gzip":
+            path = folder / "z bad.gz"
+            path.write_bytes(gzip.compress(TEXT.encode())[:-1_000])
+        case "damaged Zstandard":
+            path = folder / "z bad.zst"
+            path.write_bytes(b"no Zstandard")
+        case "damaged Parquet":
+            path = folder / "z bad.parquet"
+            path.write_bytes(b"no Parquet")
+        case "Parquet without the column":
+            path = folder / "z bad.parquet"
+            pyarrow.parquet.write_table(pyarrow.table({"text": [1, 2], "words": ["a", "b"]}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("empty", "is empty: remove it"),
+        ("binary", "is a binary file"),
+        ("not UTF-8", "is not UTF-8 text (byte 25003)"),
+        ("loop of links", "Too many levels of symbolic links"),
+        ("link to the folder", "leads back to a folder above it"),
+        ("pipe", "is not a regular file"),
+        ("missing link", "No such file"),
+        ("cut gzip", "ended before the end-of-stream marker"),
+        ("damaged Zstandard", "cannot read"),
+        ("damaged Parquet", "cannot read"),
+        ("Parquet without the column", "has no column 'text' of strings (it has text (int64), words (string))"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_in_one_line(fault: str, message: str, tmp_path: Path):
+    path = make(tmp_path / "texts", fault)
+    with pytest.raises(CorpusError) as raised:
+        load_corpus(str(tmp_path / "texts"))
+    assert message in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_program_ends_with_exit_code_2_before_training(tmp_path: Path, fork_server: ForkServer):
+    path = make(tmp_path / "texts", "binary")
+    command = ["experiment.py", f"data.corpus={tmp_path / 'texts'}", f"logs={tmp_path / 'logs'}", "device=cpu"]
+    program = fork_server.start(command, dict(os.environ))
+    assert program.wait(60) == 2
+    error = program.stderr.read()
+    assert str(path) in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.glob("logs/*/*"))
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    (source,) = list_sources(path)
+    blocks = read_blocks(source)
+    next(blocks)
+    with open(path, "a") as file:
+        file.write("one more line\n")
+    with pytest.raises(CorpusError, match="has changed while it was read"):
+        list(blocks)
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path):
+    with pytest.raises(CorpusError, match="has no files"):
+        load_corpus(str(tmp_path))
+
+
+def test_the_sample_is_the_beginning_of_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(data.stored, "SAMPLE", 12_345)
+    loaded = load_corpus(str(write_hundred(tmp_path / "texts")))
+    split = int(len(TEXT) * 0.9)
+    assert loaded.is_sample
+    assert (loaded.training, loaded.validation) == (TEXT[:12_345], TEXT[split:][:12_345])

@@ -1,0 +1,124 @@
+import multiprocessing
+import os
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import corpus, sources, tokenization
+from data.corpus import CorpusError, load_corpus
+from data.play.grammar import play
+from data.sources import list_sources
+from data.tokenization import convert, dtype_for
+from data.vocabulary import Vocabulary
+
+TEXT = play()
+VOCABULARY = Vocabulary(TEXT)
+N_TRAINING = int(len(TEXT) * 0.9)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sources, "BLOCK", 2_000)
+    monkeypatch.setattr(tokenization, "SECONDS_BETWEEN_ENTRIES", 0)
+    monkeypatch.setattr(corpus, "IN_MEMORY", 0)
+    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(3):
+        part = TEXT[number * len(TEXT) // 3 : (number + 1) * len(TEXT) // 3]
+        (folder / f"{number}.txt").write_text(part)
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "journal.jsonl"}
+
+
+def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_path: Path):
+    files = list_sources(text)
+    convert(files, VOCABULARY, N_TRAINING, tmp_path / "whole")
+    folder = tmp_path / "killed"
+    ids = folder / "training.ids"
+    sizes = []
+    for number in range(10):
+        process = multiprocessing.get_context("fork").Process(
+            target=convert, args=(files, VOCABULARY, N_TRAINING, folder)
+        )
+        process.start()
+        while process.is_alive() and (not ids.exists() or ids.stat().st_size < (number + 1) * N_TRAINING // 12):
+            time.sleep(0.001)
+        process.kill()
+        process.join()
+        sizes.append(ids.stat().st_size)
+    assert not (folder / "done.json").exists()
+    assert sizes == sorted(sizes)  # each attempt went on from the one before
+    convert(files, VOCABULARY, N_TRAINING, folder)
+    assert content(folder) == content(tmp_path / "whole")
+
+
+def test_what_the_journal_does_not_know_is_written_again(text: Path, tmp_path: Path):
+    files = list_sources(text)
+    folder = tmp_path / "ids"
+    convert(files, VOCABULARY, N_TRAINING, folder)
+    whole = content(folder)
+    (folder / "done.json").unlink()
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[-1][:10])
+    convert(files, VOCABULARY, N_TRAINING, folder)
+    assert content(folder) == whole
+
+
+def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_path: Path):
+    loaded = load_corpus(str(text))
+    assert loaded.stored is not None
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
+    try:
+        with pytest.raises(CorpusError, match="cannot convert the text") as raised:
+            loaded.stored.tokenized(VOCABULARY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(str(raised.value).splitlines()) == 1
+    tokens = loaded.stored.tokenized(VOCABULARY)
+    assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
+
+
+def test_a_text_is_converted_once(text: Path, monkeypatch: pytest.MonkeyPatch):
+    loaded = load_corpus(str(text))
+    assert loaded.stored is not None
+    first = loaded.stored.tokenized(VOCABULARY)
+    os.utime(text / "1.txt")  # a new time, the same content
+    monkeypatch.setattr(tokenization, "read_blocks", None)  # would be called to convert
+    monkeypatch.setattr("data.survey.read_blocks", None)
+    again = load_corpus(str(text))
+    assert again.stored is not None
+    assert again.sha256 == loaded.sha256
+    assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
+
+
+def test_a_changed_file_is_converted_again(text: Path):
+    loaded = load_corpus(str(text))
+    assert loaded.stored is not None
+    loaded.stored.tokenized(VOCABULARY)
+    changed = "T" + (text / "0.txt").read_text()[1:]  # of the same size
+    (text / "0.txt").write_text(changed)
+    again = load_corpus(str(text))
+    assert again.stored is not None
+    assert again.sha256 != loaded.sha256
+    assert again.training == (changed + TEXT[len(changed) :])[:N_TRAINING]
+    ids = again.stored.tokenized(VOCABULARY).training.ids
+    assert VOCABULARY.decode(ids[:50]) == changed[:50]
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "dtype"), [(256, np.uint8), (257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)]
+)
+def test_ids_have_the_smallest_type(n_tokens: int, dtype: type):
+    assert dtype_for(n_tokens) == dtype
