@@ -36,6 +36,7 @@ OPTIONS = {
     "chars": "characters per run that is limited by characters",
     "repeats": "rounds, in each of which everyone has one turn",
     "minutes": "length of the run whose memory is watched",
+    "megabytes": "size of the text",
     "kills": "runs to kill and resume",
 }
 

@@ -147,7 +147,7 @@ def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
     batch = source.draw(VALIDATION_PAIRS, WINDOW_LEN)
     assert batch.pairs is not None
     pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
-    return WindowBatch(batch.tokens.to(c.device), batch.offsets, pairs)
+    return WindowBatch(batch.tokens.to(c.device).long(), batch.offsets, pairs)
 
 
 def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int) -> PairWindows:

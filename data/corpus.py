@@ -110,8 +110,8 @@ def _large(name: str) -> Path | None:
     """The path of a text that stays on the disk; None for a file that fits into memory."""
     try:
         path = Path(name).expanduser()
-        is_large = (
-            (name and path.is_dir()) or (path.is_file() and (path.stat().st_size > IN_MEMORY or not is_plain(path)))
+        is_large = (name and path.is_dir()) or (
+            path.is_file() and (path.stat().st_size > IN_MEMORY or not is_plain(path))
         )
     except (OSError, RuntimeError, ValueError):  # `_read_text` says what is wrong
         return None

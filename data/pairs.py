@@ -75,7 +75,7 @@ class PairWindows(Windows):
         tokens[:, 0] = self.cls_token
         tokens[:, n_first + 1] = self.sep_token
         tokens[:, -1] = self.sep_token
-        segments = torch.zeros_like(tokens)
+        segments = torch.zeros_like(tokens, dtype=torch.int64)
         segments[:, n_first + 2 :] = 1
         return WindowBatch(tokens, offsets, Pairs(segments, labels))
 

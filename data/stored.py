@@ -108,10 +108,12 @@ class StoredText:
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
         identity = json.dumps([self.sha256, vocabulary.to_dict()])
         folder = self.cache / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        n_bytes = sum(entry.n_bytes for entry in self.surveyed)
         try:
             with locked(self.cache / "lock", self.announce):
                 if not (folder / "done.json").exists():
-                    with shown("converting", sum(entry.n_bytes for entry in self.surveyed)) as n_bytes_done:
+                    self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
+                    with shown("converting", n_bytes) as n_bytes_done:
                         convert(self.sources, vocabulary, self.n_training_chars, folder, n_bytes_done)
             return StoredTokens.open(folder)
         except (OSError, ValueError, KeyError) as error:

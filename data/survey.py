@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,18 +38,15 @@ def survey(
     of bytes of the files that have been read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
     known = {entry.path: entry for entry in _load(cache)}
-    found = []
+    entries = {source: _renewed(known.get(str(source.path)), source) for source in sources}
     cache.parent.mkdir(parents=True, exist_ok=True)
-    for source in sources:
-        entry = _renewed(known.get(str(source.path)), source)
-        if entry is None:
-            entry = _survey(source, n_bytes_read)
-            append_line(cache, json.dumps(asdict(entry)))
-        else:
-            n_bytes_read(source.size)
-        found.append(entry)
+    n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
+    for source, entry in _read([source for source, entry in entries.items() if not entry], n_bytes_read):
+        entries[source] = entry
+        append_line(cache, json.dumps(vars(entry)))
+    found = [entry for entry in entries.values() if entry]
     if found != list(known.values()):
-        write_atomically(cache, "".join(json.dumps(asdict(entry)) + "\n" for entry in found).encode())
+        write_atomically(cache, "".join(json.dumps(vars(entry)) + "\n" for entry in found).encode())
     return found
 
 
@@ -69,7 +66,7 @@ def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:
         return entry
     if entry.sha256 != _sha256(source.path):
         return None
-    return Surveyed(**asdict(entry) | {"modified": source.modified})
+    return replace(entry, modified=source.modified)
 
 
 def _sha256(path: Path) -> str:
@@ -77,29 +74,51 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _survey(source: Source, n_bytes_read: Callable[[int], None]) -> Surveyed:
-    counts = np.zeros(sys.maxunicode + 1, dtype=np.int64)
+class Counted(NamedTuple):
+    """A block of a file, and how often each code point occurs in it, or the error in it."""
+
+    source: Source
+    block: Block
+    counts: np.ndarray | UnicodeDecodeError
+
+
+def _read(sources: Sequence[Source], n_bytes_read: Callable[[int], None]) -> Iterator[tuple[Source, Surveyed]]:
+    blocks = ((source, block) for source in sources for block in read_blocks(source))
+    for source, counted in groupby(in_order(_count, blocks), lambda part: part.source):
+        yield source, _summed(source, counted, n_bytes_read)
+
+
+def _count(source_and_block: tuple[Source, Block]) -> Counted:
+    source, block = source_and_block
+    if block.text.isascii():
+        return Counted(source, block, np.bincount(np.frombuffer(block.text, dtype=np.uint8), minlength=1))
+    try:
+        codes = np.frombuffer(block.text.decode().encode("utf-32-le"), dtype=np.uint32)
+    except UnicodeDecodeError as error:
+        return Counted(source, block, error)
+    return Counted(source, block, np.bincount(codes))
+
+
+def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[int], None]) -> Surveyed:
+    """The survey of a file from its blocks."""
+    name = f"data.corpus: {str(source.path)!r}"
+    counts = np.zeros(0, dtype=np.int64)
     digest = hashlib.sha256()
     n_bytes = n_documents = 0
-
-    def blocks() -> Iterator[Block]:
-        for block in read_blocks(source):
-            if source.is_plain:
-                digest.update(block.text)
-                n_bytes_read(len(block.text))
-            yield block
-
-    for block, found in in_order(_count, blocks()):
+    for _, block, found in parts:
         if isinstance(found, UnicodeDecodeError):
-            at = n_bytes + found.start
-            raise CorpusError(f"data.corpus: {str(source.path)!r} is not UTF-8 text (byte {at}): convert it first")
+            raise CorpusError(f"{name} is not UTF-8 text (byte {n_bytes + found.start}): convert it first")
         if found[0]:
-            raise CorpusError(f"data.corpus: {str(source.path)!r} is a binary file (it has zero bytes): remove it")
+            raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
+        counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
         counts[: len(found)] += found
         n_bytes += len(block.text)
         n_documents += len(block.ends)
+        if source.is_plain:
+            digest.update(block.text)
+            n_bytes_read(len(block.text))
     if not n_bytes:
-        raise CorpusError(f"data.corpus: {str(source.path)!r} has no text: remove it")
+        raise CorpusError(f"{name} has no text: remove it")
     if not source.is_plain:
         n_bytes_read(source.size)
     return Surveyed(
@@ -112,14 +131,3 @@ def _survey(source: Source, n_bytes_read: Callable[[int], None]) -> Surveyed:
         n_documents=n_documents,
         counts={chr(code): int(counts[code]) for code in np.flatnonzero(counts)},
     )
-
-
-def _count(block: Block) -> tuple[Block, Any]:
-    """How often each code point occurs in a block, or the error in it."""
-    if block.text.isascii():
-        return block, np.bincount(np.frombuffer(block.text, dtype=np.uint8), minlength=128)
-    try:
-        codes = np.frombuffer(block.text.decode().encode("utf-32-le"), dtype=np.uint32)
-    except UnicodeDecodeError as error:
-        return block, error
-    return block, np.bincount(codes)
