@@ -3,9 +3,9 @@
 python -m benchmarks.large_text [--megabytes 3000]
 
 The text consists of speeches of the built-in play in random order; every tenth has letters beyond ASCII. Each
-conversion runs in a process of its own with an empty cache: the survey of the characters, then the tokens. Its memory is
-the peak of the process above that of the process after its imports. The reader draws windows of several sizes, first
-from a file that is not in the operating system's cache, then again.
+conversion runs in a process of its own with an empty cache: the survey of the characters, then the tokens. Its memory
+is the peak of the process above that of the process after its imports. The reader draws windows of several sizes,
+first from a file that is not in the operating system's cache, then again.
 """
 
 import multiprocessing
