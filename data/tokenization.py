@@ -81,9 +81,9 @@ def convert(
 
     try:
         for tokens in in_order(lambda block: _encoded(block, vocabulary, dtype), remaining()):
-            files[tokens.part].write(tokens.ids)
+            files[tokens.part].write(tokens.ids.data)
             if tokens.part == TRAINING:
-                files["documents"].write(done.training + tokens.ends)
+                files["documents"].write((done.training + tokens.ends).data)
             length = {tokens.part: getattr(done, tokens.part) + len(tokens.ids)}
             n_documents = done.documents + (len(tokens.ends) if tokens.part == TRAINING else 0)
             done = done._replace(blocks=done.blocks + 1, documents=n_documents, **length)
