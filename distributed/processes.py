@@ -12,7 +12,12 @@ import torch.distributed as dist
 
 from distributed.watchdog import Watchdog
 
+LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
 LONGEST_WAIT = timedelta(hours=1)  # in a collective operation; the watchdog notices a lost process long before
+
+
+class LostProcessError(Exception):
+    """Another process of the run has ended before this one."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +137,12 @@ def connected_store() -> dist.Store:
     return dist.PrefixStore(f"folio {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def is_lost_connection(error: BaseException) -> bool:
-    """Whether an error says that another process of the run has ended."""
-    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
-
-
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs."""
+    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs.
+
+    Raises LostProcessError if another one ends early.
+    """
     global _current
     if n_started() == 1:
         yield SINGLE
@@ -153,6 +156,14 @@ def joined(device: str) -> Iterator[Processes]:
         with Watchdog().watching(rank, n, connected_store) as watchdog:
             _current = Processes(rank, n, watchdog)
             yield _current
+    except RuntimeError as error:
+        if not _is_lost_connection(error):
+            raise
+        raise LostProcessError(LOST) from error
     finally:
         _current = SINGLE
         dist.destroy_process_group()
+
+
+def _is_lost_connection(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
