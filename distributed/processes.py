@@ -1,7 +1,7 @@
 """The processes of a run, one per device, which torchrun starts. Without torchrun there is one."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -78,12 +78,22 @@ class Processes:
 
     def join(self, mine: torch.Tensor, n_rows: int) -> torch.Tensor:
         """The rows of all processes: this one's are `mine`, `share(n_rows)` of them."""
+        return self.join_all([mine], [n_rows])[0]
+
+    def join_all(self, mine: Sequence[torch.Tensor], n_rows: Sequence[int]) -> list[torch.Tensor]:
+        """`join` for several tensors of one type, in one exchange."""
         if self.n == 1:
-            return mine
-        parts = mine.new_zeros(self.n, -(-n_rows // self.n), *mine.shape[1:])
-        padded = torch.cat([mine, mine.new_zeros(parts.shape[1] - len(mine), *mine.shape[1:])])
-        dist.all_gather(list(parts.unbind()), padded)
-        return parts.flatten(0, 1)[:n_rows]
+            return list(mine)
+        sizes = [-(-n // self.n) for n in n_rows]  # rows per process
+        padded = [tensor.new_zeros(size, *tensor.shape[1:]) for tensor, size in zip(mine, sizes, strict=True)]
+        for rows, tensor in zip(padded, mine, strict=True):
+            rows[: len(tensor)] = tensor
+        flat = torch.cat([rows.flatten() for rows in padded])
+        everything = flat.new_empty(self.n, len(flat))
+        dist.all_gather(list(everything.unbind()), flat)
+        parts = everything.split([rows.numel() for rows in padded], dim=1)  # [n, elements], one per tensor
+        shapes = [(-1, *tensor.shape[1:]) for tensor in mine]
+        return [part.reshape(shape)[:n] for part, shape, n in zip(parts, shapes, n_rows, strict=True)]
 
 
 SINGLE = Processes()
