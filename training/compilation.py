@@ -58,6 +58,8 @@ class Compilation:
         limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.compiled | set(shapes)))
         torch._dynamo.config.recompile_limit = limit
         torch._dynamo.config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
+        # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
+        torch._dynamo.config.optimize_ddp = self.step.device.type != "cpu"
         _leave_out(self.step.model)
         self.step.loss_function = torch.compile(masked_loss, dynamic=False)
         reason = ""
