@@ -84,16 +84,15 @@ class Processes:
         """`join` for several tensors of one type, in one exchange."""
         if self.n == 1:
             return list(mine)
-        sizes = [-(-n // self.n) for n in n_rows]  # rows per process
-        padded = [tensor.new_zeros(size, *tensor.shape[1:]) for tensor, size in zip(mine, sizes, strict=True)]
-        for rows, tensor in zip(padded, mine, strict=True):
-            rows[: len(tensor)] = tensor
+        padded = [
+            torch.cat([tensor, tensor.new_zeros(-(-n // self.n) - len(tensor), *tensor.shape[1:])])
+            for tensor, n in zip(mine, n_rows, strict=True)
+        ]
         flat = torch.cat([rows.flatten() for rows in padded])
-        everything = flat.new_empty(self.n, len(flat))
-        dist.all_gather(list(everything.unbind()), flat)
-        parts = everything.split([rows.numel() for rows in padded], dim=1)  # [n, elements], one per tensor
-        shapes = [(-1, *tensor.shape[1:]) for tensor in mine]
-        return [part.reshape(shape)[:n] for part, shape, n in zip(parts, shapes, n_rows, strict=True)]
+        parts = flat.new_empty(self.n, len(flat))
+        dist.all_gather(list(parts.unbind()), flat)
+        of_each = zip(parts.split([rows.numel() for rows in padded], dim=1), mine, n_rows, strict=True)
+        return [part.reshape(-1, *tensor.shape[1:])[:n] for part, tensor, n in of_each]
 
 
 SINGLE = Processes()
