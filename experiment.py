@@ -3,14 +3,9 @@
 python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds N] [key=value ...]
 """
 
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from configs.command_line import Command, parse
 from configs.devices import gpu_uuid
@@ -20,20 +15,19 @@ from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
 from data.corpus import CorpusError
 from distributed import processes
-from distributed.processes import Processes
+from distributed.interruption import Interruption
+from distributed.processes import LostProcessError, Processes
 from runs import hardware
 from runs.delivery import DeliveryError
-from runs.find import find_launched, find_run
+from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from trained.initial_weights import copy_weights
 from training import tracking
 from training.callbacks import Silent
-from training.checkpoint import CheckpointError, has_checkpoint
+from training.checkpoint import CheckpointError
 from training.health_checks import HealthCheckError
 from training.loop import Trainer
-from training.resume import begin, restore, resume
-
-LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
+from training.resume import begin, restarted_run, restore, resume
 
 
 def main(arguments: list[str]) -> int:
@@ -46,21 +40,20 @@ def main(arguments: list[str]) -> int:
         with processes.joined(command.values["device"]) as group:
             if not group.is_first:
                 return follow(command, group)
-            return lead(restarted(command), began, group)
+            return lead(command, began, group)
     except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
         return fail(error) if processes.is_first() else 2
-
-
-def restarted(command: Command) -> Command:
-    """The command that continues the run if torchrun has restarted its processes."""
-    run = find_launched(processes.launch(), command.logs) if processes.is_restarted() else None
-    if run is None or command.resumed or not has_checkpoint(run.checkpoints):
-        return command
-    return parse(["--resume", str(run.path)])
+    except HealthCheckError as error:
+        return fail(f"stopped: {error}", code=1) if processes.is_first() else 1
+    except LostProcessError as error:
+        return fail(error, code=1)
 
 
 def lead(command: Command, began: float, group: Processes) -> int:
     """Train, write the run's files and talk to the user: the first process, or the only one."""
+    restarted = None if command.resumed else restarted_run(command.logs)
+    if restarted:
+        command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
     configs = registered_configs(command.values)
@@ -79,22 +72,15 @@ def lead(command: Command, began: float, group: Processes) -> int:
 
 
 def follow(command: Command, group: Processes) -> int:
-    """Train with the first process: one of those that torchrun has started besides it."""
+    """Train with the first process, silently: one of those that torchrun has started besides it."""
     tracking.be_quiet()
     command = group.from_first(command)
     configs = configs_of(command.values)
     trainer = built_trainer(configs, command)
     if command.resumed:
         restore(command.resumed, trainer)
-    try:
-        with Interruption().watched():
-            trainer.train(None, Silent())
-    except HealthCheckError:  # the first process reports it
-        return 1
-    except RuntimeError as error:
-        if not processes.is_lost_connection(error):
-            raise
-        return fail(LOST, code=1)
+    with Interruption().watched():
+        trainer.train(None, Silent())
     return 0
 
 
@@ -118,15 +104,11 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.device)),
         ):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
-    except HealthCheckError as error:
-        return fail(f"stopped: {error}", code=1)
     except BrokenPipeError:
         raise  # the reader of the output has gone
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     except (MemoryError, RuntimeError) as error:
-        if trainer.processes.n > 1 and processes.is_lost_connection(error):
-            return fail(LOST, code=1)
         if not is_out_of_memory(error):
             raise
         return fail(f"stopped: {what_to_lower(run.config())}", code=1)
@@ -156,33 +138,6 @@ def run_seeds(arguments: list[str], command: Command) -> int:
         if code:
             return code
     return 0
-
-
-class Interruption:
-    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
-
-    torchrun repeats the signal, so with it the process ends only when it has saved.
-    """
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Remembers signals inside the context."""
-        before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
-        yield
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.signal = self.signal or number
-        if processes.started_by_torchrun():
-            return
-        signal.signal(number, signal.SIG_DFL)
-        os.write(
-            2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends at once without saving\n"
-        )
 
 
 if __name__ == "__main__":

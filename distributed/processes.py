@@ -1,7 +1,7 @@
 """The processes of a run, one per device, which torchrun starts. Without torchrun there is one."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,12 @@ import torch.distributed as dist
 
 from distributed.watchdog import Watchdog
 
+LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
 LONGEST_WAIT = timedelta(hours=1)  # in a collective operation; the watchdog notices a lost process long before
+
+
+class LostProcessError(Exception):
+    """Another process of the run has ended before this one."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,21 @@ class Processes:
 
     def join(self, mine: torch.Tensor, n_rows: int) -> torch.Tensor:
         """The rows of all processes: this one's are `mine`, `share(n_rows)` of them."""
+        return self.join_all([mine], [n_rows])[0]
+
+    def join_all(self, mine: Sequence[torch.Tensor], n_rows: Sequence[int]) -> list[torch.Tensor]:
+        """`join` for several tensors of one type, in one exchange."""
         if self.n == 1:
-            return mine
-        parts = mine.new_zeros(self.n, -(-n_rows // self.n), *mine.shape[1:])
-        padded = torch.cat([mine, mine.new_zeros(parts.shape[1] - len(mine), *mine.shape[1:])])
-        dist.all_gather(list(parts.unbind()), padded)
-        return parts.flatten(0, 1)[:n_rows]
+            return list(mine)
+        padded = [
+            torch.cat([tensor, tensor.new_zeros(-(-n // self.n) - len(tensor), *tensor.shape[1:])])
+            for tensor, n in zip(mine, n_rows, strict=True)
+        ]
+        flat = torch.cat([rows.flatten() for rows in padded])
+        parts = flat.new_empty(self.n, len(flat))
+        dist.all_gather(list(parts.unbind()), flat)
+        of_each = zip(parts.split([rows.numel() for rows in padded], dim=1), mine, n_rows, strict=True)
+        return [part.reshape(-1, *tensor.shape[1:])[:n] for part, tensor, n in of_each]
 
 
 SINGLE = Processes()
@@ -132,14 +146,12 @@ def connected_store() -> dist.Store:
     return dist.PrefixStore(f"folio {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def is_lost_connection(error: BaseException) -> bool:
-    """Whether an error says that another process of the run has ended."""
-    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
-
-
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs."""
+    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs.
+
+    Raises LostProcessError if another one ends early.
+    """
     global _current
     if n_started() == 1:
         yield SINGLE
@@ -153,6 +165,14 @@ def joined(device: str) -> Iterator[Processes]:
         with Watchdog().watching(rank, n, connected_store) as watchdog:
             _current = Processes(rank, n, watchdog)
             yield _current
+    except RuntimeError as error:
+        if not _is_lost_connection(error):
+            raise
+        raise LostProcessError(LOST) from error
     finally:
         _current = SINGLE
         dist.destroy_process_group()
+
+
+def _is_lost_connection(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))

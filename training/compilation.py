@@ -58,18 +58,27 @@ class Compilation:
         limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.compiled | set(shapes)))
         torch._dynamo.config.recompile_limit = limit
         torch._dynamo.config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
+        # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
+        torch._dynamo.config.optimize_ddp = self.step.device.type != "cpu"
         _leave_out(self.step.model)
         self.step.loss_function = torch.compile(masked_loss, dynamic=False)
+        reason = ""
         try:
             with _kept_code(report), self.step.without_side_effects():
                 for stage in shapes.values():
                     batch = self.step.draw(stage)[0]
                     self.step.backward(batch, torch.ones_like(self.step.skipped_in_a_row))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
+            # torch.compile wraps the error of its backend in one whose first line gives no reason.
+            reason = _first_line(getattr(error, "inner_exception", error))
+        # Processes that share a folder of compiled code compile one after the other. Training begins, and the clock
+        # starts, when all are ready. If one of them fails, none uses compiled code.
+        reasons = self.step.processes.of_all(reason)
+        if any(reasons):
             self.step.loss_function, self.step.run_update = masked_loss, self.step.update
             self.compiled, self.recorded = set(), None
-            # torch.compile wraps the error of its backend in one whose first line gives no reason.
-            report(f"training without torch.compile: {_first_line(getattr(error, 'inner_exception', error))}")
+            rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
+            report(f"training without torch.compile: {f'process {rank}: ' if rank else ''}{reason}")
             return
         self.compiled |= set(shapes)
         report(f"compiled for {len(shapes)} shapes in {time.monotonic() - began:.0f} s")

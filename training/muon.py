@@ -46,12 +46,18 @@ class Muon(Optimizer):
             for matrix in group["params"]:
                 if matrix.grad is not None:
                     by_shape.setdefault(matrix.shape, []).append(matrix)
-            for matrices in by_shape.values():
-                self._update(matrices, group["lr"], group["weight_decay"], group["momentum"])
+            shapes = list(by_shape.values())
+            for matrices, updates in zip(shapes, self._updates(shapes, group["momentum"]), strict=True):
+                self._apply(matrices, updates, group["lr"], group["weight_decay"])
 
-    def _update(
-        self, matrices: list[torch.Tensor], lr: float | torch.Tensor, weight_decay: float, momentum: float
-    ) -> None:
+    def _updates(self, shapes: list[list[torch.Tensor]], momentum: float) -> list[torch.Tensor]:
+        """The orthogonal updates `[n, rows, columns]` of the matrices of each shape."""
+        towards = [self._towards(matrices, momentum) for matrices in shapes]
+        mine = [batch[self.processes.share(len(batch))] for batch in towards]
+        return self.processes.join_all([orthogonal(batch) for batch in mine], [len(batch) for batch in towards])
+
+    def _towards(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
+        """Update the momenta of matrices of one shape; returns the next directions `[n, rows, columns]`."""
         gradients = [local(matrix.grad) for matrix in matrices if matrix.grad is not None]
         for matrix in matrices:
             if not self.state[matrix]:
@@ -61,8 +67,11 @@ class Muon(Optimizer):
         towards = torch.stack(torch._foreach_lerp(gradients, momenta, momentum))  # Nesterov momentum
         if is_sharded(matrices[0]):  # by rows, and an update needs whole matrices
             towards = self.processes.join(towards.transpose(0, 1), matrices[0].shape[0]).transpose(0, 1)
-        mine = towards[self.processes.share(len(towards))]
-        updates = self.processes.join(orthogonal(mine) if len(mine) else mine, len(towards))
+        return towards
+
+    def _apply(
+        self, matrices: list[torch.Tensor], updates: torch.Tensor, lr: float | torch.Tensor, weight_decay: float
+    ) -> None:
         if is_sharded(matrices[0]):
             updates = updates[:, self.processes.share(updates.shape[1])]
         rows, columns = matrices[0].shape

@@ -1,13 +1,15 @@
 """Starts a run, and resumes an interrupted one in its folder, bit for bit."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
-from distributed.processes import launch
+from distributed.processes import is_restarted, launch
+from runs.find import find_launched
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, environment, load_last, put_weights
+from training.checkpoint import Checkpoint, CheckpointError, environment, has_checkpoint, load_last, put_weights
 from training.loop import Trainer
 
 
@@ -24,6 +26,12 @@ def begin(
     run.save_config(dict(values))
     run.save_corpus(corpus.name, corpus.sha256)
     vocabulary.save(run.vocabulary_path)
+
+
+def restarted_run(logs: Path) -> RunFolder | None:
+    """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
+    run = find_launched(launch(), logs) if is_restarted() else None
+    return run if run and has_checkpoint(run.checkpoints) else None
 
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:

@@ -50,6 +50,12 @@ def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher
     assert skipped == "1"
 
 
+def test_the_clock_starts_when_all_processes_have_compiled(launcher):
+    config = launcher.config(training__compile=True, training__max_steps=2, training__evaluations=1)
+    outputs = launcher.run(2, "tests/distributed/slow_compilation.py", config)
+    assert float(outputs[0].splitlines()[-1]) < 5
+
+
 RUNS = {
     "ddp": {"model__ngrams": 2, "model__ngram_rows": 512},
     "adaptive": {"masking__strategy": "adaptive"},

@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM, which end a run after it has saved."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from distributed.processes import started_by_torchrun
+
+
+class Interruption:
+    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
+
+    torchrun repeats the signal, so with it the process ends only when it has saved.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Remembers signals inside the context."""
+        before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+        if started_by_torchrun():
+            return
+        signal.signal(number, signal.SIG_DFL)
+        os.write(
+            2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends at once without saving\n"
+        )

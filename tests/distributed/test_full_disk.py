@@ -1,0 +1,57 @@
+"""A full disk in one of two processes. A limit on the size of its files stands for the disk.
+
+The first process writes the run. The other one writes compiled code only.
+"""
+
+import os
+import resource
+import signal
+import sys
+
+import pytest
+
+from tests.distributed.test_equality import run_of
+from tests.distributed.test_resume import long_run
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
+
+
+def fill_disk(pid: int) -> None:
+    """Let a program write small files only."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
+    """Training continues until it has to save its last state; then one line says what happened."""
+    programs = long_run(launcher)
+    run = run_of(launcher.folder)
+    fill_disk(programs[0].pid)
+    read = []
+    while not read or "cannot write the checkpoint" not in read[-1]:
+        read.append(programs[0].stdout.readline())
+        assert read[-1], read
+    before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
+    for program in programs:
+        os.kill(program.pid, signal.SIGINT)
+    assert [program.wait(60) for program in programs] == [1, 0]
+    errors = [program.stderr.read() for program in programs]
+    assert errors[0].count("\n") == 1
+    assert "stopped: cannot save the run (File too large): make room for " in errors[0]
+    assert errors[1] == ""
+    assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
+    launcher.run(2, "experiment.py", "--resume", str(run.path), "training.max_steps=1")
+
+
+def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher):
+    """All processes train without it, and the first one says why."""
+    stages = [{"until": 1.0, "seq_len": 32}]
+    keys = {"training__compile": True, "training__max_steps": 4, "model__n_layers": 1, "training__stages": stages}
+    programs = launcher.start(2, "experiment.py", "--config", launcher.config(**keys))
+    fill_disk(programs[1].pid)
+    codes = [program.wait(180) for program in programs]
+    output, errors = programs[0].stdout.read(), [program.stderr.read() for program in programs]
+    assert codes == [0, 0], errors
+    assert "training without torch.compile: process 1: " in output
+    run = run_of(launcher.folder)
+    assert run.metrics()[-1]["step"] == 4
+    assert run.status()["status"] == "completed"
