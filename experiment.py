@@ -57,8 +57,8 @@ def lead(command: Command, began: float, group: Processes) -> int:
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
     configs = registered_configs(command.values)
-    corpus = configs.data.loaded
-    _ = configs.data.training_ids
+    with group.watchdog.busy():  # a large text is converted
+        corpus, _ = configs.data.loaded, configs.data.training_ids
     group.from_first(command)  # the others begin when the text is here
     trainer = built_trainer(configs, command)
     run = command.resumed or RunFolder.create(path)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from distributed.watchdog import Watchdog
 
 LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
-LONGEST_WAIT = timedelta(hours=1)  # in a collective operation; the watchdog notices a lost process long before
+LONGEST_WAIT = timedelta(days=7)  # such as for a text that the first process converts; the watchdog notices losses
 
 
 class LostProcessError(Exception):
