@@ -68,7 +68,7 @@ def measure(trained: Trained, data: DataConfigs) -> np.ndarray:
     } | breakdown(protocol.outcomes, validation, vocabulary)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
-        "counting": lambda: counting_sweep(data.training_ids, validation, vocabulary.n_chars),
+        "counting": lambda: counting_sweep(data.training_ids, validation, vocabulary.n_ordinary),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
     }

@@ -194,7 +194,7 @@ def by_protocol(c: Configs) -> Evaluator:
 @option(Configs.references)
 def in_background(c: Configs) -> References:
     """The losses that the run is compared with."""
-    n_chars = c.data.vocabulary.n_chars
+    n_chars = c.data.vocabulary.n_ordinary
     unigram = unigram_loss(c.data.training_ids, c.data.validation_ids, n_chars)
     known = {"uniform": math.log(n_chars), "unigram": unigram}
     return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first)

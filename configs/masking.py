@@ -110,8 +110,8 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     """`[n_tokens]`, 0 for special tokens and for those that are never selected."""
     weights = torch.zeros(c.vocabulary.n_tokens)
-    counts = torch.bincount(c.training_ids.cpu(), minlength=c.vocabulary.n_chars).float()
-    weights[: c.vocabulary.n_chars] = counts if c.random_tokens == "unigram" else 1.0
+    counts = torch.bincount(c.training_ids.cpu(), minlength=c.vocabulary.n_ordinary).float()
+    weights[: c.vocabulary.n_ordinary] = counts if c.random_tokens == "unigram" else 1.0
     weights[_no_mask_ids(c)] = 0.0
     if not weights.any():
         raise ConfigError("masking.no_mask_tokens leaves no character to mask")

@@ -61,7 +61,7 @@ def _count(corpus: Corpus) -> np.ndarray:
     vocabulary = Vocabulary(corpus.characters)
     validation = validation_set(vocabulary.encode(corpus.validation))
     training = vocabulary.encode(corpus.training).numpy()
-    counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_chars)
+    counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary)
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
 

@@ -17,7 +17,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but t
 class Vocabulary:
     """The sorted characters of a corpus, then the special tokens.
 
-    Character ids come first: `ids < n_chars` separates characters from special tokens. Id 0 is a real character (the
+    Character ids come first: `ids < n_ordinary` separates characters from special tokens. Id 0 is a real character (the
     newline in most texts), not padding.
     """
 
@@ -25,8 +25,8 @@ class Vocabulary:
         """`special_tokens` include `[PAD]` and `[MASK]`."""
         self.characters = sorted(set(characters))
         self.special_tokens = list(special_tokens)
-        self.n_chars = len(self.characters)
-        self.n_tokens = self.n_chars + len(self.special_tokens)
+        self.n_ordinary = len(self.characters)
+        self.n_tokens = self.n_ordinary + len(self.special_tokens)
         self._id_of = {token: i for i, token in enumerate(self.characters + self.special_tokens)}
         self.padding_token, self.mask_token = self.id_of(PAD), self.id_of(MASK)
 
@@ -42,7 +42,7 @@ class Vocabulary:
         # One table lookup for the whole text, without a Python loop.
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         id_of_code = np.full(sys.maxunicode + 1, -1)
-        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_chars)
+        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_ordinary)
         ids = id_of_code[codes]
         if (ids < 0).any():
             raise ValueError(f"the character {text[(ids < 0).argmax()]!r} is not in the vocabulary")

@@ -70,12 +70,12 @@ def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[
     """`fill` for texts of the same length, `ids` `[batch, length]`."""
     vocabulary, device = trained.vocabulary, next(trained.model.parameters()).device
     excluded = [vocabulary.id_of(character) for character in set(never) & set(vocabulary.characters)]
-    n_candidates = min(n_candidates, vocabulary.n_chars - len(excluded))
+    n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
-        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_chars]
+        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
         probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_chars]
         confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))

@@ -36,7 +36,7 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
 @torch.inference_mode()
 def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[str, str]:
     """For each character, the `n` characters whose embeddings have the greatest cosine similarity to its own."""
-    vectors = torch.nn.functional.normalize(model.encoder.embedding.weight[: vocabulary.n_chars], dim=-1)
+    vectors = torch.nn.functional.normalize(model.encoder.embedding.weight[: vocabulary.n_ordinary], dim=-1)
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)
-    nearest = similarity.topk(min(n, vocabulary.n_chars - 1)).indices
+    nearest = similarity.topk(min(n, vocabulary.n_ordinary - 1)).indices
     return {character: vocabulary.decode(row) for character, row in zip(vocabulary.characters, nearest, strict=True)}

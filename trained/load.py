@@ -87,7 +87,7 @@ def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes
 
 def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
     """Random characters and blanks, `[batch, length]`."""
-    ids = torch.randint(trained.vocabulary.n_chars, (batch, length), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(trained.vocabulary.n_ordinary, (batch, length), generator=torch.Generator().manual_seed(0))
     ids[:, ::3] = trained.vocabulary.mask_token
     return ids
 

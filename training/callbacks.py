@@ -126,7 +126,7 @@ def sample(
         masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
         logits = model(inputs[None].to(device), masked.to(device))
-        guesses = logits[:, : vocabulary.n_chars].argmax(-1).cpu()
+        guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
         guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
         samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(prompt)])
     model.train(was_training)

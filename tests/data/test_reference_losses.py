@@ -25,14 +25,15 @@ def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(sh
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
     vocabulary = Vocabulary(corpus.characters)
     training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
-    assert round(unigram_loss(training_ids, validation_ids, vocabulary.n_chars), 3) == 3.347
+    assert round(unigram_loss(training_ids, validation_ids, vocabulary.n_ordinary), 3) == 3.347
     assert round(mean_loss(counting_losses(corpus)), 3) == 1.179
 
 
 def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
     vocabulary = Vocabulary(coins.characters)
-    unigram = unigram_loss(vocabulary.encode(coins.training), vocabulary.encode(coins.validation), vocabulary.n_chars)
+    training, validation = vocabulary.encode(coins.training), vocabulary.encode(coins.validation)
+    unigram = unigram_loss(training, validation, vocabulary.n_ordinary)
     for loss in (unigram, mean_loss(counting_losses(coins)), mean_loss(floor_losses(coins))):
         assert loss == pytest.approx(entropy, abs=0.03)
 
