@@ -10,7 +10,8 @@ from configs.seeds import derived_seed
 from data.corpus import Corpus, CorpusError, load_corpus
 from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
-from data.vocabulary import MASK, PAD, Vocabulary
+from data.tokens import CHARACTERS, characters_of, vocabulary_of
+from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
 VALIDATION_PAIRS = 1_024
@@ -24,6 +25,12 @@ class DataConfigs(BaseConfigs):
         str,
         Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
     ] = "random"
+    tokens: Annotated[
+        str, Key("characters, bytes, bpe:N (N tokens learned from the text), or the path of a tokenizer.json")
+    ] = "characters"
+    unknown_below: Annotated[
+        float, Key("characters whose share of the text is below this become [UNK], never a target", low=0, high=1)
+    ] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
     # Set by configs/experiment.py.
@@ -33,7 +40,7 @@ class DataConfigs(BaseConfigs):
     pairs: str  # the objective on pairs of text, nsp or sop; empty without one
 
     loaded: Corpus = "load"  # type: ignore[assignment]
-    vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
+    vocabulary: Vocabulary = "by_tokens"  # type: ignore[assignment]
     training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
     validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
     windows: Windows = "training_windows"  # type: ignore[assignment]
@@ -47,33 +54,37 @@ def load(c: DataConfigs) -> Corpus:
 
 
 @option(DataConfigs.vocabulary)
-def characters(c: DataConfigs) -> Vocabulary:
-    return Vocabulary({*c.loaded.characters, *c.extra_characters}, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
+def by_tokens(c: DataConfigs) -> Vocabulary:
+    further = (CLS, SEP) if c.pairs else ()
+    if c.tokens == CHARACTERS:
+        return characters_of(c.loaded, c.extra_characters, c.unknown_below, further)
+    return vocabulary_of(c.tokens, c.loaded, further, print)
 
 
 @option(DataConfigs.training_ids)
 def encode_training(c: DataConfigs) -> torch.Tensor:
-    """The training text as token ids `[n_training_chars]`, on the device for the whole run."""
+    """The training text as token ids `[n_training_tokens]`, on the device for the whole run."""
     return c.vocabulary.encode(c.loaded.training).to(c.device)
 
 
 @option(DataConfigs.validation_ids)
 def encode_validation(c: DataConfigs) -> torch.Tensor:
-    """The validation text as token ids `[n_validation_chars]`, on the device."""
+    """The validation text as token ids `[n_validation_tokens]`, on the device."""
     return c.vocabulary.encode(c.loaded.validation).to(c.device)
 
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    return validation_set(c.validation_ids)
+    lengths = None if c.vocabulary.tokens == CHARACTERS else c.vocabulary.lengths
+    return validation_set(c.validation_ids, lengths, c.vocabulary.unknown_token)
 
 
 @option(DataConfigs.windows)
 def training_windows(c: DataConfigs) -> Windows:
     if len(c.training_ids) <= c.longest:
         raise CorpusError(
-            f"the training text has {len(c.training_ids):,} characters, too few for windows of {c.longest:,}:"
-            " shorten training.stages or take a longer text"
+            f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
+            f" {c.longest:,}: shorten training.stages or take a longer text"
         )
     seed = derived_seed(c.seed, "windows")
     if c.pairs:
@@ -94,9 +105,13 @@ def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
 
 
 def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int) -> PairWindows:
+    text, offsets = c.vocabulary.text_of(ids, text)
+    borders = speech_borders(text)
+    if offsets is not None:  # the first token of each speech
+        borders = torch.searchsorted(offsets, borders).unique()
     return PairWindows(
         ids,
-        speech_borders(text),
+        borders[borders < len(ids)],
         objective=c.pairs,
         cls_token=c.vocabulary.id_of(CLS),
         sep_token=c.vocabulary.id_of(SEP),

@@ -23,13 +23,22 @@ from runs.files import write_atomically
 VERSION = 1  # of the computation; a new version ignores cached losses
 
 
-def unigram_loss(training_ids: torch.Tensor, validation_ids: torch.Tensor, n_chars: int) -> float:
-    """Mean loss, in nats, of predicting every validation character by its frequency in the training text.
+def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
+    """Why counting and the floor, which predict every character, do not apply; empty if they do."""
+    if vocabulary.tokens == "characters" and vocabulary.unknown_token is None:
+        return ""
+    losses = "counting and the floor do" if corpus.automaton else "counting does"
+    return f"{losses} not apply to {vocabulary.tokens}{'' if vocabulary.unknown_token is None else ' with [UNK]'}"
 
-    Half a count is added to every character, so that characters unseen in training have a finite loss.
+
+def unigram_loss(training_ids: torch.Tensor, validation_ids: torch.Tensor, n_ordinary: int) -> float:
+    """Mean loss, in nats, of predicting every validation token by its frequency in the training text.
+
+    Half a count is added to every token, so that tokens unseen in training have a finite loss. `[UNK]` is no target.
     """
-    counts = torch.bincount(training_ids.cpu(), minlength=n_chars).to(torch.float64) + 0.5
-    return float(-(counts / counts.sum()).log()[validation_ids.cpu()].mean())
+    training_ids, validation_ids = (ids.cpu()[ids.cpu() < n_ordinary] for ids in (training_ids, validation_ids))
+    counts = torch.bincount(training_ids, minlength=n_ordinary).to(torch.float64) + 0.5
+    return float(-(counts / counts.sum()).log()[validation_ids].mean())
 
 
 def counting_losses(corpus: Corpus) -> np.ndarray:
