@@ -88,7 +88,8 @@ def joined(pieces: list[str], grams: Collection[tuple[str, ...]]) -> list[str]:
     words = [pieces[i].lower() for i in places]
     word = 0
     while word < len(words):
-        n = next((n for n in range(PMI_LONGEST, 1, -1) if tuple(words[word : word + n]) in grams), 1)
+        longest = min(PMI_LONGEST, len(words) - word)
+        n = next((n for n in range(longest, 1, -1) if tuple(words[word : word + n]) in grams), 1)
         first, end = places[word], places[word + n - 1] + 1
         pieces[first:end] = ["".join(pieces[first:end]), *[""] * (end - first - 1)]
         word += n

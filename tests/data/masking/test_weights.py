@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data.masking.weights import collocations, surprise, tf_idf
+from data.masking.weights import collocations, joined, surprise, tf_idf
 
 
 def test_surprise_is_low_for_what_the_neighbors_decide():
@@ -24,3 +24,7 @@ def test_tf_idf_is_high_for_words_of_few_speeches():
     assert tf_idf("the king\n\nthe queen\n\nthe king") == pytest.approx(
         [np.log(4 / 3) / 2, np.log(4 / 2) / 2, np.log(4 / 3) / 2, np.log(4) / 2, np.log(4 / 3) / 2, np.log(4 / 2) / 2]
     )
+
+
+def test_a_collocation_may_end_the_text():
+    assert joined(["a", " ", "kith", " ", "kin"], {("kith", "kin")}) == ["a", " ", "kith kin"]
