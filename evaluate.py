@@ -15,15 +15,17 @@ from configs.devices import best_device
 from configs.keys import ConfigError
 from configs.one_line import OneLineParser, fail, run_main
 from data.corpus import CorpusError
-from data.protocol import N_MASKED
+from data.reference_losses import without_counting
+from data.vocabulary import UNK
 from runs import statistics
 from runs.curves import save_measures
 from runs.files import ROOT, write_json
 from runs.find import find_run
+from runs.run_files import read_object
 from runs.run_folder import RunFolder, RunFolderError
 from trained.load import Trained, load_trained
 from training.checkpoint import CheckpointError
-from training.evaluation import evaluate
+from training.evaluation import evaluate, per_character
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 
 
@@ -66,36 +68,44 @@ def measure(trained: Trained, data: DataConfigs) -> np.ndarray:
         "accuracy.valid": protocol.accuracy,
         "reference_lines": references,
     } | breakdown(protocol.outcomes, validation, vocabulary)
+    if protocol.per_character is not None:
+        results |= per_character(protocol.per_character)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
-        "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_chars),
+        "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
     }
+    if why_not := without_counting(vocabulary, data.loaded):
+        del measures["counting"]
     for name, compute in measures.items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
-    print(flush=True)
+    print(f"\n  {why_not}" if why_not else "", flush=True)
     if "floor" in references:
         results["excess"] = protocol.loss - references["floor"]
     print_tables(results)
     write_json(run.path / "evaluation.json", results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
-    return protocol.window_losses / N_MASKED
+    return protocol.window_losses / validation.n_masked
 
 
 def print_tables(results: dict[str, Any]) -> None:
     """Print the tables of one run."""
     loss = statistics.with_error(f"{results['loss.valid']:.4f}", results["loss.valid_stderr"])
     print(f"  protocol             loss {loss} nats, accuracy {results['accuracy.valid']:.1%}")
+    if "bits_per_character" in results:
+        nats, bits = results["loss.valid_per_character"], results["bits_per_character"]
+        print(f"  per character        loss {nats:.4f} nats, {bits:.4f} bits")
     print("  reference losses     " + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items()))
     if "excess" in results:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
     for name, row in {"one at a time": results["one_at_a_time"], **results["hard_masks"]}.items():
         print(f"  {name:18}   {_row(row)}   ({row['n']:,})")
-    print("  masked at random     model            counting")
+    counting = results.get("counting", {})
+    print(f"  masked at random     model{'            counting' if counting else ''}")
     for name, row in results["masking_rates"].items():
-        print(f"    {name:18} {_row(row)}   {_row(results['counting'][name])}")
+        print(f"    {name:18} {_row(row)}" + (f"   {_row(counting[name])}" if counting else ""))
     for title, table in (("masked character", "by_class"), ("nearest visible", "by_distance")):
         print(f"  {title}")
         for name, row in results[table].items():
@@ -108,6 +118,9 @@ def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> 
         print("\nno comparison: the runs were trained and measured on different texts")
         return
     configs = [resolve(read_config(run.config_path), {}) for run in runs]  # fills in keys that are newer than a run
+    if any(predicted_tokens(run) != predicted_tokens(runs[0]) for run in runs):
+        print_per_character(runs, configs)
+        return
     groups = statistics.group_by_settings(configs, window_losses, ignored_in_comparisons())
     print("\nside by side (loss.valid, nats)")
     for key, values in statistics.differing_keys(groups).items():
@@ -117,6 +130,23 @@ def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> 
         loss = statistics.with_error(mean, statistics.standard_error(group.losses))
         versus_first = f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
         print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){versus_first}")
+
+
+def predicted_tokens(run: RunFolder) -> Any:
+    """Equal for two runs on the same text if the validation protocol masks the same parts of it."""
+    vocabulary = run.vocabulary()
+    has_unknown = UNK in vocabulary["special_tokens"]
+    return vocabulary.get("tokens"), vocabulary.get("tokenizer"), has_unknown and vocabulary.get("characters")
+
+
+def print_per_character(runs: list[RunFolder], configs: list[dict[str, Any]]) -> None:
+    """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
+    print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
+    for run, config in zip(runs, configs, strict=True):
+        results = read_object(run.path / "evaluation.json", {"loss.valid": float})
+        row = per_character(results.get("loss.valid_per_character", results["loss.valid"]))
+        nats, bits = row.values()
+        print(f"  {run.path.name[:8]}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={config['data.tokens']}")
 
 
 def _versus(group: statistics.Group, first: statistics.Group) -> str:

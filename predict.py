@@ -3,7 +3,7 @@ r"""Fill the blanks of a text with a trained run.
 python predict.py RUN "To be, or n__ to be"         RUN: a folder, a uuid or its first characters, or `last`
 python predict.py RUN < texts.txt                   one text per line, one filled line each
 
-A blank is _ or [MASK]. \_ is an underscore.
+A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore.
 """
 
 import json
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help="default: the lines of standard input")
-    top = "show the N most probable characters per blank; all of them if the run knows fewer"
+    top = "show the N most probable characters (or tokens) per blank; all of them if the run knows fewer"
     parser.add_argument("--top", type=int, metavar="N", help=top)
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
@@ -45,12 +45,13 @@ def main(arguments: list[str]) -> int:
         if not options.texts and sys.stdin is None:
             raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
         trained = load_trained(options.run, options.logs)
+        unit = "character" if trained.vocabulary.tokens == "characters" else "token"
         named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
         never = "" if options.texts else "\n"  # a line stays one line
         for texts in [named] if named else lines(sys.stdin.buffer):
             ids, problem = encoded(texts, trained)
             for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
-                show(filled, options.top is not None, options.json)
+                show(filled, options.top is not None, options.json, unit)
             sys.stdout.flush()
             if problem:
                 return fail(problem)
@@ -90,11 +91,11 @@ def encoded(texts: Sequence[tuple[str, str | bytes]], trained: Trained) -> tuple
     return ids, ""
 
 
-def show(filled: Filled, with_candidates: bool, as_json: bool) -> None:
-    """Print a filled text; if asked, with the candidates of each blank below it."""
+def show(filled: Filled, with_candidates: bool, as_json: bool, unit: str) -> None:
+    """Print a filled text; if asked, with the candidates of each blank below it. `unit` is their name in JSON."""
     if as_json:
         blanks = [
-            {"offset": guess.offset, "candidates": [{"character": c, "probability": p} for c, p in guess.candidates]}
+            {"offset": guess.offset, "candidates": [{unit: text, "probability": p} for text, p in guess.candidates]}
             for guess in filled.guesses
         ]
         print(json.dumps({"text": filled.text, "blanks": blanks}, ensure_ascii=False))
@@ -103,10 +104,13 @@ def show(filled: Filled, with_candidates: bool, as_json: bool) -> None:
     characters = [printable(character) if is_terminal else character for character in filled.text]
     for guess in filled.guesses if is_terminal and "NO_COLOR" not in os.environ else ():
         color = next(color for probability, color in COLORS if guess.probability >= probability)
-        characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}\x1b[0m"
+        end = guess.offset + len(guess.candidates[0][0])
+        if guess.offset < end <= len(characters):  # a token may be no whole character
+            characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}"
+            characters[end - 1] += "\x1b[0m"
     print("".join(characters))
     for guess in filled.guesses if with_candidates else ():
-        candidates = "  ".join(f"{character!r} {probability:.1%}" for character, probability in guess.candidates)
+        candidates = "  ".join(f"{text!r} {probability:.1%}" for text, probability in guess.candidates)
         print(f"  {guess.offset:4}  {candidates}")
 
 

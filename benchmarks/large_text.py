@@ -30,7 +30,7 @@ from configs.experiment import configs_of
 from data.play.grammar import play
 from training import tracking
 
-TOKENS = ("characters",)
+TOKENS = ("characters", "bytes", "bpe:8192")
 SHAPES = ((64, 32), (8, 256), (256, 256))  # windows and characters; the last is of `gpu`
 SECONDS = 3.0  # per measurement of the reader
 
@@ -100,7 +100,7 @@ def convert(text: Path, tokens: str, cache: Path) -> dict[str, Any]:
 def data_of(text: Path, tokens: str, cache: Path) -> Any:
     """The data branch of the config tree."""
     data.corpus.CACHE = cache
-    return configs_of(resolve({"device": "cpu"}, {"data.corpus": str(text)})).data
+    return configs_of(resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})).data
 
 
 def read(text: Path, tokens: str, cache: Path) -> dict[str, Any]:

@@ -152,5 +152,5 @@ def counting_prior(c: ModelConfigs) -> nn.Module:
     """Counts of tiny Shakespeare's training part; needs masking.strategy=leave_one_out."""
     corpus = load_corpus(TINY_SHAKESPEARE)
     vocabulary = Vocabulary(corpus.characters)
-    prior = CountingPrior(vocabulary.encode(corpus.training), n_chars=vocabulary.n_chars, n_tokens=c.n_tokens)
+    prior = CountingPrior(vocabulary.encode(corpus.training), n_chars=vocabulary.n_ordinary, n_tokens=c.n_tokens)
     return WithCounts(c, prior)

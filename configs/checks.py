@@ -11,6 +11,7 @@ from configs.keys import ConfigError, shortened
 from configs.masking import check_masking
 from configs.memory import check_memory
 from configs.rows import check_untils, is_number
+from configs.tokens import check_tokens
 from data.pairs import SHORTEST
 from distributed.processes import local_rank, n_started
 
@@ -36,6 +37,7 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError("sample.prompts must be a list of texts")
     _check_model(values)
     _check_stages(values)
+    check_tokens(values)
     check_masking(values)
     _check_objective(values)
     if values["data.within_documents"] and values["data.sampling"] != "random":

@@ -16,6 +16,7 @@ from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
+from configs.tokens import inherited, read_tokens
 from runs.files import ROOT, read_bytes
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -79,7 +80,7 @@ def parse(arguments: Sequence[str]) -> Command:
     else:
         name, why = _choose_preset(options.preset, overridden.get("device", "auto"))
         base_values, source = read_config(PRESETS / f"{name}.yaml"), f"preset {name}: {why}"
-    values = resolve(base_values, overridden)
+    values = read_tokens(resolve(base_values, overridden))
     return Command(values, overridden, source, logs_folder(values["logs"]), options.seeds)
 
 
@@ -89,7 +90,7 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     logs = run.path.parent.parent  # the folder may have moved
     config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
     config["logs"] = str(logs)
-    values = resolve(config, overridden)
+    values = read_tokens(resolve(config, overridden), run)
     changed = [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]
     if changed:
         keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
@@ -102,9 +103,8 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     logs = logs_folder(overridden.get("logs", "logs"))
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
-    characters = [*run.vocabulary()["characters"], *overridden.get("data.extra_characters", "")]
-    initial = {"initial_weights": name, "data.extra_characters": "".join(sorted(set(characters)))}
-    values = resolve(read_config(run.config_path), overridden | initial)
+    initial = {"initial_weights": name} | inherited(run, overridden)
+    values = read_tokens(resolve(read_config(run.config_path), overridden | initial))
     return Command(values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds)
 
 

@@ -12,7 +12,8 @@ from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.prefetch import Prefetched
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
 from data.stored import StoredTokens
-from data.vocabulary import MASK, PAD, Vocabulary
+from data.tokens import CHARACTERS, characters_of, vocabulary_of
+from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
 VALIDATION_PAIRS = 1_024
@@ -32,6 +33,12 @@ class DataConfigs(BaseConfigs):
     within_documents: Annotated[
         bool, Key("no window crosses the border of two documents: files, or rows of Parquet")
     ] = False
+    tokens: Annotated[
+        str, Key("characters, bytes, bpe:N (N tokens learned from the text), or the path of a tokenizer.json")
+    ] = "characters"
+    unknown_below: Annotated[
+        float, Key("characters whose share of the text is below this become [UNK], never a target", low=0, high=1)
+    ] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
     # Set by configs/experiment.py.
@@ -42,7 +49,7 @@ class DataConfigs(BaseConfigs):
     pairs: str  # the objective on pairs of text, nsp or sop; empty without one
 
     loaded: Corpus = "load"  # type: ignore[assignment]
-    vocabulary: Vocabulary = "characters"  # type: ignore[assignment]
+    vocabulary: Vocabulary = "by_tokens"  # type: ignore[assignment]
     stored: StoredTokens | None = "convert"  # type: ignore[assignment]
     training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
     validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
@@ -58,8 +65,11 @@ def load(c: DataConfigs) -> Corpus:
 
 
 @option(DataConfigs.vocabulary)
-def characters(c: DataConfigs) -> Vocabulary:
-    return Vocabulary({*c.loaded.characters, *c.extra_characters}, (PAD, MASK, CLS, SEP) if c.pairs else (PAD, MASK))
+def by_tokens(c: DataConfigs) -> Vocabulary:
+    further = (CLS, SEP) if c.pairs else ()
+    if c.tokens == CHARACTERS:
+        return characters_of(c.loaded, c.extra_characters, c.unknown_below, further)
+    return vocabulary_of(c.tokens, c.loaded, further, print)
 
 
 @option(DataConfigs.stored)
@@ -70,7 +80,7 @@ def convert(c: DataConfigs) -> StoredTokens | None:
 
 @option(DataConfigs.training_ids)
 def encode_training(c: DataConfigs) -> torch.Tensor:
-    """The training text as token ids `[n_training_chars]`, on the device for the whole run; or memory-mapped."""
+    """The training text as token ids `[n_training_tokens]`, on the device for the whole run; or memory-mapped."""
     if c.stored:
         return c.stored.training.ids
     return c.vocabulary.encode(c.loaded.training).to(c.device)
@@ -78,7 +88,7 @@ def encode_training(c: DataConfigs) -> torch.Tensor:
 
 @option(DataConfigs.validation_ids)
 def encode_validation(c: DataConfigs) -> torch.Tensor:
-    """The validation text as token ids `[n_validation_chars]`, on the device; or memory-mapped."""
+    """The validation text as token ids `[n_validation_tokens]`, on the device; or memory-mapped."""
     if c.stored:
         return c.stored.validation.ids
     return c.vocabulary.encode(c.loaded.validation).to(c.device)
@@ -86,25 +96,26 @@ def encode_validation(c: DataConfigs) -> torch.Tensor:
 
 @option(DataConfigs.counts)
 def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
-    """How often each token occurs in the training and in the validation text, `[n_tokens]` each."""
+    """How often each token occurs in the training and in the validation text, `[n_ids_in_text]` each."""
     if c.stored:
         return c.stored.training.counts, c.stored.validation.counts
-    n_tokens = c.vocabulary.n_tokens
-    training, validation = (ids.cpu().bincount(minlength=n_tokens) for ids in (c.training_ids, c.validation_ids))
+    n = c.vocabulary.n_ids_in_text
+    training, validation = (ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids))
     return training, validation
 
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    return validation_set(c.validation_ids, c.device)
+    lengths = None if c.vocabulary.tokens == CHARACTERS else c.vocabulary.lengths
+    return validation_set(c.validation_ids, lengths, c.vocabulary.unknown_token, c.device)
 
 
 @option(DataConfigs.windows)
 def training_windows(c: DataConfigs) -> Windows | Prefetched:
     if len(c.training_ids) <= c.longest:
         raise CorpusError(
-            f"the training text has {len(c.training_ids):,} characters, too few for windows of {c.longest:,}:"
-            " shorten training.stages or take a longer text"
+            f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
+            f" {c.longest:,}: shorten training.stages or take a longer text"
         )
     seed = derived_seed(c.seed, "windows")
     if c.stored:
@@ -147,13 +158,17 @@ def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
     batch = source.draw(VALIDATION_PAIRS, WINDOW_LEN)
     assert batch.pairs is not None
     pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
-    return WindowBatch(batch.tokens.to(c.device).long(), batch.offsets, pairs)
+    return WindowBatch(batch.tokens.to(c.device), batch.offsets, pairs)
 
 
 def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int) -> PairWindows:
+    text, offsets = c.vocabulary.text_of(ids, text)
+    borders = speech_borders(text)
+    if offsets is not None:  # the first token of each speech
+        borders = torch.searchsorted(offsets, borders).unique()
     return PairWindows(
         ids,
-        speech_borders(text),
+        borders[borders < len(ids)],
         objective=c.pairs,
         cls_token=c.vocabulary.id_of(CLS),
         sep_token=c.vocabulary.id_of(SEP),

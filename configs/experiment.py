@@ -18,7 +18,7 @@ from configs.model import ModelConfigs, check_contract
 from configs.prompts import prompts_of
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
-from data.reference_losses import unigram_loss
+from data.reference_losses import unigram_loss, without_counting
 from distributed.processes import Processes, current
 from distributed.sharding import shard
 from training.background import References
@@ -196,10 +196,11 @@ def by_protocol(c: Configs) -> Evaluator:
 @option(Configs.references)
 def in_background(c: Configs) -> References:
     """The losses that the run is compared with."""
-    n_chars = c.data.vocabulary.n_chars
-    unigram = unigram_loss(*(counts[:n_chars] for counts in c.data.counts))
-    known = {"uniform": math.log(n_chars), "unigram": unigram}
-    return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first)
+    n_ordinary = c.data.vocabulary.n_ordinary
+    unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
+    known = {"uniform": math.log(n_ordinary), "unigram": unigram}
+    why_not = without_counting(c.data.vocabulary, c.data.loaded)
+    return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first, why_not=why_not)
 
 
 @option(Configs.prompts)

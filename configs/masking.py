@@ -13,8 +13,8 @@ from configs.seeds import derived_seed
 from data.corpus import Corpus
 from data.masking import Corruption, IndependentMasker, Masker
 from data.masking.segmenters import Mixture, Segmenter
-from data.masking.strategies import STRATEGIES
-from data.masking.window_units import for_stored_text
+from data.masking.strategies import STRATEGIES, Strategy
+from data.masking.tokens import on_tokens
 from data.vocabulary import MASK, PAD, Vocabulary
 from distributed.processes import n_started
 
@@ -106,7 +106,7 @@ def _check_mixture(rows: list[Any]) -> None:
 
 def _no_mask_ids(c: MaskingConfigs) -> list[int]:
     """The ids that are never selected: special tokens in the text, and the characters of `no_mask_tokens`."""
-    unknown = set(c.no_mask_tokens) - set(c.vocabulary.characters)
+    unknown = set(c.no_mask_tokens) - set(c.vocabulary.ordinary)
     if unknown:
         raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the corpus")
     special = [token for token in c.vocabulary.special_tokens if token not in (PAD, MASK)]
@@ -116,9 +116,8 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
     """`[n_tokens]`, 0 for special tokens and for those that are never selected."""
     weights = torch.zeros(c.vocabulary.n_tokens)
-    weights[: c.vocabulary.n_chars] = 1.0
-    if c.random_tokens == "unigram":
-        weights[: c.vocabulary.n_chars] = c.training_counts[: c.vocabulary.n_chars].float()
+    n_ordinary = c.vocabulary.n_ordinary
+    weights[:n_ordinary] = c.training_counts[:n_ordinary].float() if c.random_tokens == "unigram" else 1.0
     weights[_no_mask_ids(c)] = 0.0
     if not weights.any():
         raise ConfigError("masking.no_mask_tokens leaves no character to mask")
@@ -133,8 +132,6 @@ def build_masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
     needed = BYTES_PER_STATIC_MASK * len(c.training_ids)
     if c.corpus.stored and static and needed > MEMORY:
         raise ConfigError(f"masking.masks=static needs {needed / 1e9:,.1f} GB of memory for this text: use dynamic")
-    if c.corpus.is_sample:
-        segmenter = for_stored_text(segmenter, c.training_ids, c.vocabulary)
     corruption = Corruption(
         mask_token=c.vocabulary.mask_token,
         random_token_weights=_random_token_weights(c),
@@ -152,11 +149,17 @@ def build_masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
     )
 
 
+def segmented(c: MaskingConfigs, strategy: Strategy) -> Segmenter:
+    """The segmenter of a strategy for the tokens of the training text."""
+    text, offsets = c.vocabulary.text_of(c.training_ids, c.training_text)
+    return strategy(text) if offsets is None else on_tokens(strategy(text), offsets)
+
+
 def register(name: str) -> None:
     """Make a strategy of STRATEGIES an option of `masking.strategy`."""
 
     def masker(c: MaskingConfigs) -> Masker:
-        return build_masker(c, STRATEGIES[name](c.corpus.training))
+        return build_masker(c, segmented(c, STRATEGIES[name]))
 
     option(MaskingConfigs.strategy, name)(masker)
 
@@ -170,7 +173,11 @@ def mixture(c: MaskingConfigs) -> Masker:
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)
-    return build_masker(c, Mixture({name: STRATEGIES[name](c.corpus.training) for name in names}, rows))
+
+    def mixed(text: str) -> Segmenter:
+        return Mixture({name: STRATEGIES[name](text) for name in names}, rows)
+
+    return build_masker(c, segmented(c, mixed))
 
 
 @option(MaskingConfigs.strategy)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from configs.keys import ConfigError
+from configs.keys import ConfigError, shortened
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
 
@@ -14,7 +14,9 @@ def prompts_of(chosen: Sequence[str], corpus: Corpus, vocabulary: Vocabulary) ->
         return lines[:6] or [corpus.validation[:60]]
     for prompt in chosen:
         try:
-            vocabulary.encode(prompt)
+            n_tokens = len(vocabulary.encode(prompt))
         except ValueError as error:
             raise ConfigError(f"sample.prompts: {error}") from error
+        if not n_tokens:
+            raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
     return list(chosen)

@@ -9,6 +9,7 @@ import http.client
 import os
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,11 @@ class Corpus:
         if self.stored:
             return "".join(sorted(self.stored.counts))
         return "".join(sorted({*self.training, *self.validation}))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each character occurs in both parts."""
+        return self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
 
     @property
     def is_sample(self) -> bool:

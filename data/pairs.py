@@ -71,11 +71,11 @@ class PairWindows(Windows):
         draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
         first, second, labels = draw(batch_size, n_first, n_second)
         offsets = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
-        tokens = self.ids[offsets]
+        tokens = self.ids[offsets].long()
         tokens[:, 0] = self.cls_token
         tokens[:, n_first + 1] = self.sep_token
         tokens[:, -1] = self.sep_token
-        segments = torch.zeros_like(tokens, dtype=torch.int64)
+        segments = torch.zeros_like(tokens)
         segments[:, n_first + 2 :] = 1
         return WindowBatch(tokens, offsets, Pairs(segments, labels))
 

@@ -1,10 +1,10 @@
-"""The validation protocol: the same windows and the same masks for every run, independent of its settings.
+"""The validation protocol: the same windows and the same masks for all runs with the same tokens.
 
-The validation text is cut into windows of 256 characters without overlap. In each window, round(0.15 * 256) = 38
-positions are replaced by `[MASK]`, drawn once from a fixed seed.
+The validation text is cut into windows of 256 tokens without overlap. In each window, round(0.15 * 256) = 38
+positions are replaced by `[MASK]`, drawn once from a fixed seed. Those that hold `[UNK]` are not: they stay visible.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,28 +22,55 @@ class ValidationSet:
     """The windows that models are evaluated on."""
 
     windows: torch.Tensor  # [n_windows, 256] token ids
-    masked: torch.Tensor  # [n_windows, 256] bool, N_MASKED true in each row
+    masked: torch.Tensor  # [n_windows, 256] bool, N_MASKED true in each row, or fewer if there is [UNK]
+    lengths: torch.Tensor | None = None  # [n_tokens] characters that begin in each token; None if it is always one
+    unknown: int | None = None  # the id of [UNK], which is never masked
 
     @property
     def n_windows(self) -> int:
         """1 to 1,024."""
         return len(self.windows)
 
+    @property
+    def n_masked(self) -> float:
+        """The mean number of masked positions per window: N_MASKED if there is no `[UNK]`."""
+        return self.masked.sum().item() / self.n_windows
 
-def validation_set(validation_ids: torch.Tensor, device: torch.device | str = "cpu") -> ValidationSet:
-    """The windows and masks of a validation text `[n_validation_chars]`.
+    def without_unknown(self, masked: torch.Tensor) -> torch.Tensor:
+        """Other masks `[n_windows, 256]` of the windows, without positions that hold `[UNK]`."""
+        masked = masked.to(self.windows.device)
+        return masked if self.unknown is None else masked & (self.windows != self.unknown)
 
-    There are at most 1,024 windows, evenly spaced. Raises CorpusError if the text is shorter than one window.
+
+def validation_set(
+    validation_ids: torch.Tensor,
+    lengths: torch.Tensor | None = None,
+    unknown: int | None = None,
+    device: torch.device | None = None,
+) -> ValidationSet:
+    """The windows and masks of a validation text `[n_validation_tokens]`, on its device or another one.
+
+    `lengths` and `unknown` are those of the ValidationSet. There are at most 1,024 windows, evenly spaced. Raises
+    CorpusError if the text is shorter than one window, or if every masked token is `[UNK]`.
     """
     n = len(validation_ids) // WINDOW_LEN
+    if n == 0 and lengths is not None:
+        raise CorpusError(
+            f"the corpus is too short: its last 10%, here {len(validation_ids)} tokens, must hold a validation window"
+            f" of {WINDOW_LEN}"
+        )
     if n == 0:
         raise CorpusError(
             f"the corpus is too short: its last 10%, here {len(validation_ids)} characters, must hold a validation"
             f" window of {WINDOW_LEN}, so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters"
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
-    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)]
-    return ValidationSet(windows.to(device).long(), protocol_masks(len(windows)).to(device))
+    windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)
+    drawn = ValidationSet(windows.long(), protocol_masks(len(windows)).to(windows.device), lengths, unknown)
+    found = replace(drawn, masked=drawn.without_unknown(drawn.masked))
+    if not found.masked.any():
+        raise CorpusError("every masked token of the validation text is [UNK]: choose other data.tokens")
+    return found
 
 
 def protocol_masks(n_windows: int) -> torch.Tensor:

@@ -23,11 +23,19 @@ from runs.files import write_atomically
 VERSION = 1  # of the computation; a new version ignores cached losses
 
 
-def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
-    """Mean loss, in nats, of predicting every validation character by its frequency in the training text.
+def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
+    """Why counting and the floor, which predict every character, do not apply; empty if they do."""
+    if vocabulary.tokens == "characters" and vocabulary.unknown_token is None:
+        return ""
+    losses = "counting and the floor do" if corpus.automaton else "counting does"
+    return f"{losses} not apply to {vocabulary.tokens}{'' if vocabulary.unknown_token is None else ' with [UNK]'}"
 
-    Both are `[n_chars]`, how often each character occurs. Half a count is added to every character, so that characters
-    unseen in training have a finite loss.
+
+def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor) -> float:
+    """Mean loss, in nats, of predicting every validation token by its frequency in the training text.
+
+    Both are `[n_ordinary]`, how often each token occurs. Half a count is added to every token, so that tokens unseen in
+    training have a finite loss. `[UNK]` is no target.
     """
     counts = training_counts.to(torch.float64) + 0.5
     losses = -(counts / counts.sum()).log()
@@ -67,7 +75,7 @@ def _count(corpus: Corpus) -> np.ndarray:
     stored = corpus.stored.tokenized(vocabulary) if corpus.stored else None
     validation = validation_set(stored.validation.ids if stored else vocabulary.encode(corpus.validation))
     training = vocabulary.encode(corpus.training).numpy()
-    counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_chars)
+    counts = count(training, validation.windows.numpy(), validation.masked.numpy(), vocabulary.n_ordinary)
     return counts.losses.reshape(-1, N_MASKED).sum(axis=1)
 
 

@@ -31,7 +31,7 @@ class StoredIds:
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
-        self.counts = torch.tensor(counts)  # [n_tokens] how often each id occurs
+        self.counts = torch.tensor(counts)  # [n_ids_in_text] how often each id occurs
 
     def release(self) -> None:
         """Give the memory of pages that have been read back to the operating system, which may keep them cached."""
@@ -106,7 +106,8 @@ class StoredText:
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
-        identity = json.dumps([self.sha256, vocabulary.to_dict()])
+        numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}  # what decides the ids
+        identity = json.dumps([self.sha256, numbering])
         folder = self.cache / hashlib.sha256(identity.encode()).hexdigest()[:16]
         n_bytes = sum(entry.n_bytes for entry in self.surveyed)
         try:

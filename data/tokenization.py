@@ -42,9 +42,9 @@ class Progress(NamedTuple):
     documents: int = 0
 
 
-def dtype_for(n_tokens: int) -> np.dtype:
-    """The smallest integer type that holds all ids."""
-    return np.min_scalar_type(n_tokens - 1)
+def dtype_for(n_ids: int) -> np.dtype:
+    """The smallest integer type that holds the ids below `n_ids`."""
+    return np.min_scalar_type(n_ids - 1)
 
 
 def convert(
@@ -62,7 +62,7 @@ def convert(
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / "journal.jsonl"
     done = _last_entry(journal)
-    dtype = dtype_for(vocabulary.n_tokens)
+    dtype = dtype_for(vocabulary.n_ids_in_text)
     sizes = {
         folder / f"{TRAINING}.ids": done.training * dtype.itemsize,
         folder / f"{VALIDATION}.ids": done.validation * dtype.itemsize,
@@ -95,19 +95,19 @@ def convert(
     finally:
         for file in files.values():
             file.close()
-    counts = {part: _counts(folder / f"{part}.ids", dtype, vocabulary.n_tokens) for part in (TRAINING, VALIDATION)}
+    counts = {part: _counts(folder / f"{part}.ids", dtype, vocabulary.n_ids_in_text) for part in (TRAINING, VALIDATION)}
     write_json(folder / "done.json", {"dtype": dtype.name, "counts": counts})
 
 
-def _counts(path: Path, dtype: np.dtype, n_tokens: int) -> list[int]:
+def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     """How often each id occurs in a file."""
     begins = range(0, path.stat().st_size // dtype.itemsize, COUNTED_AT_ONCE)
 
     def counted(begin: int) -> np.ndarray:
         ids = np.fromfile(path, dtype, COUNTED_AT_ONCE, offset=begin * dtype.itemsize)
-        return np.bincount(ids, minlength=n_tokens)
+        return np.bincount(ids, minlength=n_ids)
 
-    return sum(in_order(counted, begins), np.zeros(n_tokens, dtype=np.int64)).tolist()
+    return sum(in_order(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
 def _opened(path: Path, size: int) -> BinaryIO:

@@ -1,45 +1,67 @@
-"""Characters to token ids and back."""
+"""Text to token ids and back. Here a token is a character; `data.tokens` has the other vocabularies."""
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from runs.files import write_json
 
-PAD, MASK = "[PAD]", "[MASK]"
+PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
 
 
 class Vocabulary:
     """The sorted characters of a corpus, then the special tokens.
 
-    Character ids come first: `ids < n_chars` separates characters from special tokens. Id 0 is a real character (the
-    newline in most texts), not padding.
+    The ids of ordinary tokens, here characters, come first: `ids < n_ordinary` separates them from special tokens. Id 0
+    is a real character (the newline in most texts), not padding. `[UNK]`, if it exists, stands for the characters that
+    the vocabulary does not have.
     """
+
+    tokens: ClassVar[str] = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
 
     def __init__(self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
         self.characters = sorted(set(characters))
+        self._number(self.characters, [c.encode("utf-8", "surrogatepass") for c in self.characters], special_tokens)
+
+    def _number(self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]) -> None:
+        """Number the tokens. `ordinary` are unique names, `surfaces` the text of each in UTF-8."""
+        self.ordinary, self.surfaces = list(ordinary), list(surfaces)
         self.special_tokens = list(special_tokens)
-        self.n_chars = len(self.characters)
-        self.n_tokens = self.n_chars + len(self.special_tokens)
-        self._id_of = {token: i for i, token in enumerate(self.characters + self.special_tokens)}
+        self.shown_special = [REPLACEMENT if token == UNK else token for token in self.special_tokens]
+        self.n_ordinary = len(self.ordinary)
+        self.n_tokens = self.n_ordinary + len(self.special_tokens)
+        self._id_of = {token: i for i, token in enumerate(self.ordinary + self.special_tokens)}
         self.padding_token, self.mask_token = self.id_of(PAD), self.id_of(MASK)
+        self.unknown_token = self._id_of.get(UNK)  # None: every text has ids
+
+    @property
+    def n_ids_in_text(self) -> int:
+        """One more than the largest id that `encode` gives."""
+        return self.n_ordinary if self.unknown_token is None else self.unknown_token + 1
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """The number of characters that begin in each token, `[n_tokens]` (int64); 0 for special tokens."""
+        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in self.surfaces]
+        return torch.tensor(begins + [0] * len(self.special_tokens))
 
     def id_of(self, token: str) -> int:
         """The id of one character or special token. Raises KeyError for any other."""
         return self._id_of[token]
 
     def encode(self, text: str) -> torch.Tensor:
-        """Token ids `[len(text)]` (int64) of a text without special tokens.
+        """Token ids (int64) of a text without special tokens; one per character, `[len(text)]`.
 
-        Raises ValueError, naming the first unknown character.
+        Raises ValueError, naming the first unknown character, if there is no `[UNK]`.
         """
         # One table lookup for the whole text, without a Python loop.
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
@@ -50,31 +72,31 @@ class Vocabulary:
 
     @cached_property
     def _id_of_code(self) -> np.ndarray:
-        """The id of each code point, -1 for those that are not in the vocabulary."""
-        id_of_code = np.full(sys.maxunicode + 1, -1)
-        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_chars)
+        """The id of each code point; for those that the vocabulary does not have `[UNK]`, or -1 without it."""
+        id_of_code = np.full(sys.maxunicode + 1, -1 if self.unknown_token is None else self.unknown_token)
+        id_of_code[[ord(character) for character in self.characters]] = np.arange(self.n_ordinary)
         return id_of_code
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
-        """The text of token ids; special tokens appear by name, such as `[MASK]`."""
-        tokens = self.characters + self.special_tokens
+        """The text of token ids; special tokens appear by name, such as `[MASK]`, but `[UNK]` as U+FFFD."""
+        tokens = self.characters + self.shown_special
         return "".join(tokens[int(i)] for i in ids)
 
-    def text(self, ids: torch.Tensor) -> str:
-        """The text of ordinary tokens."""
-        return self.decode(ids)
+    def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor | None]:
+        """The text that masking strategies cut into units, and for each of its token ids `[n]` the offset of the
+        character in it that decides the unit; None if token i is character i.
 
-    def char_offsets(self, ids: torch.Tensor) -> torch.Tensor:
-        """The offset in `text(ids)` of each token's first character."""
-        return torch.arange(len(ids))
+        `original` is the text that was encoded, if it is known.
+        """
+        return self.decode(ids) if original is None else original, None
+
+    def description(self) -> dict[str, Any]:
+        """The content of vocabulary.json, from which `data.tokens.load_vocabulary` makes the vocabulary again."""
+        return {"characters": self.characters, "special_tokens": self.special_tokens}
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON. Raises OSError."""
-        write_json(path, self.to_dict())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything that the vocabulary consists of, for JSON."""
-        return {"characters": self.characters, "special_tokens": self.special_tokens}
+        write_json(path, self.description())
 
 
 def printable(text: str) -> str:

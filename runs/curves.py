@@ -62,7 +62,8 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     rates, classes, distances = figure.subplots(1, 3, width_ratios=[3, 3, 2])
     names = list(results["masking_rates"])
     rates.plot(names, [results["masking_rates"][name]["loss"] for name in names], "o-", label="model")
-    rates.plot(names, [results["counting"][name]["loss"] for name in names], "o:", color="grey", label="counting")
+    if counting := results.get("counting"):  # applies to characters only
+        rates.plot(names, [counting[name]["loss"] for name in names], "o:", color="grey", label="counting")
     rates.set_xlabel("masking rate")
     rates.set_ylabel("loss (nats per masked character)")
     rates.set_ylim(bottom=0)

@@ -13,7 +13,7 @@ import yaml
 
 from runs.files import append_line, flush, to_json, write_atomically, write_json
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
-from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARY, checked
+from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, checked, for_tokens
 
 ATTEMPTS_TO_LOCK = 10
 
@@ -151,9 +151,10 @@ class RunFolder:
         """The `name` and `sha256` of the text that the run was trained on."""
         return read_object(self.corpus_path, CORPUS)
 
-    def vocabulary(self) -> dict[str, list[str]]:
-        """The `characters` and `special_tokens` of the run."""
-        return read_object(self.vocabulary_path, VOCABULARY)
+    def vocabulary(self) -> dict[str, Any]:
+        """The tokens of the run: the content from which `data.tokens.load_vocabulary` makes its vocabulary."""
+        found = read_object(self.vocabulary_path, {})
+        return checked(found, for_tokens(found), str(self.vocabulary_path), RunFolderError)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""

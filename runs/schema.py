@@ -28,9 +28,13 @@ STATUSES = ("in progress", "completed", "crashed", "interrupted")
 ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
 CORPUS = {"name": str, "sha256": str}
-VOCABULARY = {
-    "characters": [lambda character: isinstance(character, str) and len(character) == 1],
-    "special_tokens": [str],
+VOCABULARIES: dict[str, Mapping[str, Any]] = {  # by the kind of tokens
+    "characters": {
+        "characters": [lambda character: isinstance(character, str) and len(character) == 1],
+        "special_tokens": [str],
+    },
+    "bytes": {"special_tokens": [str]},
+    "subwords": {"tokenizer": dict, "special_tokens": [str]},
 }
 HARDWARE = {"step": int}  # a row of hardware.jsonl
 EVENT = {"event": str, "step": int, "after": (dict, MISSING)}
@@ -59,6 +63,11 @@ def checked(
             found = "missing" if value is MISSING else f"wrong ({_shown(value)})"
             raise error(f"{source} is damaged: {key} is {found}")
     return content
+
+
+def for_tokens(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a vocabulary.json by its kind of tokens; files of earlier versions hold characters."""
+    return VOCABULARIES.get(str(content.get("tokens")), VOCABULARIES["characters"])
 
 
 def _shown(value: Any) -> str:

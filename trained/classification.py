@@ -41,10 +41,17 @@ def vector(encoder: nn.Module, ids: Tensor) -> Tensor:
 
 
 def encoded(texts: Sequence[str], trained: Trained) -> list[Tensor]:
-    """Token ids of each text. Characters that the run does not know become `[MASK]`."""
+    """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
+
+    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
+    """
     vocabulary = trained.vocabulary
+    if vocabulary.tokens != "characters":
+        found = [vocabulary.encode(text)[: trained.longest] for text in texts]
+        return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
     ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-    return [torch.tensor([ids.get(c, vocabulary.mask_token) for c in text]) for text in texts]
+    unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
+    return [torch.tensor([ids.get(c, unknown) for c in text]) for text in texts]
 
 
 def fine_tune(

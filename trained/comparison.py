@@ -24,9 +24,12 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     sizes = {"training": len(task.training), "test": len(task.test), "labels": len(task.labels)}
     print(f"{task.name}: {sizes['training']} texts for training, {sizes['test']} for testing, {sizes['labels']} labels")
     texts = "".join(text for text, _ in task.training + task.test)
-    if n_unknown := sum(map(texts.count, set(texts) - set(trained.vocabulary.characters))):
+    vocabulary = trained.vocabulary
+    known = set(vocabulary.characters) if vocabulary.tokens == "characters" else set(texts)
+    if n_unknown := sum(map(texts.count, set(texts) - known)):
         of_all = f"{n_unknown:,} of {len(texts):,} characters are"
-        print(f"{of_all} not in the run's vocabulary: both models read them as [MASK]")
+        read_as = "[MASK]" if vocabulary.unknown_token is None else "[UNK]"
+        print(f"{of_all} not in the run's vocabulary: both models read them as {read_as}")
     print("this takes minutes; accuracy and F1 with their standard error over seeds", flush=True)
     guesses: dict[str, list[Labels]] = {}
     rates: dict[str, float] = {}

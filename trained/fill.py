@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from data.vocabulary import Vocabulary
 from trained.load import Trained
 
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
@@ -14,10 +16,10 @@ CHARS_AT_ONCE = 16_384  # per pass of the model
 
 
 class Guess(NamedTuple):
-    """The most probable characters of a blank; it is filled with the first."""
+    """The most probable tokens of a blank; it is filled with the first."""
 
-    offset: int  # in the filled text
-    candidates: list[tuple[str, float]]  # characters and their probabilities, best first
+    offset: int  # of the character in the filled text at which the blank was
+    candidates: list[tuple[str, float]]  # tokens, by default characters, and their probabilities, best first
 
     @property
     def probability(self) -> float:
@@ -32,23 +34,27 @@ class Filled(NamedTuple):
 
 
 def encode(template: str, trained: Trained) -> Tensor:
-    r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`.
+    r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`.
     Raises ValueError if a character is not in the vocabulary, or if the text is longer than the windows in training.
     """
-    symbols = list(SYMBOL.finditer(template))
-    if len(symbols) > trained.longest:
-        raise ValueError(f"the text has {len(symbols):,} characters; the run was trained on at most {trained.longest}")
-    ids = torch.full((len(symbols),), trained.vocabulary.mask_token)
-    visible = torch.tensor([symbol["blank"] is None for symbol in symbols], dtype=torch.bool)
-    characters = [symbol["escaped"] or symbol["plain"] for symbol in symbols if symbol["blank"] is None]
-    ids[visible] = trained.vocabulary.encode("".join(characters))
+    vocabulary = trained.vocabulary
+    parts: list[Tensor] = []
+    for is_blank, symbols in groupby(SYMBOL.finditer(template), lambda symbol: symbol["blank"] is not None):
+        if is_blank:
+            parts.append(torch.full((len(list(symbols)),), vocabulary.mask_token))
+        else:
+            parts.append(vocabulary.encode("".join(symbol["escaped"] or symbol["plain"] for symbol in symbols)))
+    ids = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+    if len(ids) > trained.longest:
+        unit = "characters" if vocabulary.tokens == "characters" else "tokens"
+        raise ValueError(f"the text has {len(ids):,} {unit}; the run was trained on at most {trained.longest}")
     return ids
 
 
 def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:
-    """Fill the blanks of texts from `encode`, with characters except those in `never`; results in the same order.
+    """Fill the blanks of texts from `encode`, with tokens that have no character of `never`; results in the same order.
 
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
     """
@@ -69,21 +75,32 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
 def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[Filled]:
     """`fill` for texts of the same length, `ids` `[batch, length]`."""
     vocabulary, device = trained.vocabulary, next(trained.model.parameters()).device
-    excluded = [vocabulary.id_of(character) for character in set(never) & set(vocabulary.characters)]
-    n_candidates = min(n_candidates, vocabulary.n_chars - len(excluded))
+    forbidden = [character.encode() for character in never]
+    excluded = [i for i, surface in enumerate(vocabulary.surfaces) if any(part in surface for part in forbidden)]
+    n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
-        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_chars]
+        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
-        probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_chars]
+        probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_ordinary]
         confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))
         columns = confidence.view(inputs.shape).argmax(1)
         nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1
         best = probabilities[nth_blank].topk(n_candidates)
         ids[rows, columns] = best.indices[:, 0]
         for row, column, indices, values in zip(rows, columns, best.indices, best.values, strict=True):
-            candidates = zip(vocabulary.decode(indices), values.tolist(), strict=True)
+            candidates = zip([vocabulary.decode([i]) for i in indices.tolist()], values.tolist(), strict=True)
             guesses[int(row)].append(Guess(int(column), list(candidates)))
-    return [Filled(vocabulary.decode(text), sorted(found)) for text, found in zip(ids, guesses, strict=True)]
+    return [
+        Filled(vocabulary.decode(text), _in_text(sorted(found), text, vocabulary))
+        for text, found in zip(ids, guesses, strict=True)
+    ]
+
+
+def _in_text(guesses: list[Guess], ids: Tensor, vocabulary: Vocabulary) -> list[Guess]:
+    """Guesses at positions of the filled `ids` as guesses at offsets of the filled text."""
+    if vocabulary.tokens == "characters":
+        return guesses
+    return [guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses]

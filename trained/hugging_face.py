@@ -1,9 +1,10 @@
 """Writes a trained run as a folder for Hugging Face's transformers.
 
-The model becomes a ModernBERT; with n-gram embeddings, a ModernBERT with the code of `model.modeling_folio`. Characters
-that the run does not know become `[UNK]`, which is embedded as `[MASK]` and never predicted.
+The model becomes a ModernBERT; with n-gram embeddings, a ModernBERT with the code of `model.modeling_folio`. Text that
+the run does not know becomes `[UNK]`; if the run has no such token, it is embedded as `[MASK]` and never predicted.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedMode
 from transformers.utils import logging
 
 from configs.keys import ConfigError
-from data.vocabulary import MASK, PAD, Vocabulary
+from data.subwords import SubwordVocabulary, byte_alphabet
+from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
 from trained.load import Trained, check_logits
 
-UNK = "[UNK]"
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
 NAMES = {  # Folio's names of weights -> Hugging Face's
     r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
@@ -105,11 +106,18 @@ def renamed(weights: dict[str, Tensor], mask_token: int) -> dict[str, Tensor]:
 
 
 def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
-    """One token per character, with the ids of the vocabulary."""
-    tokens = [*vocabulary.characters, *vocabulary.special_tokens, UNK]
-    new = Tokenizer(models.WordLevel({token: number for number, token in enumerate(tokens)}, unk_token=UNK))
-    new.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-    new.decoder = decoders.Fuse()
+    """A tokenizer with the ids of the vocabulary."""
+    special = vocabulary.special_tokens
+    each = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    if isinstance(vocabulary, SubwordVocabulary):
+        new = Tokenizer.from_str(json.dumps(vocabulary.tokenizer))
+    elif vocabulary.tokens == "bytes":
+        new = Tokenizer(models.WordLevel(_numbered([*byte_alphabet(), *special, UNK]), unk_token=UNK))
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        new.pre_tokenizer, new.decoder = pre_tokenizers.Sequence([byte_level, each]), decoders.ByteLevel()
+    else:
+        new = Tokenizer(models.WordLevel(_numbered([*vocabulary.ordinary, *special, UNK]), unk_token=UNK))
+        new.pre_tokenizer, new.decoder = each, decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=new,
         mask_token=MASK,
@@ -118,6 +126,10 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
         model_max_length=longest,
         clean_up_tokenization_spaces=False,
     )
+
+
+def _numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate(dict.fromkeys(tokens))}
 
 
 def model_card(trained: Trained) -> str:
@@ -129,20 +141,23 @@ def model_card(trained: Trained) -> str:
     trust = ", trust_remote_code=True" if needs_code else ""
     why = "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds n-gram embeddings to ModernBERT.\n"
     corpus = Path(run.corpus()["name"]).name
+    tokens = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}.get(
+        trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens"
+    )
     return f"""\
 ---
 library_name: transformers
 pipeline_tag: fill-mask
 ---
-# {about["name"]}: a character-level masked language model
+# {about["name"]}: a masked language model
 
-Trained by Folio on `{corpus}`. A token is a character; `[MASK]` is a blank.
+Trained by Folio on `{corpus}`. {tokens}; `[MASK]` is a blank of one token.
 
-| `loss.valid` | correct | characters | seconds of training | longest windows |
+| `loss.valid` | correct | tokens | seconds of training | longest windows |
 |---|---|---|---|---|
 | {loss} | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} | {trained.longest} |
 
-`loss.valid` is the mean cross-entropy of masked characters in the last 10% of the text: 38 of each 256 are masked.
+`loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text: 38 of each 256 are masked.
 
 ```python
 from transformers import pipeline

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from configs.keys import ConfigError
-from data.vocabulary import Vocabulary
+from data.tokens import CHARACTERS, load_vocabulary
+from data.vocabulary import UNK, Vocabulary
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_weights
 
@@ -22,26 +23,32 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     differ, or if the vocabulary lacks a token; CheckpointError if the weights are damaged.
     """
     path = run.checkpoints / "best.safetensors"
-    weights, before, old = load_weights(path), run.config(), Vocabulary(**run.vocabulary())
+    weights, config, old = load_weights(path), run.config(), load_vocabulary(run.vocabulary())
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
-        if is_shape and before.get(key, values[key]) != values[key]:
-            raise ConfigError(f"{key}={values[key]} differs from {run.path.name}, which has {before[key]}")
-    if missing := set(old.characters) - set(vocabulary.characters):
+        if is_shape and config.get(key, values[key]) != values[key]:
+            raise ConfigError(f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}")
+    if old.tokens != vocabulary.tokens or (old.tokens != CHARACTERS and old.ordinary != vocabulary.ordinary):
+        raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}")
+    if missing := set(old.ordinary) - set(vocabulary.ordinary):
         raise ConfigError(
             f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to data.extra_characters"
         )
-    ids = torch.tensor([vocabulary.id_of(token) for token in (*old.characters, *old.special_tokens)])
+    before = [*old.ordinary, *old.special_tokens]
+    rows = [
+        i for i, token in enumerate(before) if token != UNK or vocabulary.unknown_token is not None
+    ]  # all, except perhaps that of [UNK]
+    ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
     for name, target in model.state_dict().items():
         if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
             weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
-            target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight.to(target.device)
+            target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
             continue
         if name not in weights:
             raise CheckpointError(f"{path} holds the weights of a different model")
         weight = weights[name].to(target.device)
         if len(target) == vocabulary.n_tokens and len(weight) == old.n_tokens:
-            target[ids] = weight
+            target[ids] = weight[rows]
         else:
             target.copy_(weight)

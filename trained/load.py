@@ -12,6 +12,8 @@ from configs.command_line import read_config, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
+from data.subwords import TokensError
+from data.tokens import load_vocabulary
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.files import ROOT
@@ -34,7 +36,7 @@ class Trained:
 
     @property
     def longest(self) -> int:
-        """The characters of the longest windows that the model was trained on."""
+        """The tokens of the longest windows that the model was trained on."""
         return max(stage["seq_len"] for stage in self.values["training.stages"])
 
     @property
@@ -48,6 +50,7 @@ class Trained:
     def data(self) -> DataConfigs:
         """The run's text and validation set. Raises CorpusError or RunFolderError if the text is missing or changed."""
         data = configs_of(self.values).data
+        data.vocabulary = self.vocabulary
         if data.loaded.sha256 != self.run.corpus()["sha256"]:
             raise RunFolderError(f"{self.run.path}: its corpus {data.corpus} has changed since training: restore it")
         return data
@@ -66,14 +69,26 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
-    vocabulary = Vocabulary(**run.vocabulary())
+    vocabulary = saved_vocabulary(run)
     model = untrained(values, vocabulary)
     put_weights(model, load_weights(weights), weights)
     return Trained(run, values, model, vocabulary)
 
 
+def saved_vocabulary(run: RunFolder) -> Vocabulary:
+    """The vocabulary of a run. Raises RunFolderError if its file is damaged, ConfigError if a package is missing."""
+    try:
+        return load_vocabulary(run.vocabulary())
+    except TokensError as error:
+        raise ConfigError(str(error)) from error
+    except RunFolderError:
+        raise
+    except Exception as error:  # the type that `tokenizers` raises
+        raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
+
+
 def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes: Iterable[tuple[int, int]]) -> None:
-    """Compare an exported model with the run, on random characters of each shape `[batch, length]`.
+    """Compare an exported model with the run, on random tokens of each shape `[batch, length]`.
 
     `logits_of(ids)` is `[batch, length, n_tokens]`. Raises RuntimeError if a logit differs by more than 1e-4.
     """
@@ -86,8 +101,8 @@ def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes
 
 
 def random_ids(trained: Trained, batch: int, length: int) -> Tensor:
-    """Random characters and blanks, `[batch, length]`."""
-    ids = torch.randint(trained.vocabulary.n_chars, (batch, length), generator=torch.Generator().manual_seed(0))
+    """Random tokens and blanks, `[batch, length]`."""
+    ids = torch.randint(trained.vocabulary.n_ordinary, (batch, length), generator=torch.Generator().manual_seed(0))
     ids[:, ::3] = trained.vocabulary.mask_token
     return ids
 

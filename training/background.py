@@ -22,13 +22,15 @@ SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than
 class References:
     """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they are computed."""
 
-    def __init__(self, corpus: Corpus, known: dict[str, float], *, is_complete_wanted: bool = True):
-        """`known` are losses that need no computation, by name, in nats per masked character.
+    def __init__(self, corpus: Corpus, known: dict[str, float], *, is_complete_wanted: bool = True, why_not: str = ""):
+        """`known` are losses that need no computation, by name, in nats per masked token.
 
-        Of several processes, only the first needs the others.
+        Of several processes, only the first needs the others. `why_not` says why there are none, if so.
         """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
+        self._why_not = why_not
+        is_complete_wanted = is_complete_wanted and not why_not
         self._has_floor = is_complete_wanted and corpus.automaton is not None
         self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
         self._announced: bool | None = None  # whether all losses were known at the last announcement
@@ -45,10 +47,10 @@ class References:
             sender.close()
 
     def is_complete(self, wait_seconds: float = 0.0) -> bool:
-        """Whether counting is known, after waiting for it up to `wait_seconds`."""
+        """Whether all losses are known, after waiting for it up to `wait_seconds`."""
         if self._receiver is not None and self._receiver.poll(wait_seconds):
             self._receive()
-        return "counting" in self.losses
+        return "counting" in self.losses or bool(self._why_not)
 
     def floor(self) -> np.ndarray | None:
         """The floor's summed losses `[n_windows]` in nats, or None if it is unknown. Waits for it."""
@@ -64,6 +66,7 @@ class References:
         self._announced = complete
         losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.losses.items())
         meaning = f"a model should get below counting{self._counted}" if complete else "counting is being computed"
+        meaning = self._why_not or meaning
         report(f"reference losses: {losses} ({meaning})")
         with reporting_os_errors(report, run.reference_lines_path.name):
             run.save_reference_lines(self.losses)

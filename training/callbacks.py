@@ -17,10 +17,10 @@ SEED = 0  # masks the same characters every time, so that samples can be compare
 
 @dataclass(frozen=True)
 class Guess:
-    """One character of a sample: visible to the model, or masked and guessed."""
+    """A part of a sample: a character or more visible to the model, or a token that was masked and guessed."""
 
     truth: str
-    guess: str | None = None  # None: the character was visible
+    guess: str | None = None  # None: it was visible
 
     @property
     def is_correct(self) -> bool:
@@ -111,7 +111,7 @@ class KnobPanel:
 def sample(
     model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float, device: torch.device
 ) -> list[list[Guess]]:
-    """Replace a share of every prompt's characters by `[MASK]` and let the model guess them.
+    """Replace a share of every prompt's tokens by `[MASK]` and let the model guess them.
 
     Dropout is off, and the RNG states of training do not change. Raises ValueError for a prompt with characters that
     the vocabulary does not have.
@@ -123,11 +123,13 @@ def sample(
     for prompt in prompts:
         ids = vocabulary.encode(prompt)
         order = torch.rand(len(ids), generator=generator).argsort()
+        order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is no target
         masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
         logits = model(inputs[None].to(device), masked.to(device))
-        guesses = logits[:, : vocabulary.n_chars].argmax(-1).cpu()
+        guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
         guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
-        samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(prompt)])
+        parts = prompt if vocabulary.tokens == "characters" else [vocabulary.decode([i]) for i in ids.tolist()]
+        samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(parts)])
     model.train(was_training)
     return samples

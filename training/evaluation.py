@@ -1,4 +1,4 @@
-"""The headline number: the masked cross-entropy of the validation protocol, in nats per masked character."""
+"""The headline number: the masked cross-entropy of the validation protocol, in nats per masked token."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.protocol import N_MASKED, ValidationSet
+from data.protocol import ValidationSet
 from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from distributed.sharding import whole
@@ -23,12 +23,13 @@ CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of one evaluation. Losses are in nats per masked character."""
+    """The result of one evaluation. Losses are in nats per masked token, by default a character."""
 
     loss: float
     loss_stderr: float  # over windows; nan for a single window
     loss_at_seq_len: float  # with the windows cut to the training length
-    accuracy: float  # the share of masked characters whose most likely character is correct
+    accuracy: float  # the share of masked tokens whose most likely token is correct
+    per_character: float | None  # the summed loss per character of the masked tokens; None if tokens are characters
     window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
     outcomes: tuple[torch.Tensor, torch.Tensor]  # those of `masked_outcomes`
 
@@ -48,16 +49,24 @@ def evaluate(
         pieces = zip(validation.windows.split(seq_len, 1), validation.masked.split(seq_len, 1), strict=True)
         cut = [per_window(masked_outcomes(model, *piece, mask_token, processes), piece[1])[0] for piece in pieces]
         at_seq_len = torch.stack(cut).sum(0)
-    loss = losses / N_MASKED  # [n_windows], each a mean over the window's masked positions
-    n = validation.n_windows
+    n, n_masked = validation.n_windows, validation.n_masked
+    loss = losses / n_masked  # [n_windows], each a mean over the window's masked positions
     return Evaluation(
         loss=loss.mean().item(),
         loss_stderr=(loss.std() / n**0.5).item() if n > 1 else math.nan,
-        loss_at_seq_len=(at_seq_len / N_MASKED).mean().item(),
-        accuracy=correct.sum().item() / (N_MASKED * n),
+        loss_at_seq_len=(at_seq_len / n_masked).mean().item(),
+        accuracy=correct.sum().item() / (n_masked * n),
+        per_character=losses.sum().item() / n_chars if (n_chars := masked_chars(validation)) else None,
         window_losses=losses.numpy(),
         outcomes=outcomes,
     )
+
+
+def masked_chars(validation: ValidationSet) -> int:
+    """The number of characters that begin in the masked tokens; 0 if tokens are characters, or if there are none."""
+    if validation.lengths is None:
+        return 0
+    return int(validation.lengths[validation.windows[validation.masked].cpu()].sum())
 
 
 def per_window(outcomes: tuple[torch.Tensor, torch.Tensor], masked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -167,6 +176,8 @@ class Evaluator:
             "weight_norm": weight_norm(self.model),
             "chars_per_second": round(chars / max(seconds, 1e-9), 1),
         }
+        if evaluation.per_character is not None:
+            row |= per_character(evaluation.per_character)
         if totals["n_labels"] < n_positions:
             row["ignored_labels"] = 1 - totals["n_labels"] / n_positions
         if self.validation_pairs is not None:
@@ -186,6 +197,11 @@ class Evaluator:
             f"loss.{name}.valid": loss,
             f"accuracy.{name}.valid": accuracy,
         }
+
+
+def per_character(loss: float) -> dict[str, float]:
+    """The entries of a row that compare runs with different tokens, from the loss in nats per character."""
+    return {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)}
 
 
 @torch.no_grad()

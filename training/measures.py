@@ -1,9 +1,10 @@
-"""Measures of a trained model beyond the headline number. Losses are in nats per masked character.
+"""Measures of a trained model beyond the headline number. Losses are in nats per masked token, by default a character.
 
-Each measure is a dict with `n` (characters predicted), `loss` and `accuracy`, which are None if `n` is 0.
+Each measure is a dict with `n` (tokens predicted), `loss` and `accuracy`, which are None if `n` is 0.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from training.evaluation import masked_outcomes
 
 Measure = dict[str, Any]
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
-CLASSES: dict[str, Callable[[str], bool]] = {  # a character belongs to the first that fits
+CLASSES: dict[str, Callable[[str], bool]] = {  # a character belongs to the first that fits; a token, as its first one
     "lower case": str.islower,
     "capitals": str.isupper,
     "space": lambda c: c == " ",
@@ -46,7 +47,7 @@ def sweep_masks(n_windows: int, rate: float | None) -> torch.Tensor:
 def sweep(model: nn.Module, validation: ValidationSet, mask_token: int) -> dict[str, Measure]:
     """The model at every masking rate."""
     masks = {name: sweep_masks(validation.n_windows, rate) for name, rate in RATES.items()}
-    return {name: _masked(model, validation.windows, masked, mask_token) for name, masked in masks.items()}
+    return {name: _masked(model, validation, masked, mask_token) for name, masked in masks.items()}
 
 
 def counting_sweep(training: torch.Tensor, validation: ValidationSet, n_chars: int) -> dict[str, Measure]:
@@ -60,35 +61,39 @@ def counting_sweep(training: torch.Tensor, validation: ValidationSet, n_chars: i
 
 
 def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) -> Measure:
-    """Pseudo-log-likelihood (Salazar et al. 2020) per character of a fixed sample of the validation text.
+    """Pseudo-log-likelihood (Salazar et al. 2020) per token of a fixed sample of the validation text.
 
-    Each character is masked alone; all others are visible.
+    Each token is masked alone; all others are visible.
     """
     spaced = np.linspace(0, validation.n_windows - 1, min(SINGLE_WINDOWS, validation.n_windows)).round()
     windows = validation.windows[torch.from_numpy(spaced.astype(np.int64)).to(validation.windows.device)]
     masked = torch.eye(windows.shape[1], dtype=torch.bool)[::SINGLE_STEP]  # [n_columns, 256]
-    repeated = windows.repeat_interleave(len(masked), 0)
+    repeated = replace(validation, windows=windows.repeat_interleave(len(masked), 0))
     return _masked(model, repeated, masked.repeat(len(windows), 1), mask_token)
 
 
 def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, Measure]:
-    """The model with whole words masked, and with spans of five characters masked.
+    """The model with whole words masked, and with spans of five tokens masked.
 
-    Each window has at most as many masked characters as in the protocol.
+    Each window has at most as many masked tokens as in the protocol.
     """
     words, spans = word_masks(validation.windows.cpu(), vocabulary), span_masks(validation.n_windows)
     masks = {"whole words": words, f"spans of {SPAN}": spans}
-    return {name: _masked(model, validation.windows, m, vocabulary.mask_token) for name, m in masks.items()}
+    return {name: _masked(model, validation, m, vocabulary.mask_token) for name, m in masks.items()}
 
 
 def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
-    """Random whole words, as many as fit into the budget of N_MASKED characters; bool `[n_windows, 256]`."""
+    """Random whole words, as many as fit into the budget of N_MASKED tokens; bool `[n_windows, 256]`."""
     generator = np.random.Generator(np.random.PCG64(SEED))
     masked = torch.zeros(windows.shape, dtype=torch.bool)
     for row, window in enumerate(windows):
         left = N_MASKED
         # The border of a window may cut a word, so words that touch it are left out.
-        words = [m.span() for m in WORD.finditer(vocabulary.decode(window)) if m.start() > 0 and m.end() < WINDOW_LEN]
+        text, offsets = vocabulary.text_of(window, vocabulary.decode(window))
+        words = [m.span() for m in WORD.finditer(text) if m.start() > 0 and m.end() < len(text)]
+        if offsets is not None:  # the tokens of each word; a word may have none of its own
+            spans = torch.searchsorted(offsets, torch.tensor(words, dtype=torch.int64)).tolist()
+            words = [(begin, end) for begin, end in spans if begin < end]
         for i in generator.permutation(len(words)):
             begin, end = words[i]
             if end - begin <= left:
@@ -98,7 +103,7 @@ def word_masks(windows: torch.Tensor, vocabulary: Vocabulary) -> torch.Tensor:
 
 
 def span_masks(n_windows: int) -> torch.Tensor:
-    """Random spans of five characters, each followed by a visible one, up to the budget; bool `[n_windows, 256]`."""
+    """Random spans of five tokens, each followed by a visible one, up to the budget; bool `[n_windows, 256]`."""
     generator = np.random.Generator(np.random.PCG64([SEED, SPAN]))
     n_slots = WINDOW_LEN // (SPAN + 1)
     chosen = generator.random((n_windows, n_slots)).argsort(axis=1).argsort(axis=1) < N_MASKED // SPAN
@@ -110,10 +115,10 @@ def span_masks(n_windows: int) -> torch.Tensor:
 def breakdown(
     outcomes: tuple[torch.Tensor, torch.Tensor], validation: ValidationSet, vocabulary: Vocabulary
 ) -> dict[str, dict[str, Measure]]:
-    """An evaluation's outcomes `by_class` of the masked character and `by_distance` to the nearest visible one."""
+    """An evaluation's outcomes `by_class` of the masked token and `by_distance` to the nearest visible one."""
     losses, correct = outcomes
     masked = validation.masked.cpu()
-    classes = [[belongs(c) for belongs in CLASSES.values()].index(True) for c in vocabulary.characters]
+    classes = [[belongs(c) for belongs in CLASSES.values()].index(True) for c in first_characters(vocabulary)]
     class_of = torch.tensor(classes)[validation.windows.cpu()[masked]]
     distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
     tables = {"by_class": (CLASSES, class_of), "by_distance": (DISTANCES, distances - 1)}
@@ -123,8 +128,16 @@ def breakdown(
     }
 
 
+def first_characters(vocabulary: Vocabulary) -> list[str]:
+    """The character of each ordinary token that decides its class: the first that is not a space, if there is one."""
+    if vocabulary.tokens == "characters":
+        return vocabulary.ordinary
+    texts = [surface.decode(errors="ignore") for surface in vocabulary.surfaces]
+    return [(text.strip() or text or "\0")[0] for text in texts]  # a part of a character is among the others
+
+
 def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
-    """Distance to the nearest visible character of the window, `[n_windows, seq_len]`; 0 if visible itself."""
+    """Distance to the nearest visible token of the window, `[n_windows, seq_len]`; 0 if visible itself."""
     columns = torch.arange(masked.shape[1])
     far = 2 * masked.shape[1]
     before = columns.where(~masked, -far).cummax(1).values  # the last visible column up to here
@@ -132,8 +145,9 @@ def distance_to_visible(masked: torch.Tensor) -> torch.Tensor:
     return torch.minimum(columns - before, after - columns)
 
 
-def _masked(model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int) -> Measure:
-    return _measure(*masked_outcomes(model, windows, masked.to(windows.device), mask_token))
+def _masked(model: nn.Module, validation: ValidationSet, masked: torch.Tensor, mask_token: int) -> Measure:
+    masked = validation.without_unknown(masked)
+    return _measure(*masked_outcomes(model, validation.windows, masked, mask_token))
 
 
 def _measure(losses: torch.Tensor, correct: torch.Tensor) -> Measure:

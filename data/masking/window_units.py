@@ -28,11 +28,11 @@ class WindowUnits(Segmenter):
         """The unit and the weight of each token of a window, whose `offsets` are close to each other."""
         begin = max(0, int(offsets.min()) - MARGIN)
         ids = torch.from_numpy(self.text[begin : int(offsets.max()) + 1 + MARGIN].astype(np.int64))
-        text = self.vocabulary.text(ids)
+        text, char_of_token = self.vocabulary.text_of(ids)
         pieces, weights = self.rule(text)
         unit_of_char = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-        in_text = self.vocabulary.char_offsets(ids).numpy()[offsets - begin]
-        units = unit_of_char[in_text.clip(max=len(unit_of_char) - 1)]
+        unit_of_token = unit_of_char if char_of_token is None else unit_of_char[char_of_token.numpy()]
+        units = unit_of_token[offsets - begin]
         return units, np.ones(len(units), np.float32) if weights is None else np.asarray(weights, np.float32)[units]
 
 

@@ -12,7 +12,7 @@ from data.vocabulary import Vocabulary
 
 def ids_of(text: str) -> tuple[np.ndarray, int]:
     vocabulary = Vocabulary(text)
-    return vocabulary.encode(text).numpy(), vocabulary.n_chars
+    return vocabulary.encode(text).numpy(), vocabulary.n_ordinary
 
 
 def test_witten_bell_by_hand():
@@ -77,7 +77,7 @@ def test_it_reproduces_the_losses_of_an_independent_program_on_tiny_shakespeare(
     uniform = random.Random(0).random
     draws = np.array([uniform() for _ in valid])
     masked = draws < np.array(list(FIGURES))[:, None]
-    result = count(training, np.tile(valid, (len(FIGURES), 1)), masked, vocabulary.n_chars)
+    result = count(training, np.tile(valid, (len(FIGURES), 1)), masked, vocabulary.n_ordinary)
     ends = masked.sum(1).cumsum()[:-1]
     losses = [part.mean() for part in np.split(result.losses, ends)]
     assert losses == pytest.approx(list(FIGURES.values()), abs=0.04)

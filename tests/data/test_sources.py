@@ -89,7 +89,7 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path]
     assert tokens.training.ids.tolist() == expected[:split].tolist()
     assert tokens.validation.ids.tolist() == expected[split:].tolist()
     assert tokens.training.ids.element_size() == 1
-    assert tokens.training.counts.tolist() == expected[:split].bincount(minlength=vocabulary.n_tokens).tolist()
+    assert tokens.training.counts.tolist() == expected[:split].bincount(minlength=vocabulary.n_ordinary).tolist()
 
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):

@@ -19,7 +19,7 @@ def test_decode_is_the_inverse_of_encode_for_any_text(text):
 def test_ids_are_the_sorted_characters_then_the_special_tokens():
     vocabulary = Vocabulary("b\na")
     assert vocabulary.encode("\nab").tolist() == [0, 1, 2]
-    assert (vocabulary.n_chars, vocabulary.n_tokens) == (3, 5)
+    assert (vocabulary.n_ordinary, vocabulary.n_tokens) == (3, 5)
     assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
 
 
@@ -42,7 +42,7 @@ def test_the_saved_file_holds_the_tokens_in_the_order_of_their_ids(tmp_path: Pat
 
 
 def test_tiny_shakespeare_has_65_characters(shakespeare: str):
-    assert Vocabulary(shakespeare).n_chars == 65
+    assert Vocabulary(shakespeare).n_ordinary == 65
 
 
 def test_printable_escapes_control_characters_and_nothing_else():

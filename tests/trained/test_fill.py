@@ -32,9 +32,9 @@ def test_the_most_confident_blank_is_filled_first(with_ngrams):
     ids, vocabulary = encode(template, with_ngrams), with_ngrams.vocabulary
     while (ids == vocabulary.mask_token).any():
         with torch.no_grad():
-            probabilities = with_ngrams.model(ids[None])[:, : vocabulary.n_chars].softmax(-1)
+            probabilities = with_ngrams.model(ids[None])[:, : vocabulary.n_ordinary].softmax(-1)
         probabilities[ids != vocabulary.mask_token] = 0
-        position, character = divmod(int(probabilities.argmax()), vocabulary.n_chars)
+        position, character = divmod(int(probabilities.argmax()), vocabulary.n_ordinary)
         ids[position] = character
     assert filled(with_ngrams, template)[0].text == vocabulary.decode(ids)
 

@@ -41,7 +41,7 @@ def test_the_folder_has_the_usual_files(exported):
 def test_logits_are_those_of_the_run(exported, batch_size, length):
     trained, folder = exported
     model, n_tokens = opened(folder), trained.vocabulary.n_tokens
-    ids = torch.randint(trained.vocabulary.n_chars, (batch_size, length), generator=torch.Generator().manual_seed(1))
+    ids = torch.randint(trained.vocabulary.n_ordinary, (batch_size, length), generator=torch.Generator().manual_seed(1))
     ids[:, ::3] = trained.vocabulary.mask_token
     with torch.no_grad():
         theirs = model(ids).logits

@@ -83,7 +83,7 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, play_fi
     assert torch.allclose(plain, logits, atol=1e-5)
     first = configs.network.encoder(inputs, segment_0)[:, 0]
     assert torch.allclose(configs.network.pair_head(first).squeeze(-1), pair_logits, atol=1e-5)
-    assert inputs.max() < configs.data.vocabulary.n_chars  # no [CLS], no [SEP]
+    assert inputs.max() < configs.data.vocabulary.n_ordinary  # no [CLS], no [SEP]
 
 
 def test_the_loss_of_the_pairs_trains_the_pair_head_and_the_segment_embedding(train, play_file):

@@ -53,6 +53,9 @@ def text() -> str:
         pytest.param({"model.dropout": 0.2, "training.grad_accum_steps": 4}, 13, None, id="dropout"),
         pytest.param({"masking.strategy": "span", "masking.corrupt": "unit"}, 13, None, id="span"),
         pytest.param({"masking.masks": "static", "masking.random_tokens": "unigram"}, 13, None, id="static"),
+        pytest.param({"data.tokens": "bytes", "masking.strategy": "span"}, 13, None, id="bytes"),
+        pytest.param({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 13, None, id="bpe"),
+        pytest.param({"data.unknown_below": 0.01}, 13, None, id="unknown characters"),
         pytest.param(
             {"masking.strategy": "adaptive", "data.sampling": "shuffled", "training.grad_accum_steps": 2},
             13, None, id="adaptive",

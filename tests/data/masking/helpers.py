@@ -17,7 +17,7 @@ def masker_of(text: str, segmenter: Segmenter, **settings) -> tuple[Masker, torc
     """A masker for a text, and the text's ids."""
     vocabulary = Vocabulary(text)
     weights = torch.zeros(vocabulary.n_tokens)
-    weights[: vocabulary.n_chars] = 1
+    weights[: vocabulary.n_ordinary] = 1
     corruption = Corruption(mask_token=vocabulary.mask_token, random_token_weights=weights)
     settings = {"seed": 0, "device": CPU, **settings}
     return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(text)

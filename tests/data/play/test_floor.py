@@ -98,7 +98,7 @@ def test_the_play_is_worth_learning():
     validation = validation_set(vocabulary.encode(play.validation))
     windows, masked = validation.windows[::4], validation.masked[::4]
     floor = Floor(play.automaton)
-    assert floor.n_chars == vocabulary.n_chars
+    assert floor.n_chars == vocabulary.n_ordinary
 
     def lowest(seq_len: int) -> float:
         ids, hidden = windows.reshape(-1, seq_len), masked.reshape(-1, seq_len)

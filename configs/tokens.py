@@ -1,0 +1,86 @@
+"""Checks `data.tokens` before anything is built, and finds the tokens of a run that is continued."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from configs.keys import ConfigError, shortened
+from data.bpe import FEWEST, MOST, cache_path
+from data.subwords import SubwordVocabulary, TokensError, library, read_tokenizer
+from data.tokens import BPE, BYTES, CHARACTERS
+from runs.files import write_atomically
+from runs.run_folder import RunFolder
+
+
+def check_tokens(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `data.tokens` is not of a known form, or does not fit other keys. Reads no file."""
+    tokens = values["data.tokens"]
+    if match := BPE.fullmatch(tokens):
+        n = match[1]
+        if not (n.isascii() and n.isdigit() and len(n) < 9 and FEWEST <= int(n) <= MOST):
+            raise ConfigError(
+                f"data.tokens={shortened(tokens)}: the number of tokens must be an integer from {FEWEST} to {MOST:,}"
+            )
+    if not tokens:
+        raise ConfigError("data.tokens is empty: give characters, bytes, bpe:N, or the path of a tokenizer.json")
+    if tokens != CHARACTERS:
+        for key, what in {"data.unknown_below": 0.0, "data.extra_characters": "", "masking.no_mask_tokens": ""}.items():
+            if values[key] != what:
+                raise ConfigError(
+                    f"{key} lists characters: it requires data.tokens=characters (now {shortened(tokens)})"
+                )
+
+
+def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:
+    """The values of a run that will be trained, with the absolute path of its tokenizer, which can be loaded.
+
+    A resumed run must have the same tokenizer as before. Raises ConfigError with one line.
+    """
+    tokens = values["data.tokens"]
+    if tokens in (CHARACTERS, BYTES):
+        return values
+    try:
+        if match := BPE.fullmatch(tokens):
+            library()
+            if resumed:
+                _cache(resumed, int(match[1]))
+            return values
+        path = _path(tokens)
+        found = read_tokenizer(path)
+    except TokensError as error:
+        raise ConfigError(str(error)) from error
+    if resumed and resumed.vocabulary().get("tokenizer") != found:
+        raise ConfigError(
+            f"data.tokens: {str(path)!r} has changed since {resumed.path} was trained with it: restore it"
+        )
+    return values | {"data.tokens": str(path)}
+
+
+def _path(tokens: str) -> Path:
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: ~unknown_user, a loop of links
+        path = Path(tokens).expanduser().resolve()
+        if path.exists():
+            return path
+    near = get_close_matches(tokens, (CHARACTERS, BYTES, "bpe:8192"), 1)
+    hint = f"did you mean {near[0]}?" if near else "give characters, bytes, bpe:N, or the path of a tokenizer.json"
+    raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}: {hint}")
+
+
+def _cache(run: RunFolder, n: int) -> None:
+    """Let a resumed run find its own BPE in the cache, which may have been emptied."""
+    with contextlib.suppress(OSError):
+        write_atomically(cache_path(run.corpus()["sha256"], n), json.dumps(run.vocabulary()["tokenizer"]).encode())
+
+
+def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys by which a new run gets all tokens of another one, whose weights it starts with."""
+    vocabulary = run.vocabulary()
+    if vocabulary.get("tokens") == SubwordVocabulary.tokens:
+        return {"data.tokens": str(run.vocabulary_path.resolve())}
+    if vocabulary.get("tokens") == BYTES:
+        return {"data.tokens": BYTES}
+    characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]
+    return {"data.extra_characters": "".join(sorted(set(characters)))}

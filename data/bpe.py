@@ -1,0 +1,63 @@
+"""Trains a byte-level BPE on a corpus (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import data.corpus
+from data.corpus import Corpus
+from data.subwords import TokensError, library, read_tokenizer, renumbered
+from runs.files import write_atomically
+
+FEWEST = 257  # the bytes and one merge
+MOST = 1_000_000
+MIN_FREQUENCY = 2
+SAMPLE_CHARS = 32_000_000  # of the training text
+VERSION = 1  # of the training; a new version ignores cached tokenizers
+# Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of space up to the last
+# newline. No match crosses a newline before a non-space or depends on what follows it, so a text may be cut there.
+SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s*\n|\s+(?!\S)|\s"
+
+
+def sample(corpus: Corpus) -> str:
+    """The text that the tokens are learned from."""
+    return corpus.training[:SAMPLE_CHARS]
+
+
+def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, Any]:
+    """A tokenizer.json of at most `n` ordinary tokens, from the cache or trained now. Raises TokensError."""
+    path = cache_path(corpus.sha256, n)
+    with contextlib.suppress(TokensError):  # not cached yet, or damaged
+        return read_tokenizer(path)
+    announce(f"training a BPE of {n:,} tokens")
+    found = renumbered(train(sample(corpus), n))
+    with contextlib.suppress(OSError):  # without a cache, it is trained again next time
+        write_atomically(path, json.dumps(found).encode())
+    return found
+
+
+def cache_path(sha256: str, n: int) -> Path:
+    """Where the BPE of a text is cached."""
+    return data.corpus.CACHE / "tokenizers" / f"bpe-{sha256[:16]}-{n}-{VERSION}.json"
+
+
+def train(text: str, n: int) -> dict[str, Any]:
+    """The tokenizer.json of a byte-level BPE: the same one for the same text and size."""
+    tokenizers = library()
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    new = tokenizers.Tokenizer(tokenizers.models.BPE())
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(SPLIT), "isolated")
+    levels = [split, byte_level(add_prefix_space=False, use_regex=False)]
+    new.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(levels)
+    new.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=n,
+        min_frequency=MIN_FREQUENCY,
+        special_tokens=[],
+        initial_alphabet=byte_level.alphabet(),
+        show_progress=False,
+    )
+    new.train_from_iterator([text], trainer)
+    return json.loads(new.to_str())

@@ -1,0 +1,80 @@
+"""Vocabularies whose tokens are pieces of UTF-8: the offsets of their tokens in the text, and bytes as tokens."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from data.vocabulary import MASK, PAD, REPLACEMENT, Vocabulary
+
+
+class PiecesOfUtf8(Vocabulary):
+    """A vocabulary whose ordinary tokens are any bytes of UTF-8: parts of characters, words, spaces before words."""
+
+    def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
+        """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not UTF-8 as U+FFFD."""
+        return _decoded(b"".join(self._content(ids)))[0]
+
+    def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor]:
+        """The text of the tokens, which may differ from `original`: a tokenizer may drop spaces or capitals.
+
+        A token belongs to its first character that is not a space, such as t in " the"; a token that begins inside a
+        character, to that character.
+        """
+        content = self._content(ids)
+        text, char_of_byte = _decoded(b"".join(content))
+        n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
+        begins = n_bytes.cumsum() - n_bytes + self._leading_spaces[ids.cpu().numpy()]
+        if not len(char_of_byte):
+            return text, torch.zeros(len(ids), dtype=torch.int64)
+        return text, torch.from_numpy(char_of_byte[begins.clip(max=len(char_of_byte) - 1)])
+
+    def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
+        return [self._contents[i] for i in (ids.tolist() if isinstance(ids, torch.Tensor) else ids)]
+
+    @cached_property
+    def _contents(self) -> list[bytes]:
+        """The text of each token in UTF-8, `n_tokens`."""
+        return [*self.surfaces, *(token.encode() for token in self.shown_special)]
+
+    @cached_property
+    def _leading_spaces(self) -> np.ndarray:
+        """The bytes of space before the first other character of each token, `[n_tokens]`; 0 if all of it is space."""
+        texts = [surface.decode("utf-8", "surrogateescape") for surface in self.surfaces]
+        spaces = [len(text) - len(text.lstrip()) if text.strip() else 0 for text in texts]
+        n_bytes = [len(text[:n].encode()) for text, n in zip(texts, spaces, strict=True)]
+        return np.array(n_bytes + [0] * len(self.special_tokens))
+
+
+def _decoded(content: bytes) -> tuple[str, np.ndarray]:
+    """The text of some bytes, and the offset in it of each byte's character, `[len(content)]`.
+
+    A byte that is not UTF-8 becomes one U+FFFD, so offsets and text always agree.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    escaped = (codes >= 0xDC80) & (codes <= 0xDCFF)
+    n_bytes = np.where(escaped, 1, 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000))
+    if escaped.any():
+        text = np.where(escaped, ord(REPLACEMENT), codes).astype("<u4").tobytes().decode("utf-32-le")
+    return text, np.repeat(np.arange(len(codes)), n_bytes)
+
+
+class ByteVocabulary(PiecesOfUtf8):
+    """The 256 bytes, whose ids are their values, then the special tokens."""
+
+    tokens: ClassVar[str] = "bytes"
+
+    def __init__(self, special_tokens: Iterable[str] = (PAD, MASK)):
+        """`special_tokens` include `[PAD]` and `[MASK]`."""
+        self._number([f"<0x{byte:02X}>" for byte in range(256)], [bytes([byte]) for byte in range(256)], special_tokens)
+
+    def encode(self, text: str) -> torch.Tensor:
+        """Token ids (int64) of a text, one per byte of its UTF-8. Raises ValueError for a lone surrogate."""
+        return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64))
+
+    def description(self) -> dict[str, Any]:
+        """The content of vocabulary.json."""
+        return {"tokens": self.tokens, "special_tokens": self.special_tokens}

@@ -1,0 +1,138 @@
+"""`data.tokens` on the command line, and runs that are resumed or continued with their tokens."""
+
+import json
+import sys
+
+import pytest
+
+from configs.command_line import parse
+from configs.keys import ConfigError
+from experiment import main
+from runs.find import find_run
+from tests.conftest import SENTENCES
+from tests.tokenizers import saved
+
+TEXT = "".join(SENTENCES) * 20
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ("", "data.tokens is empty"),
+        ("byte", "found no file 'byte': did you mean bytes?"),
+        ("words", "found no file 'words': give characters, bytes, bpe:N"),
+        ("/no/such/tokenizer.json", "found no file"),
+        ("~nobody_here/tokenizer.json", "found no file"),
+        ("x" * 5_000, "found no file"),
+        ("bpe:256", "must be an integer from 257 to 1,000,000"),
+        ("bpe:", "must be an integer from 257"),
+        ("bpe:many", "must be an integer from 257"),
+        ("bpe:8e3", "must be an integer from 257"),
+        ("bpe:-300", "must be an integer from 257"),
+        ("bpe:99999999999999999999", "must be an integer from 257"),
+        ("bpe:٣٠٠", "must be an integer from 257"),
+    ],
+)
+def test_wrong_tokens_are_one_line_before_any_work(capsys, tmp_path, tokens, message):
+    assert main([f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}"]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"model": {}}', b"{}"])
+def test_a_wrong_file_is_one_line_before_any_work(capsys, tmp_path, content):
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    assert main([f"data.tokens={tmp_path / 'tokenizer.json'}", f"logs={tmp_path / 'logs'}"]) == 2
+    output = capsys.readouterr()
+    assert "is not a tokenizer.json of Hugging Face" in output.err
+    assert output.err.count("\n") == 1
+    assert main([f"data.tokens={tmp_path}"]) == 2  # a folder
+    assert "Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"])
+def test_keys_of_characters_are_refused_with_other_tokens(word):
+    with pytest.raises(ConfigError, match=r"requires data\.tokens=characters \(now bytes\)"):
+        parse(["data.tokens=bytes", word])
+    parse([word])
+
+
+@pytest.mark.parametrize("tokens", ["bpe:300", "file"])
+def test_a_missing_package_is_one_line(monkeypatch, tmp_path, tokens):
+    tokens = str(saved(tmp_path, "gpt2", TEXT)) if tokens == "file" else tokens
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ConfigError, match=r"pip install -r requirements-text\.txt"):
+        parse([f"data.tokens={tokens}"])
+    parse(["data.tokens=bytes"])
+
+
+def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
+    saved(tmp_path, "gpt2", TEXT)
+    monkeypatch.chdir(tmp_path)
+    assert parse(["data.tokens=gpt2.json"]).values["data.tokens"] == str(tmp_path / "gpt2.json")
+
+
+@pytest.fixture
+def words(tmp_path, corpus_file):
+    keys = ["model.d_model=32", "model.n_layers=1", "model.n_heads=2", "model.d_ff=32", "model.ngrams=0", "device=cpu"]
+    keys += ["training.compile=false", "training.chars_per_step=512", "training.evaluations=1"]
+    keys += ["training.stages=[{until: 1.0, seq_len: 32}]", f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
+    return keys
+
+
+def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, capfd):
+    path = saved(tmp_path, "wordpiece", TEXT)
+    (tmp_path / "long.txt").write_text(TEXT * 10)
+    keys = [f"data.tokens={path}", "training.max_steps=2", f"data.corpus={tmp_path / 'long.txt'}"]
+    assert main([*words, *keys]) == 0
+    run = find_run("last", tmp_path / "logs")
+    more = ["--resume", str(run.path), "training.max_steps=4"]
+    before = path.read_text()
+    content = json.loads(before)
+    content["normalizer"]["lowercase"] = False
+    path.write_text(json.dumps(content))
+    capfd.readouterr()
+    assert main(more) == 2
+    assert "has changed since" in capfd.readouterr().err
+    path.write_text(json.dumps(json.loads(before), indent=4))  # the same content
+    assert main(more) == 0
+    path.unlink()
+    assert main(["--resume", str(run.path), "training.max_steps=6"]) == 2
+    assert "found no file" in capfd.readouterr().err
+
+
+def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, monkeypatch):
+    monkeypatch.setattr("data.corpus.CACHE", tmp_path / "cache")
+    assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
+    run = find_run("last", tmp_path / "logs")
+    saved_before = run.vocabulary()
+    # As if another version of the package had learned other tokens since.
+    (cached,) = (tmp_path / "cache" / "tokenizers").iterdir()
+    other = json.loads(cached.read_text())
+    other["model"]["merges"].pop()
+    cached.write_text(json.dumps(other))
+    assert main(["--resume", str(run.path), "training.max_steps=4"]) == 0
+    assert run.vocabulary() == saved_before
+    assert json.loads(cached.read_text()) == saved_before["tokenizer"]
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:300"])
+def test_a_run_continues_another_one_with_its_tokens(words, tmp_path, tokens):
+    assert main([*words, f"data.tokens={tokens}", "training.max_steps=60"]) == 0
+    old = find_run("last", tmp_path / "logs")
+    (tmp_path / "new.txt").write_text("Zürich isn't far from 中文, said the cat.\n" * 300, encoding="utf-8")
+    keys = [f"data.corpus={tmp_path / 'new.txt'}", f"logs={tmp_path / 'logs'}", "training.max_steps=2"]
+    assert main(["--init-from", str(old.path), *keys]) == 0
+    new = find_run("last", tmp_path / "logs")
+    assert new.vocabulary() == old.vocabulary()
+    assert main(["--init-from", str(old.path), *keys, "initial_weights="]) == 0
+
+
+def test_weights_of_other_tokens_are_refused(words, tmp_path, capfd):
+    assert main([*words, "data.tokens=bytes", "training.max_steps=2"]) == 0
+    old = find_run("last", tmp_path / "logs")
+    assert main([*words, f"initial_weights={old.path}", "training.max_steps=2"]) == 2
+    assert "data.tokens=characters differs from the tokens of" in capfd.readouterr().err

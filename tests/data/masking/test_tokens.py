@@ -1,0 +1,132 @@
+"""Every strategy on tokens that are not characters."""
+
+import pytest
+import torch
+
+from configs.experiment import configs_of
+from configs.masking import build_masker, segmented
+from data.byte_tokens import ByteVocabulary
+from data.corpus import Corpus
+from data.masking import IGNORED_LABEL, n_masked_in
+from data.masking.segmenters import AdaptiveUnits, Characters, CorpusUnits, Mixture, Segmenter, Spans
+from data.masking.strategies import STRATEGIES
+from data.masking.tokens import on_tokens
+from data.masking.words import WORD
+from data.tokens import characters_of, vocabulary_of
+from tests.conftest import SENTENCES
+
+TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
+CORPUS = Corpus.from_text("test", TEXT)
+VOCABULARIES = {"bytes": ByteVocabulary(), "bpe": vocabulary_of("bpe:320", CORPUS, (), lambda line: None)}
+NO_UNITS = ("random", "span_characters")  # of more than a token
+
+
+def masking(vocabulary, text=CORPUS.training):
+    configs = configs_of({"device": "cpu", "data.corpus": "play"}).masking
+    configs.vocabulary, configs.training_text, configs.training_ids = vocabulary, text, vocabulary.encode(text)
+    return configs
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in NO_UNITS])
+def test_units_hold_whole_words(name, kind):
+    """All tokens of a word are in one unit with one weight, as the word's characters are."""
+    vocabulary = VOCABULARIES[kind]
+    configs = masking(vocabulary)
+    ids = configs.training_ids
+    segmenter, by_character = segmented(configs, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
+    if isinstance(segmenter, Spans):
+        segmenter, by_character = segmenter.base, by_character.base
+    units, weights = (part[0] for part in segmenter(torch.arange(len(ids))[None], torch.Generator(), 0.0))
+    expected = [part[0] for part in by_character(torch.arange(len(CORPUS.training))[None], torch.Generator(), 0.0)]
+    _, offsets = vocabulary.text_of(ids, CORPUS.training)
+    for match in WORD.finditer(CORPUS.training):
+        begin, end = torch.searchsorted(offsets, torch.tensor(match.span())).tolist()
+        assert len(set(units[begin:end].tolist())) == 1
+        text = vocabulary.decode(ids[begin:end])
+        assert text.strip() == match[0]
+    assert torch.equal(units, expected[0][offsets])
+    assert torch.equal(weights, expected[1][offsets])
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+@pytest.mark.parametrize("name", [*STRATEGIES, "mixture"])
+def test_every_window_hides_the_same_number_of_tokens(name, kind):
+    configs = masking(VOCABULARIES[kind])
+    if name == "mixture":
+        configs.mixture = [{"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}]
+    configs.strategy = name
+    starts = torch.randint(len(configs.training_ids) - 64, (50, 1), generator=torch.Generator().manual_seed(0))
+    offsets = starts + torch.arange(64)
+    batch = configs.strategy(configs.training_ids[offsets], offsets, 0.3)
+    assert batch.positions.view(50, -1).shape[1] == n_masked_in(64, 0.3)
+    assert torch.equal(batch.labels, configs.training_ids[offsets].flatten()[batch.positions])
+    assert all(len(set(row.tolist())) == len(row) for row in batch.positions.view(50, -1))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_unknown_characters_are_never_labels_nor_random_tokens(name):
+    vocabulary = characters_of(CORPUS, "", 0.01, ())
+    configs = masking(vocabulary)
+    configs.strategy, configs.random_tokens = name, "unigram"
+    assert (configs.training_ids == vocabulary.unknown_token).any()
+    n = len(configs.training_ids) // 64
+    offsets = torch.arange(n * 64).view(n, 64)
+    tokens = configs.training_ids[offsets]
+    batch = configs.strategy(tokens, offsets, 0.9)
+    assert vocabulary.unknown_token not in batch.labels.tolist()
+    was_unknown = tokens == vocabulary.unknown_token
+    assert torch.equal(batch.inputs == vocabulary.unknown_token, was_unknown)
+    assert (batch.labels != IGNORED_LABEL).sum() > 0.8 * tokens.numel()
+
+
+class Counting(Segmenter):
+    """Weighs characters by how often they were masked, as a strategy of a user might."""
+
+    def __init__(self, n: int):
+        self.counts = torch.zeros(n)
+
+    def __call__(self, offsets, generator, progress):
+        return offsets, self.counts[offsets] + 1
+
+    def observe(self, offsets, losses):
+        self.counts = self.counts.index_add(0, offsets, torch.ones(len(offsets)))
+
+    def state_dict(self):
+        return {"counts": self.counts}
+
+    def load_state_dict(self, state):
+        self.counts = state["counts"]
+
+
+def test_any_segmenter_gets_the_offsets_of_characters():
+    char_of = torch.tensor([0, 2, 2, 5])
+    found = on_tokens(Counting(6), char_of).to(torch.device("cpu"))
+    assert found.learns
+    assert found.allows_static_masks
+    found.observe(torch.tensor([1, 3]), torch.ones(2))
+    units, weights = found(torch.tensor([[0, 1, 2, 3]]), torch.Generator(), 0.0)
+    assert units.tolist() == [[0, 2, 2, 5]]
+    assert weights.tolist() == [[1, 2, 2, 2]]
+    again = on_tokens(Counting(6), char_of)
+    again.load_state_dict(found.state_dict())
+    assert torch.equal(again(torch.arange(4)[None], torch.Generator(), 0.0)[1], weights)
+
+
+def test_segmenters_of_ours_are_kept():
+    words, char_of = CorpusUnits.from_pieces(["the", " ", "cat"]), torch.tensor([0, 4, 5])
+    assert isinstance(on_tokens(Characters(), char_of), Characters)
+    adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
+    mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
+    mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
+    assert mixed.segmenters["b"].means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
+    assert mixed.segmenters["a"].base.unit_of.tolist() == [0, 2, 2]
+
+
+def test_static_masks_are_drawn_per_token():
+    configs = masking(VOCABULARIES["bpe"])
+    configs.masks = "static"
+    masker = build_masker(configs, segmented(configs, STRATEGIES["whole_word"]))
+    offsets = torch.arange(640).view(10, 64)
+    first, again = (masker(configs.training_ids[offsets], offsets, 0.2) for _ in range(2))
+    assert torch.equal(first.inputs, again.inputs)

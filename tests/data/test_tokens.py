@@ -1,0 +1,218 @@
+"""Bytes, byte-level BPE and tokenizer.json files as tokens."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from data.bpe import bpe, cache_path, train
+from data.byte_tokens import ByteVocabulary
+from data.corpus import Corpus, CorpusError
+from data.masking.words import WORD
+from data.subwords import CUT, SubwordVocabulary, TokensError, byte_alphabet, pieces_of, read_tokenizer, renumbered
+from data.tokens import characters_of, load_vocabulary, vocabulary_of
+from data.vocabulary import Vocabulary
+from tests.conftest import SENTENCES
+from tests.tokenizers import BERT_SPECIAL, MAKERS, saved
+
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+TEXT = "".join(SENTENCES) * 20 + "Zürich, 中文 isn't far.\n\n  O  King's cat?\n" * 5
+BPE = SubwordVocabulary(renumbered(train(TEXT, 300)))
+BYTES = ByteVocabulary()
+spaced_text = st.text(st.sampled_from("ab 'é中\t\r\n\x85\u2028\x1c.1"))
+
+
+@given(any_text)
+@pytest.mark.parametrize("vocabulary", [BYTES, BPE], ids=["bytes", "bpe"])
+def test_any_text_comes_back(vocabulary, text):
+    ids = vocabulary.encode(text)
+    assert vocabulary.decode(ids) == text
+    assert ids.dtype == torch.int64
+    assert bool((ids < vocabulary.n_ordinary).all())
+
+
+@given(any_text)
+@pytest.mark.parametrize("vocabulary", [BYTES, BPE], ids=["bytes", "bpe"])
+def test_the_tokens_of_a_text_cover_its_characters(vocabulary, text):
+    assert int(vocabulary.lengths[vocabulary.encode(text)].sum()) == len(text)
+
+
+@settings(max_examples=300)
+@given(spaced_text)
+@example("a\n\nb")
+@example("a \n  b\nc")
+def test_a_text_may_be_encoded_in_pieces(text):
+    pieces = list(pieces_of(text, 0))
+    assert "".join(pieces) == text
+    assert len(pieces) == len(CUT.findall(text)) + 1
+    assert torch.cat([BPE.encode(piece) for piece in pieces]).tolist() == BPE._tokenizer.encode(text).ids
+
+
+def test_a_long_text_is_encoded_as_a_whole_one(monkeypatch):
+    whole = BPE._tokenizer.encode(TEXT).ids
+    monkeypatch.setattr("data.subwords.PIECE", 10)
+    assert len(list(pieces_of(TEXT, 10))) > 30
+    assert BPE.encode(TEXT).tolist() == whole
+
+
+@given(any_text)
+@pytest.mark.parametrize("vocabulary", [BYTES, BPE], ids=["bytes", "bpe"])
+def test_a_token_belongs_to_its_first_visible_character(vocabulary, text):
+    """By an independent computation: the bytes of the tokens are laid over those of the text."""
+    ids = vocabulary.encode(text)
+    found, offsets = vocabulary.text_of(ids, "")
+    assert found == text
+    char_of_byte = [i for i, character in enumerate(text) for _ in character.encode()]
+    begin = 0
+    for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
+        inside = range(begin, begin + len(vocabulary.surfaces[i]))
+        begins = [char_of_byte[byte] for byte in inside if byte == 0 or char_of_byte[byte - 1] < char_of_byte[byte]]
+        visible = [char for char in begins if not text[char].isspace()]
+        if begins and begins[0] == char_of_byte[begin]:
+            assert offset == (visible or begins)[0]
+        else:
+            assert offset == char_of_byte[begin]  # it begins inside a character
+        begin = inside.stop
+
+
+def test_offsets_fit_the_text_of_broken_utf8():
+    ids = torch.tensor([0x61, 0xE4, 0xB8, 0x62, 0xFF, 0xC3, 0xA9])  # a, two thirds of a character, b, no UTF-8, é
+    text, offsets = BYTES.text_of(ids, "")
+    assert text == "a\ufffd\ufffdb\ufffdé"
+    assert offsets.tolist() == [0, 1, 2, 3, 4, 5, 5]
+
+
+def test_a_space_belongs_to_the_word_after_it():
+    text = "Come in, O King!\n"
+    ids = BPE.encode(text)
+    _, offsets = BPE.text_of(ids, text)
+    of_words = {span for match in WORD.finditer(text) for span in range(*match.span())}
+    for i, offset in zip(ids.tolist(), offsets.tolist(), strict=True):
+        assert (offset in of_words) == any(character.isalpha() for character in BPE.decode([i]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown", "has_unknown"),
+    [
+        ("wordpiece", "The cat sat! Ω", " the cat sat!\ufffd", True),
+        ("unigram", "the cat sat! Ω", " the cat sat! \ufffd", True),
+        ("gpt2", "The  cat Ω <|endoftext|>", "The  cat Ω <|endoftext|>", False),
+    ],
+)
+def test_a_file_keeps_its_tokens_under_new_ids(tmp_path, name, text, shown, has_unknown):
+    path = saved(tmp_path, name, TEXT)
+    vocabulary, theirs = SubwordVocabulary(read_tokenizer(path)), Tokenizer.from_file(str(path))
+    theirs.no_truncation()
+    assert vocabulary.decode(vocabulary.encode(text)) == shown
+    assert vocabulary.special_tokens == ["[PAD]", "[MASK]", *(["[UNK]"] if has_unknown else [])]
+    by_id = [token for token, _ in sorted(theirs.get_vocab().items(), key=lambda item: item[1])]
+    special = {*BERT_SPECIAL, "<s>", "</s>", "<unk>", "<|endoftext|>"}
+    assert vocabulary.ordinary == [token for token in by_id if token not in special]
+    expected = theirs.encode(text.replace("<|endoftext|>", ""), add_special_tokens=False).tokens
+    names = [*vocabulary.ordinary, *vocabulary.special_tokens]
+    found = [names[i] for i in vocabulary.encode(text.replace("<|endoftext|>", "")).tolist()]
+    assert found == [{"<unk>": "[UNK]", "Ω": "[UNK]"}.get(token, token) for token in expected]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_new_ids_are_given_once(tmp_path, name):
+    content = read_tokenizer(saved(tmp_path, name, TEXT))
+    assert renumbered(content) == content
+
+
+def test_special_names_in_the_text_are_text():
+    assert BPE.decode(BPE.encode("a [MASK] b")) == "a [MASK] b"
+    assert BPE.mask_token not in BPE.encode("a [MASK] b").tolist()
+    with pytest.raises(TokensError, match=r"reads \[PAD\] or \[MASK\]"):
+        SubwordVocabulary(_whole_words(["a", "[MASK]", "b"])).encode("a [MASK] b")
+
+
+def _whole_words(words: list[str]) -> dict:
+    model = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "[UNK]"}
+    return renumbered({"added_tokens": [], "model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}})
+
+
+def test_a_text_without_tokens_is_named():
+    with pytest.raises(TokensError, match="cannot encode the text"):
+        SubwordVocabulary(_whole_words(["a", "b"])).encode("a c")
+
+
+def test_the_byte_alphabet_is_that_of_tokenizers():
+    assert BPE.surfaces[BPE.id_of("Ġthe")] == b" the"
+    assert set(byte_alphabet()) <= set(BPE.ordinary)
+
+
+@pytest.mark.parametrize(
+    "vocabulary", [Vocabulary("abc", ("[PAD]", "[MASK]", "[UNK]")), BYTES, BPE], ids=["characters", "bytes", "bpe"]
+)
+def test_a_saved_vocabulary_is_the_same(tmp_path, vocabulary):
+    vocabulary.save(tmp_path / "vocabulary.json")
+    again = load_vocabulary(json.loads((tmp_path / "vocabulary.json").read_text(encoding="utf-8")))
+    assert type(again) is type(vocabulary)
+    assert vars(again).keys() == vars(vocabulary).keys()
+    assert again.ordinary == vocabulary.ordinary
+    assert again.surfaces == vocabulary.surfaces
+    assert again.special_tokens == vocabulary.special_tokens
+    assert torch.equal(again.encode("abca"), vocabulary.encode("abca"))
+
+
+def test_a_vocabulary_of_earlier_versions_loads():
+    loaded = load_vocabulary({"characters": ["a", "b"], "special_tokens": ["[PAD]", "[MASK]"]})
+    assert loaded.encode("ba").tolist() == [1, 0]
+    assert (loaded.padding_token, loaded.mask_token, loaded.unknown_token) == (2, 3, None)
+
+
+def test_pairs_have_their_special_tokens():
+    corpus = Corpus.from_text("test", TEXT)
+    for tokens in ("bytes", "bpe:260"):
+        vocabulary = vocabulary_of(tokens, corpus, ("[CLS]", "[SEP]"), print)
+        assert [vocabulary.id_of(token) - vocabulary.n_ordinary for token in ("[PAD]", "[CLS]", "[SEP]")] == [0, 2, 3]
+
+
+def test_a_bpe_is_trained_once_on_the_training_part(session_cache):
+    said: list[str] = []
+    corpus = Corpus.from_text("test", TEXT + "qqq " * (len(TEXT) // 36))
+    first = bpe(corpus, 400, said.append)
+    assert said == ["training a BPE of 400 tokens"]
+    assert bpe(corpus, 400, said.append) == first == renumbered(train(corpus.training, 400))
+    assert len(said) == 1
+    assert "qqq" not in first["model"]["vocab"]
+    cache_path(corpus.sha256, 400).write_text("{")
+    assert bpe(corpus, 400, said.append) == first
+
+
+def test_a_text_with_few_pairs_has_fewer_tokens():
+    said: list[str] = []
+    vocabulary = vocabulary_of("bpe:5000", Corpus.from_text("test", "the cat sat. " * 50), (), said.append)
+    assert 256 < vocabulary.n_ordinary < 300
+    assert f"only {vocabulary.n_ordinary} tokens" in said[-1]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "3", '"a"', "{}", '{"model": {"vocab": {}}}', "[" * 100_000, "\ufeff"])
+def test_a_wrong_file_is_one_line(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(TokensError, match=r"is not a tokenizer\.json") as error:
+        read_tokenizer(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(TokensError, match=r"cannot read .*No such file"):
+        read_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_rare_characters_become_unknown():
+    corpus = Corpus.from_text("test", "aaaabbbb" * 20 + "cc" + "d" * 38)
+    vocabulary = characters_of(corpus, "", 0.02, ())
+    assert vocabulary.characters == ["a", "b", "d"]
+    assert vocabulary.unknown_token == 5
+    assert vocabulary.encode("abcΩ").tolist() == [0, 1, 5, 5]
+    assert vocabulary.decode(vocabulary.encode("abc")) == "ab\ufffd"
+    assert characters_of(corpus, "c", 0.02, ()).special_tokens == ["[PAD]", "[MASK]"]  # none is unknown
+    assert characters_of(corpus, "", 0.0, ()).characters == ["a", "b", "c", "d"]
+    with pytest.raises(CorpusError, match="no character has such a share"):
+        characters_of(corpus, "", 0.9, ())

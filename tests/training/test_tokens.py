@@ -1,0 +1,140 @@
+"""Losses of runs with tokens that are not characters, and of runs with [UNK]."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from data.corpus import CorpusError
+from data.protocol import N_MASKED, protocol_masks
+from tests.conftest import configs_for
+from training.evaluation import evaluate
+from training.health_checks import check_row
+from training.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory, sentences):
+    """A text long enough for validation windows of 256 BPE tokens, with characters of several bytes."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    lines = [line + ("中文 für Zoë!\n" if i % 7 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(long_file, tokens):
+    configs = configs_for(long_file, data__tokens=tokens, training__max_steps=1)
+    vocabulary, validation, model = configs.data.vocabulary, configs.data.validation, configs.network.eval()
+    assert validation.windows.shape[1] == 256
+    assert torch.equal(validation.masked, protocol_masks(validation.n_windows))
+    n_chars, losses = 0, []
+    for window, masked in zip(validation.windows, validation.masked, strict=True):
+        with torch.no_grad():
+            logits = model(window.masked_fill(masked, vocabulary.mask_token)[None], masked.nonzero().flatten())
+        losses.append(F.cross_entropy(logits.double(), window[masked], reduction="sum"))
+        for i in window[masked].tolist():  # the characters that begin in the token: all but bytes inside of one
+            n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[i])
+    result = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=256)
+    assert result.per_character == pytest.approx(float(sum(losses)) / n_chars, rel=1e-5)
+    assert result.loss == pytest.approx(float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5)
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+def test_a_run_with_other_tokens_trains(train, long_file, tokens):
+    trained = train(data__corpus=str(long_file), data__tokens=tokens, training__max_steps=100)
+    first, last = trained.callbacks.rows
+    assert last["loss.valid"] < first["loss.valid"] < math.log(trained.configs.data.vocabulary.n_ordinary)
+    assert last["bits_per_character"] == pytest.approx(last["loss.valid_per_character"] / math.log(2))
+    assert last["loss.valid_per_character"] < last["loss.valid"] or tokens == "bytes"
+    check_row(last)
+    lines = trained.run.reference_lines()
+    assert set(lines) == {"uniform", "unigram"}
+    (said,) = [line for line in trained.callbacks.lines if line.startswith("reference losses")]
+    assert said.endswith(f"(counting does not apply to {trained.configs.data.vocabulary.tokens})")
+    assert (trained.run.path / "curves.png").exists()
+
+
+def test_the_play_says_that_its_floor_does_not_apply(train):
+    trained = train(data__corpus="play", data__tokens="bytes", training__max_steps=2)
+    assert "counting and the floor do not apply to bytes" in "\n".join(trained.callbacks.lines)
+    assert "excess" not in trained.callbacks.rows[0]
+
+
+def test_rows_of_characters_have_no_loss_per_character(train, corpus_file):
+    trained = train(data__corpus=str(corpus_file), training__max_steps=2)
+    assert not [name for name in trained.callbacks.rows[0] if "character" in name]
+
+
+def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
+    configs = configs_for(long_file, data__unknown_below=0.012, training__max_steps=1)
+    vocabulary, validation = configs.data.vocabulary, configs.data.validation
+    unknown = validation.windows == vocabulary.unknown_token
+    drawn = protocol_masks(validation.n_windows)
+    assert (unknown & drawn).any()
+    assert torch.equal(validation.masked, drawn & ~unknown)
+    result = evaluate(configs.network, validation, mask_token=vocabulary.mask_token, seq_len=64)
+    n = int(validation.masked.sum())
+    assert len(result.outcomes[0]) == n
+    assert result.loss == pytest.approx(result.outcomes[0].mean().item())
+    assert result.accuracy == pytest.approx(result.outcomes[1].double().mean().item())
+    measures = {
+        **sweep(configs.network, validation, vocabulary.mask_token),
+        **hard_masks(configs.network, validation, vocabulary),
+    }
+    assert 0 < measures["50%"]["n"] < 128 * validation.n_windows
+    assert sum(row["n"] for row in breakdown(result.outcomes, validation, vocabulary)["by_class"].values()) == n
+    assert one_at_a_time(configs.network, validation, vocabulary.mask_token)["n"] < 32 * min(64, validation.n_windows)
+    assert set(configs.references.losses) == {"uniform", "unigram"}
+    assert "does not apply to characters with [UNK]" in configs.references._why_not
+
+
+def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
+    (tmp_path / "text.txt").write_text("ab" * 4_500 + "".join(chr(0x4E00 + i) for i in range(1_000)), encoding="utf-8")
+    configs = configs_for(tmp_path / "text.txt", data__unknown_below=0.01)
+    with pytest.raises(CorpusError, match=r"every masked token of the validation text is \[UNK\]"):
+        _ = configs.data.validation
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+def test_word_masks_hide_whole_words(long_file, tokens):
+    configs = configs_for(long_file, data__tokens=tokens)
+    vocabulary, windows = configs.data.vocabulary, configs.data.validation.windows
+    masked = word_masks(windows, vocabulary)
+    assert 0 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
+    words = {"the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "red", "door", "why", "do", "birds", "sing"}
+    words |= {"Come", "in", "O", "King", "für", "Zoë", "中文"}
+    for window, row in zip(windows, masked, strict=True):
+        shown = vocabulary.decode(window)
+        runs = (row.int().diff(prepend=torch.zeros(1), append=torch.zeros(1))).nonzero().flatten().view(-1, 2)
+        for begin, end in runs.tolist():
+            assert set(vocabulary.decode(window[begin:end]).split()) <= words, shown
+
+
+def test_classes_are_those_of_the_first_visible_character(long_file):
+    vocabulary = configs_for(long_file, data__tokens="bpe:280").data.vocabulary
+    firsts = dict(zip(vocabulary.ordinary, first_characters(vocabulary), strict=True))
+    assert firsts["Ġthe"] == "t"
+    assert firsts["Ċ"] == "\n"
+    assert firsts["Ġ"] == " "
+    assert firsts["ä"] == "\0"  # the byte 0xE4 alone
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+@pytest.mark.parametrize("objective", ["nsp", "sop"])
+def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective):
+    speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
+    (tmp_path / "play.txt").write_text("\n\n".join(speeches), encoding="utf-8")
+    configs = configs_for(tmp_path / "play.txt", data__tokens=tokens, **{f"objective__{objective}": True})
+    vocabulary, windows = configs.data.vocabulary, configs.data.windows
+    batch = windows.draw(16, 64)
+    assert batch.pairs is not None
+    for tokens_, segments in zip(batch.tokens, batch.pairs.segments, strict=True):
+        second = vocabulary.decode(tokens_[segments == 1])
+        assert vocabulary.decode(tokens_[:1]) == "[CLS]"
+        assert second.endswith("[SEP]")
+        assert objective == "sop" or second.startswith("ANN:\n")
+    masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
+    assert int(masked.labels.max()) < vocabulary.n_ordinary
+    _ = configs.data.validation_pairs
