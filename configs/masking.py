@@ -151,7 +151,9 @@ def build_masker(c: MaskingConfigs, segmenter: Segmenter) -> Masker:
 
 def segmented(c: MaskingConfigs, strategy: Strategy) -> Segmenter:
     """The segmenter of a strategy for the tokens of the training text."""
-    text, offsets = c.vocabulary.text_of(c.training_ids, c.training_text)
+    if c.corpus.is_sample:
+        return for_stored_text(strategy(c.corpus.training), c.training_ids, c.vocabulary)
+    text, offsets = c.vocabulary.text_of(c.training_ids, c.corpus.training)
     return strategy(text) if offsets is None else on_tokens(strategy(text), offsets)
 
 

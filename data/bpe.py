@@ -1,4 +1,7 @@
-"""Trains a byte-level BPE on a corpus (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`."""
+"""Trains a byte-level BPE on a corpus (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`.
+
+It learns from `Corpus.training`, which is a sample if the text is large.
+"""
 
 import contextlib
 import json
@@ -14,16 +17,10 @@ from runs.files import write_atomically
 FEWEST = 257  # the bytes and one merge
 MOST = 1_000_000
 MIN_FREQUENCY = 2
-SAMPLE_CHARS = 32_000_000  # of the training text
 VERSION = 1  # of the training; a new version ignores cached tokenizers
 # Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of space up to the last
 # newline. No match crosses a newline before a non-space or depends on what follows it, so a text may be cut there.
 SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s*\n|\s+(?!\S)|\s"
-
-
-def sample(corpus: Corpus) -> str:
-    """The text that the tokens are learned from."""
-    return corpus.training[:SAMPLE_CHARS]
 
 
 def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, An
     with contextlib.suppress(TokensError):  # not cached yet, or damaged
         return read_tokenizer(path)
     announce(f"training a BPE of {n:,} tokens")
-    found = renumbered(train(sample(corpus), n))
+    found = renumbered(train(corpus.training, n))
     with contextlib.suppress(OSError):  # without a cache, it is trained again next time
         write_atomically(path, json.dumps(found).encode())
     return found
