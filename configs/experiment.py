@@ -90,7 +90,7 @@ def _masking(c: Configs) -> MaskingConfigs:
     conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
     conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
     conf.set_default(MaskingConfigs.training_ids, func=lambda: c.data.training_ids)
-    conf.set_default(MaskingConfigs.training_counts, func=lambda: c.data.counts[0])
+    conf.set_default(MaskingConfigs.counts, func=lambda: c.data.counts)
     conf.set_default(MaskingConfigs.corpus, func=lambda: c.data.loaded)
     return conf
 

@@ -15,6 +15,7 @@ from data.masking import Corruption, IndependentMasker, Masker
 from data.masking.segmenters import Mixture, Segmenter
 from data.masking.strategies import STRATEGIES, Strategy
 from data.masking.tokens import on_tokens
+from data.masking.window_units import for_stored_text
 from data.vocabulary import MASK, PAD, Vocabulary
 from distributed.processes import n_started
 
@@ -51,7 +52,7 @@ class MaskingConfigs(BaseConfigs):
     seed: int
     vocabulary: Vocabulary
     training_ids: torch.Tensor
-    training_counts: torch.Tensor
+    counts: tuple[torch.Tensor, torch.Tensor]
     corpus: Corpus
 
 
@@ -114,10 +115,11 @@ def _no_mask_ids(c: MaskingConfigs) -> list[int]:
 
 
 def _random_token_weights(c: MaskingConfigs) -> torch.Tensor:
-    """`[n_tokens]`, 0 for special tokens and for those that are never selected."""
+    """`[n_tokens]`, 0 for special tokens, those that are never selected, and those that the text does not have."""
     weights = torch.zeros(c.vocabulary.n_tokens)
     n_ordinary = c.vocabulary.n_ordinary
-    weights[:n_ordinary] = c.training_counts[:n_ordinary].float() if c.random_tokens == "unigram" else 1.0
+    training, validation = (counts[:n_ordinary] for counts in c.counts)
+    weights[:n_ordinary] = training.float() if c.random_tokens == "unigram" else (training + validation > 0).float()
     weights[_no_mask_ids(c)] = 0.0
     if not weights.any():
         raise ConfigError("masking.no_mask_tokens leaves no character to mask")

@@ -67,8 +67,11 @@ def check_same_weights(one: Any, other: Any) -> None:
         {"masking.strategy": "mixture", "masking.mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
         {"objective.sop": True, "masking.strategy": "whole_word"},
         {"data.sampling": "shuffled", "masking.masks": "static", "masking.random_tokens": "unigram"},
+        {"data.tokens": "bytes", "masking.strategy": "entity"},
+        {"data.tokens": "bpe:300", "masking.strategy": "span", "data.within_documents": True},
+        {"data.unknown_below": 0.01},
     ],
-    ids=["random", "documents", "span", "mixture", "sop", "shuffled and static"],
+    ids=["random", "documents", "span", "mixture", "sop", "shuffled and static", "bytes", "BPE", "rare characters"],
 )
 def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
     values = resolve(TINY, keys(text, **more))

@@ -1,17 +1,21 @@
 import gzip
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 
 import data.stored
 from data import corpus, sources
+from data.byte_tokens import ByteVocabulary
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.sources import list_sources, read_blocks
+from data.tokens import vocabulary_of
 from data.vocabulary import Vocabulary
 from tests.fork_server import ForkServer
 
@@ -82,14 +86,37 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path]
     assert loaded.stored is not None
     assert loaded.training + loaded.validation == TEXT
     assert loaded.characters == "".join(sorted(set(TEXT)))
-    vocabulary = Vocabulary(loaded.characters)
-    tokens = loaded.stored.tokenized(vocabulary)
-    expected = vocabulary.encode(TEXT)
     split = int(len(TEXT) * 0.9)
-    assert tokens.training.ids.tolist() == expected[:split].tolist()
-    assert tokens.validation.ids.tolist() == expected[split:].tolist()
-    assert tokens.training.ids.element_size() == 1
-    assert tokens.training.counts.tolist() == expected[:split].bincount(minlength=vocabulary.n_ordinary).tolist()
+    for vocabulary in (Vocabulary(loaded.characters), ByteVocabulary()):
+        tokens = loaded.stored.tokenized(vocabulary)
+        expected = vocabulary.encode(TEXT[:split])
+        assert tokens.training.ids.tolist() == expected.tolist()
+        assert tokens.validation.ids.tolist() == vocabulary.encode(TEXT[split:]).tolist()
+        assert tokens.training.ids.element_size() == 1
+        assert tokens.training.counts.tolist() == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
+
+
+def test_one_file_and_a_hundred_cut_between_lines_have_the_same_subwords(tmp_path: Path):
+    """A border inside a word would cut it in two: files are documents."""
+    lines = TEXT.splitlines(keepends=True)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "text.txt").write_text(TEXT)
+    (tmp_path / "hundred").mkdir()
+    begins = [i for i, line in enumerate(lines) if not line.isspace()]
+    begins = [begins[i * len(begins) // 100] for i in range(100)]
+    for number, (begin, end) in enumerate(pairwise([*begins, len(lines)])):
+        (tmp_path / "hundred" / f"{number:03}.txt").write_text("".join(lines[begin:end]))
+    one, hundred = (load_corpus(str(tmp_path / name)) for name in ("one", "hundred"))
+    vocabulary = vocabulary_of("bpe:400", one, (), lambda line: None)
+    assert one.stored is not None
+    assert hundred.stored is not None
+    assert len(hundred.stored.sources) == 100
+    tokens, others = one.stored.tokenized(vocabulary), hundred.stored.tokenized(vocabulary)
+    assert tokens.training.ids.tolist() == others.training.ids.tolist()
+    assert tokens.validation.ids.tolist() == others.validation.ids.tolist()
+    assert tokens.training.ids.dtype == torch.uint16
+    split = int(len(TEXT) * 0.9)
+    assert tokens.training.ids.tolist() == vocabulary.encode(TEXT[:split]).tolist()
 
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):

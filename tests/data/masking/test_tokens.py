@@ -21,9 +21,11 @@ VOCABULARIES = {"bytes": ByteVocabulary(), "bpe": vocabulary_of("bpe:320", CORPU
 NO_UNITS = ("random", "span_characters")  # of more than a token
 
 
-def masking(vocabulary, text=CORPUS.training):
+def masking(vocabulary, corpus=CORPUS):
     configs = configs_of({"device": "cpu", "data.corpus": "play"}).masking
-    configs.vocabulary, configs.training_text, configs.training_ids = vocabulary, text, vocabulary.encode(text)
+    configs.vocabulary, configs.corpus, configs.training_ids = vocabulary, corpus, vocabulary.encode(corpus.training)
+    counts = configs.training_ids.bincount(minlength=vocabulary.n_ids_in_text)
+    configs.counts = counts, torch.zeros_like(counts)
     return configs
 
 
