@@ -30,7 +30,7 @@ from configs.experiment import configs_of
 from data.play.grammar import play
 from training import tracking
 
-TOKENS = ("characters", "bytes", "bpe:8192")
+SHARES = {"characters": 1.0, "bytes": 1.0, "bpe:8192": 0.1}  # of the text's size
 SHAPES = ((64, 32), (8, 256), (256, 256))  # windows and characters; the last is of `gpu`
 SECONDS = 3.0  # per measurement of the reader
 
@@ -40,17 +40,19 @@ def main(options: Namespace, path: Path) -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        text = folder / "text.txt"
-        write(text, options.megabytes)
-        megabytes = text.stat().st_size / 1e6
-        print(f"a text of {megabytes:,.0f} MB\n{'tokens':12} {'MB/s':>6} {'seconds':>8} {'memory':>9}", flush=True)
-        for tokens in TOKENS:
+        print(f"{'tokens':12} {'text':>8} {'MB/s':>6} {'seconds':>8} {'memory':>9}", flush=True)
+        for tokens, share in SHARES.items():
+            text = folder / f"{share}.txt"
+            if not text.exists():
+                write(text, share * options.megabytes)
+            megabytes = text.stat().st_size / 1e6
             found = in_process(partial(convert, text, tokens, folder / tokens.replace(":", "-")))
-            found["megabytes_per_second"] = megabytes / found["seconds"]
+            found |= {"megabytes": megabytes, "megabytes_per_second": megabytes / found["seconds"]}
             results[tokens] = found
             speed, memory = found["megabytes_per_second"], found["memory"] / 1e6
-            print(f"{tokens:12} {speed:6.0f} {found['seconds']:8.0f} {memory:6.0f} MB", flush=True)
-        results["reader"] = in_process(partial(read, text, "characters", folder / "characters"))
+            row = f"{tokens:12} {megabytes:5,.0f} MB {speed:6.1f} {found['seconds']:8.0f} {memory:6.0f} MB"
+            print(row, flush=True)
+        results["reader"] = in_process(partial(read, folder / "1.0.txt", "characters", folder / "characters"))
         for shape, found in results["reader"].items():
             cold, cached = (f"{found[state] / 1e6:.1f}" for state in ("cold", "cached"))
             print(f"reader, windows of {shape}: {cold} million characters per second, {cached} once cached")
@@ -91,7 +93,7 @@ def convert(text: Path, tokens: str, cache: Path) -> dict[str, Any]:
     """Survey and convert a text with an empty cache: seconds, and bytes of memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    stored = data_of(text, tokens, cache).stored
+    stored = data_of(text, tokens, cache).stored_tokens
     seconds = time.perf_counter() - began
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {"seconds": seconds, "memory": memory, "tokens": len(stored.training.ids) + len(stored.validation.ids)}

@@ -11,7 +11,7 @@ from data.corpus import Corpus, CorpusError, load_corpus
 from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.prefetch import Prefetched
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
-from data.stored import StoredTokens
+from data.stored import StoredIds, StoredTokens
 from data.tokens import CHARACTERS, characters_of, vocabulary_of
 from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
@@ -50,7 +50,7 @@ class DataConfigs(BaseConfigs):
 
     loaded: Corpus = "load"  # type: ignore[assignment]
     vocabulary: Vocabulary = "by_tokens"  # type: ignore[assignment]
-    stored: StoredTokens | None = "convert"  # type: ignore[assignment]
+    stored_tokens: StoredTokens | None = "convert"  # type: ignore[assignment]
     training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
     validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
     counts: tuple[torch.Tensor, torch.Tensor] = "of_both_parts"  # type: ignore[assignment]
@@ -72,7 +72,7 @@ def by_tokens(c: DataConfigs) -> Vocabulary:
     return vocabulary_of(c.tokens, c.loaded, further, print)
 
 
-@option(DataConfigs.stored)
+@option(DataConfigs.stored_tokens)
 def convert(c: DataConfigs) -> StoredTokens | None:
     """The token ids of a text that stays on the disk."""
     return c.loaded.stored.tokenized(c.vocabulary) if c.loaded.stored else None
@@ -81,24 +81,24 @@ def convert(c: DataConfigs) -> StoredTokens | None:
 @option(DataConfigs.training_ids)
 def encode_training(c: DataConfigs) -> torch.Tensor:
     """The training text as token ids `[n_training_tokens]`, on the device for the whole run; or memory-mapped."""
-    if c.stored:
-        return c.stored.training.ids
+    if c.stored_tokens:
+        return c.stored_tokens.training.ids
     return c.vocabulary.encode(c.loaded.training).to(c.device)
 
 
 @option(DataConfigs.validation_ids)
 def encode_validation(c: DataConfigs) -> torch.Tensor:
     """The validation text as token ids `[n_validation_tokens]`, on the device; or memory-mapped."""
-    if c.stored:
-        return c.stored.validation.ids
+    if c.stored_tokens:
+        return c.stored_tokens.validation.ids
     return c.vocabulary.encode(c.loaded.validation).to(c.device)
 
 
 @option(DataConfigs.counts)
 def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
     """How often each token occurs in the training and in the validation text, `[n_ids_in_text]` each."""
-    if c.stored:
-        return c.stored.training.counts, c.stored.validation.counts
+    if c.stored_tokens:
+        return c.stored_tokens.training.counts, c.stored_tokens.validation.counts
     n = c.vocabulary.n_ids_in_text
     training, validation = (ids.cpu().bincount(minlength=n) for ids in (c.training_ids, c.validation_ids))
     return training, validation
@@ -118,13 +118,14 @@ def training_windows(c: DataConfigs) -> Windows | Prefetched:
             f" {c.longest:,}: shorten training.stages or take a longer text"
         )
     seed = derived_seed(c.seed, "windows")
-    if c.stored:
+    if c.stored_tokens:
         _check_memory(c)
+    ids = c.stored_tokens.training if c.stored_tokens else c.training_ids
     if c.pairs:
-        windows: Windows = _pairs(c, c.training_ids, c.loaded.training, seed, c.longest)
+        windows: Windows = _pairs(c, ids, c.loaded.training, seed, c.longest)
     else:
-        windows = Windows(c.training_ids, seed=seed, sampling=c.sampling, documents=_documents(c))
-    return Prefetched(windows, c.device, c.stored.training.release) if c.stored else windows
+        windows = Windows(ids, seed=seed, sampling=c.sampling, documents=_documents(c))
+    return Prefetched(windows, c.device) if c.stored_tokens else windows
 
 
 def _check_memory(c: DataConfigs) -> None:
@@ -137,14 +138,14 @@ def _check_memory(c: DataConfigs) -> None:
 
 
 def _documents(c: DataConfigs) -> torch.Tensor | None:
-    if not c.within_documents or not c.stored:
+    if not c.within_documents or not c.stored_tokens:
         return None
-    documents = c.stored.documents
+    documents = c.stored_tokens.documents
     longest = int(documents.diff(prepend=documents.new_zeros(1)).max())
     if longest < c.longest:
         raise CorpusError(
-            f"data.within_documents=true: the longest document has {longest:,} characters, too few for windows of"
-            f" {c.longest:,}: shorten training.stages"
+            f"data.within_documents=true: the longest document has {longest:,} {c.vocabulary.tokens}, too few for"
+            f" windows of {c.longest:,}: shorten training.stages"
         )
     return documents
 
@@ -154,24 +155,31 @@ def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
     """Pairs of the validation text, the same for every run on every device."""
     if not c.pairs:
         return None
-    source = _pairs(c, c.validation_ids.cpu(), c.loaded.validation, SEED, WINDOW_LEN)
+    ids = c.stored_tokens.validation if c.stored_tokens else c.validation_ids.cpu()
+    source = _pairs(c, ids, c.loaded.validation, SEED, WINDOW_LEN)
     batch = source.draw(VALIDATION_PAIRS, WINDOW_LEN)
     assert batch.pairs is not None
     pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
     return WindowBatch(batch.tokens.to(c.device), batch.offsets, pairs)
 
 
-def _pairs(c: DataConfigs, ids: torch.Tensor, text: str, seed: int, longest: int) -> PairWindows:
-    text, offsets = c.vocabulary.text_of(ids, text)
-    borders = speech_borders(text)
-    if offsets is not None:  # the first token of each speech
-        borders = torch.searchsorted(offsets, borders).unique()
+def _pairs(c: DataConfigs, ids: torch.Tensor | StoredIds, text: str, seed: int, longest: int) -> PairWindows:
     return PairWindows(
         ids,
-        borders[borders < len(ids)],
+        _borders(c, ids, text) if c.pairs == "nsp" else torch.empty(0, dtype=torch.int64),
         objective=c.pairs,
         cls_token=c.vocabulary.id_of(CLS),
         sep_token=c.vocabulary.id_of(SEP),
         seed=seed,
         longest=longest,
     )
+
+
+def _borders(c: DataConfigs, ids: torch.Tensor | StoredIds, text: str) -> torch.Tensor:
+    """The tokens at which speeches begin."""
+    text, offsets = c.vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
+    borders = speech_borders(text)
+    if offsets is None:
+        return borders
+    borders = torch.searchsorted(offsets, borders).unique()
+    return borders[borders < len(ids)]

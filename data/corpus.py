@@ -102,17 +102,15 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
                 raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
             announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
             return load_corpus(PLAY)
-    stored = None if (path := _large(name)) is None else _stored(path, announce)
-    text = "" if stored else _read_text(name, "data.corpus")
-    path_name = str(Path(name).expanduser().resolve())
-    if path_name != path_name.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
-        raise CorpusError(f"data.corpus: the name {path_name!r} is not UTF-8: rename the file")
-    if stored:
-        return Corpus(path_name, *stored.samples, stored=stored)
-    return Corpus.from_text(path_name, text)
+    large = _path_of_large_text(name)
+    text = _read_text(name, "data.corpus") if large is None else ""
+    path = str(Path(name).expanduser().resolve())
+    if path != path.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
+        raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
+    return Corpus.from_text(path, text) if large is None else _stored(large, announce)
 
 
-def _large(name: str) -> Path | None:
+def _path_of_large_text(name: str) -> Path | None:
     """The path of a text that stays on the disk; None for a file that fits into memory."""
     try:
         path = Path(name).expanduser()
@@ -124,9 +122,10 @@ def _large(name: str) -> Path | None:
     return path.resolve() if is_large else None
 
 
-def _stored(path: Path, announce: Callable[[str], None]) -> StoredText:
+def _stored(path: Path, announce: Callable[[str], None]) -> Corpus:
     try:
-        return StoredText.open(path, CACHE, announce)
+        stored = StoredText.open(path, CACHE, announce)
+        return Corpus(str(path), *stored.samples, stored=stored)
     except OSError as error:
         raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 import torch
 
 from data.corpus import CorpusError
+from data.stored import StoredIds
 from data.windows import Pairs, WindowBatch, Windows
 
 CLS, SEP = "[CLS]", "[SEP]"
@@ -38,7 +39,7 @@ class PairWindows(Windows):
 
     def __init__(
         self,
-        ids: torch.Tensor,
+        ids: torch.Tensor | StoredIds,
         borders: torch.Tensor,
         *,
         objective: str,
@@ -71,7 +72,7 @@ class PairWindows(Windows):
         draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
         first, second, labels = draw(batch_size, n_first, n_second)
         offsets = torch.cat([first[:, :1], first, first[:, -1:], second, second[:, -1:]], dim=1)
-        tokens = self.ids[offsets].long()
+        tokens = self.ids[offsets]
         tokens[:, 0] = self.cls_token
         tokens[:, n_first + 1] = self.sep_token
         tokens[:, -1] = self.sep_token

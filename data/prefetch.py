@@ -1,6 +1,5 @@
 """Draws the windows of the next step in a thread, while the device computes."""
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,11 +11,10 @@ from data.windows import WindowBatch, Windows
 class Prefetched:
     """Windows of a text on the disk. They are the same as without a thread, and so is the state."""
 
-    def __init__(self, windows: Windows, device: torch.device, release: Callable[[], None]):
-        """`windows` are on the CPU; `release` is called after each draw."""
+    def __init__(self, windows: Windows, device: torch.device):
+        """`windows` are on the CPU."""
         self.windows = windows
         self.device = device
-        self.release = release
         self._pool = ThreadPoolExecutor(1)
         self._state: dict[str, Any] = {}  # of the windows before the next draw, if that has begun
         self._next: Future[WindowBatch] | None = None
@@ -30,14 +28,13 @@ class Prefetched:
         self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
         self._next = self._pool.submit(self._draw, batch_size, seq_len)
         return batch._replace(
-            tokens=batch.tokens.to(self.device, non_blocking=True).long(),
+            tokens=batch.tokens.to(self.device, non_blocking=True),
             offsets=batch.offsets.to(self.device, non_blocking=True),
             pairs=batch.pairs and type(batch.pairs)(*(part.to(self.device) for part in batch.pairs)),
         )
 
     def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         batch = self.windows.draw(batch_size, seq_len)
-        self.release()
         if self.device.type == "cuda":  # copies from pinned memory do not wait for the device
             batch = batch._replace(tokens=batch.tokens.pin_memory(), offsets=batch.offsets.pin_memory())
         return batch

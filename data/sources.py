@@ -4,6 +4,7 @@ They are read in blocks of about a megabyte, in the same order and with the same
 """
 
 import gzip
+import io
 import os
 import re
 import stat
@@ -14,9 +15,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 BLOCK = 1_000_000  # bytes
 COLUMN = "text"  # of Parquet files
-LINE_BEGIN = re.compile(rb"\n(?=[!-~])")  # a tokenizer gives the same tokens for both parts as for the whole
-SEARCHED = 4_096  # bytes at the end of a block, for the beginning of a line
-READ_ERRORS = (OSError, EOFError, ValueError)  # of the disk and of decompressors; pyarrow's errors are ValueErrors
+ROWS = 16  # of Parquet files that are decoded at once
+COMPRESSED = (".gz", ".zst")
+# A line that does not begin with a space: a tokenizer gives the same tokens for both parts as for the whole. The bytes
+# left out begin characters of which some are spaces.
+LINE_BEGIN = re.compile(rb"\n(?=[!-~\xc3-\xe0\xe4-\xf4])")
 
 
 class CorpusError(ValueError):
@@ -38,8 +41,12 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Raise CorpusError if the file has changed since the text was listed."""
-        now = self.path.stat()
-        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+        try:
+            now = self.path.stat()
+            is_same = (now.st_size, now.st_mtime_ns) == (self.size, self.modified)
+        except OSError:
+            is_same = False
+        if not is_same:
             raise CorpusError(f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole")
 
 
@@ -52,7 +59,7 @@ class Block(NamedTuple):
 
 def is_plain(path: Path) -> bool:
     """Whether the name of a file says that its bytes are the text."""
-    return path.suffix not in (".gz", ".zst", ".parquet")
+    return path.suffix.lower() not in (*COMPRESSED, ".parquet")
 
 
 def list_sources(path: Path) -> list[Source]:
@@ -94,64 +101,66 @@ def _source(path: Path) -> Source:
 def read_blocks(source: Source) -> Iterator[Block]:
     """The text of a file. Raises CorpusError if it cannot be read, or if it changes in the meantime."""
     try:
-        if source.path.suffix == ".parquet":
+        if source.path.suffix.lower() == ".parquet":
             yield from _parquet_blocks(source.path)
         else:
             with _opened(source.path) as file:
                 yield from _file_blocks(file)
-    except READ_ERRORS as error:
-        if isinstance(error, CorpusError):
-            raise
-        reason = getattr(error, "strerror", None) or error
+    except CorpusError:
+        raise
+    except Exception as error:  # each decompressor has errors of its own
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise CorpusError(f"data.corpus: cannot read {str(source.path)!r} ({reason})") from error
     source.check_unchanged()
 
 
 def _opened(path: Path) -> Any:
-    if path.suffix == ".gz":
+    if path.suffix.lower() == ".gz":
         return gzip.open(path)
-    if path.suffix == ".zst":
+    if path.suffix.lower() == ".zst":
         return _pyarrow(path).input_stream(str(path), compression="zstd")
     return open(path, "rb")
 
 
 def _file_blocks(file: BinaryIO) -> Iterator[Block]:
-    rest = b""
-    while chunk := file.read(BLOCK):
-        text = rest + chunk
+    text = file.read(BLOCK)
+    while following := file.read(BLOCK):
         end = _end_of_block(text)
         yield Block(text[:end], [])
-        rest = text[end:]
-    yield Block(rest, [len(rest)])
+        text = text[end:] + following
+    yield Block(text, [len(text)])
 
 
 def _end_of_block(text: bytes) -> int:
     """Where to cut a text: at the beginning of a line if possible, and never inside a character."""
-    begins = [match.end() for match in LINE_BEGIN.finditer(text, max(0, len(text) - SEARCHED))]
-    if begins:
-        return begins[-1]
-    end = len(text) - 1
-    while end > 0 and text[end] & 0b1100_0000 == 0b1000_0000:  # inside a character
-        end -= 1
-    return end
+    newline = len(text)
+    while (newline := text.rfind(b"\n", 0, newline)) >= 0:
+        if LINE_BEGIN.match(text, newline):
+            return newline + 1
+    beginnings = (end for end in range(len(text) - 1, max(0, len(text) - 4), -1) if text[end] & 0xC0 != 0x80)
+    return next(beginnings, len(text))
 
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
     """Each row of the column `text` is a document."""
-    file = _pyarrow(path).parquet.ParquetFile(path)
+    file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)  # or it would read a whole row group
     columns = {field.name: str(field.type) for field in file.schema_arrow}
     if columns.get(COLUMN) not in ("string", "large_string"):
-        found = ", ".join(f"{name} ({kind})" for name, kind in columns.items())
+        found = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
         raise CorpusError(f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})")
     documents: list[bytes] = []
     size = 0
-    for batch in file.iter_batches(batch_size=256, columns=[COLUMN]):
-        for document in batch.column(0).to_pylist():
-            documents.append((document or "").encode())
-            size += len(documents[-1])
-            if size >= BLOCK:
+    for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
+        for row in batch.column(0):
+            document = (row.as_py() or "").encode()
+            if size and size + len(document) > BLOCK:
                 yield _joined(documents)
                 documents, size = [], 0
+            if len(document) > BLOCK:
+                yield from _file_blocks(io.BytesIO(document))
+            else:
+                documents.append(document)
+                size += len(document)
     yield _joined(documents)
 
 

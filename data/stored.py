@@ -1,8 +1,10 @@
 """A large text: it stays on the disk, as token ids in memory-mapped files that are converted once."""
 
+import contextlib
 import hashlib
 import json
 import mmap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,26 +18,47 @@ from tqdm import tqdm
 
 from data.sources import CorpusError, Source, list_sources, read_blocks
 from data.survey import Surveyed, survey
-from data.tokenization import TRAINING, VALIDATION, convert
+from data.tokenization import TRAINING, VALIDATION, convert, n_chars_in
 from data.vocabulary import Vocabulary
 from runs.files import locked, read_bytes, reporting_os_errors, write_json
 
-SAMPLE = 4_000_000  # characters at the beginning of each part: what strategies and counting learn from
+SAMPLE = 4_000_000  # characters at the beginning of each part: the sample for strategies and counting
+VERSION = 1  # of the conversion; a new version converts again
 
 
 class StoredIds:
-    """Token ids in a file, memory-mapped."""
+    """Token ids in a file, memory-mapped. Windows are read from it as from a tensor."""
 
     def __init__(self, path: Path, dtype: str, counts: list[int]):
-        """Map a file of ids. Raises OSError or ValueError."""
-        with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
+        """Map a file of ids. Raises OSError, or ValueError if it does not hold as many ids as `counts`."""
         self.counts = torch.tensor(counts)  # [n_ids_in_text] how often each id occurs
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._map.madvise(mmap.MADV_RANDOM)
+        with warnings.catch_warnings():  # that the tensor must not be written to
+            warnings.simplefilter("ignore", UserWarning)
+            self.ids = torch.frombuffer(self._map, dtype=getattr(torch, dtype))
+        if len(self.ids) != self.counts.sum():
+            raise ValueError(f"{path} is not whole")
 
-    def release(self) -> None:
-        """Give the memory of pages that have been read back to the operating system, which may keep them cached."""
+    device = torch.device("cpu")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, offsets: torch.Tensor) -> torch.Tensor:
+        """The ids (int64) at `offsets` `[batch, seq_len]`, which are close to each other in each row.
+
+        The disk reads all rows at the same time. Their memory then goes back to the operating system, which may keep
+        the pages in its cache.
+        """
+        size = self.ids.element_size()
+        begins, ends = offsets.amin(1) * size // mmap.PAGESIZE * mmap.PAGESIZE, (offsets.amax(1) + 1) * size
+        for begin, length in zip(begins.tolist(), (ends - begins).tolist(), strict=True):
+            self._map.madvise(mmap.MADV_WILLNEED, begin, length)
+        found = self.ids[offsets].long()
         self._map.madvise(mmap.MADV_DONTNEED)
+        return found
 
 
 @dataclass(frozen=True)
@@ -84,12 +107,14 @@ class StoredText:
         try:
             training, validation = json.loads(read_bytes(path))
         except (OSError, ValueError):
-            training, validation = self._part(0, self.n_training_chars), self._part(self.n_training_chars, self.n_chars)
+            with shown("sampling", self.n_training_chars) as n_chars_done:
+                training = self._part(0, self.n_training_chars, n_chars_done)
+                validation = self._part(self.n_training_chars, self.n_chars, n_chars_done)
             with reporting_os_errors(self.announce, str(path)):
                 write_json(path, [training, validation])
         return training, validation
 
-    def _part(self, begin: int, end: int) -> str:
+    def _part(self, begin: int, end: int, n_chars_done: Callable[[int], None]) -> str:
         """The characters from `begin` to `end`, but at most SAMPLE."""
         end, offset, found = min(end, begin + SAMPLE), 0, []
         for source, entry in zip(self.sources, self.surveyed, strict=True):
@@ -97,9 +122,11 @@ class StoredText:
                 offset += entry.n_chars
                 continue
             for block in read_blocks(source):
-                text = block.text.decode()
-                found.append(text[max(0, begin - offset) : max(0, end - offset)])
-                offset += len(text)
+                n_chars = n_chars_in(block.text)
+                if offset + n_chars > begin:
+                    found.append(block.text.decode()[max(0, begin - offset) : end - offset])
+                offset += n_chars
+                n_chars_done(n_chars)
                 if offset >= end:
                     return "".join(found)
         return "".join(found)
@@ -107,20 +134,19 @@ class StoredText:
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
         numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}  # what decides the ids
-        identity = json.dumps([self.sha256, numbering])
+        identity = json.dumps([self.sha256, numbering, VERSION])
         folder = self.cache / hashlib.sha256(identity.encode()).hexdigest()[:16]
         n_bytes = sum(entry.n_bytes for entry in self.surveyed)
         try:
             with locked(self.cache / "lock", self.announce):
-                if not (folder / "done.json").exists():
-                    self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
-                    with shown("converting", n_bytes) as n_bytes_done:
-                        convert(self.sources, vocabulary, self.n_training_chars, folder, n_bytes_done)
-            return StoredTokens.open(folder)
-        except (OSError, ValueError, KeyError) as error:
-            if isinstance(error, CorpusError):
-                raise
-            reason = getattr(error, "strerror", None) or error
+                with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not converted yet, or damaged
+                    return StoredTokens.open(folder)
+                self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
+                with shown("converting", n_bytes) as n_bytes_done:
+                    convert(self.sources, vocabulary, self.n_training_chars, folder, n_bytes_done)
+                return StoredTokens.open(folder)
+        except OSError as error:
+            reason = error.strerror or error
             raise CorpusError(f"data.corpus: cannot convert the text in {str(folder)!r} ({reason})") from error
 
 
@@ -134,7 +160,7 @@ class StoredTokens:
 
     @classmethod
     def open(cls, folder: Path) -> "StoredTokens":
-        """Map a finished conversion. Raises OSError, ValueError or KeyError."""
+        """Map a finished conversion. Raises OSError, ValueError, LookupError or TypeError if it is not whole."""
         done = json.loads(read_bytes(folder / "done.json"))
         parts = {
             part: StoredIds(folder / f"{part}.ids", done["dtype"], done["counts"][part])

@@ -1,5 +1,6 @@
 """The survey of a text: the characters, documents and hash of each of its files, which must be known before tokens."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,11 +52,17 @@ def survey(
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:
+    """The entries of the cache; an incomplete line ends without a line feed, and is cut off."""
     try:
-        for line in cache.read_text(encoding="utf-8").splitlines():
-            yield Surveyed(**json.loads(line))
-    except (OSError, ValueError, TypeError):  # there is none, or its last line is incomplete
+        with open(cache, "rb+") as file:
+            lines = file.readlines()
+            if lines and not lines[-1].endswith(b"\n"):
+                file.truncate(sum(map(len, lines[:-1])))
+    except OSError:  # there is none
         return
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError):
+            yield Surveyed(**json.loads(line))
 
 
 def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:

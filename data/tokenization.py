@@ -54,26 +54,31 @@ def convert(
     folder: Path,
     n_bytes_done: Callable[[int], None] = lambda n: None,
 ) -> None:
-    """Write the token ids of files into `folder`, or what an earlier call did not.
+    """Write the token ids of files into `folder`; continues where an earlier call stopped.
 
     The first `n_training_chars` characters are for training, the others for validation. `n_bytes_done` is called with
     the number of bytes of text that have been converted since its last call. Raises CorpusError or OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / "journal.jsonl"
-    done = _last_entry(journal)
     dtype = dtype_for(vocabulary.n_ids_in_text)
-    sizes = {
-        folder / f"{TRAINING}.ids": done.training * dtype.itemsize,
-        folder / f"{VALIDATION}.ids": done.validation * dtype.itemsize,
-        folder / "documents": done.documents * 8,
-    }
-    files = {path.stem: _opened(path, size) for path, size in sizes.items()}
+    paths = {name: folder / name for name in (f"{TRAINING}.ids", f"{VALIDATION}.ids", "documents")}
+    done = _last_entry(journal)
+    sizes = done.training * dtype.itemsize, done.validation * dtype.itemsize, done.documents * 8
+    if any(size > _size(path) for path, size in zip(paths.values(), sizes, strict=True)):  # a damaged folder
+        done, sizes = Progress(), (0, 0, 0)
+    files = {path.stem: _opened(path, size) for path, size in zip(paths.values(), sizes, strict=True)}
     written, n_skipped = time.monotonic(), done.blocks
 
+    reading = sources[0]
+
+    def blocks() -> Iterator[Block]:
+        nonlocal reading
+        for reading in sources:
+            yield from read_blocks(reading)
+
     def remaining() -> Iterator[tuple[str, Block]]:
-        blocks = (block for source in sources for block in read_blocks(source))
-        for number, (part, block) in enumerate(_parts(blocks, n_training_chars)):
+        for number, (part, block) in enumerate(_parts(blocks(), n_training_chars)):
             if number < n_skipped:
                 n_bytes_done(len(block.text))
             else:
@@ -89,6 +94,7 @@ def convert(
             done = done._replace(blocks=done.blocks + 1, documents=n_documents, **length)
             n_bytes_done(tokens.n_bytes)
             if time.monotonic() - written > SECONDS_BETWEEN_ENTRIES:
+                reading.check_unchanged()
                 _write_entry(journal, done, files)
                 written = time.monotonic()
         _write_entry(journal, done, files)
@@ -108,6 +114,10 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
         return np.bincount(ids, minlength=n_ids)
 
     return sum(in_order(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _opened(path: Path, size: int) -> BinaryIO:
@@ -142,17 +152,25 @@ def _parts(blocks: Iterable[Block], n_training_chars: int) -> Iterator[tuple[str
     """Each block with the part that it belongs to; the block at the border is cut."""
     left = n_training_chars
     for block in blocks:
-        n_chars = len(block.text) if block.text.isascii() else len(block.text.decode())
-        if left >= n_chars:
+        n_chars = n_chars_in(block.text)
+        if left > n_chars:
             yield TRAINING, block
         elif left > 0:
             end = len(block.text.decode()[:left].encode())
             ends = [*(e for e in block.ends if e < end), end]
             yield TRAINING, Block(block.text[:end], ends)
-            yield VALIDATION, Block(block.text[end:], [])
+            if end < len(block.text):
+                yield VALIDATION, Block(block.text[end:], [])
         else:
             yield VALIDATION, block
         left -= n_chars
+
+
+def n_chars_in(text: bytes) -> int:
+    """The number of characters of a text in UTF-8: its bytes that do not continue a character."""
+    if text.isascii():
+        return len(text)
+    return int(np.count_nonzero((np.frombuffer(text, dtype=np.uint8) & 0xC0) != 0x80))
 
 
 def _encoded(part_and_block: tuple[str, Block], vocabulary: Vocabulary, dtype: np.dtype) -> Tokens:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from data.generators import restore_generator
+from data.stored import StoredIds
 
 
 class Pairs(NamedTuple):
@@ -31,7 +32,12 @@ class Windows:
     """
 
     def __init__(
-        self, ids: torch.Tensor, *, seed: int, sampling: str = "random", documents: torch.Tensor | None = None
+        self,
+        ids: torch.Tensor | StoredIds,
+        *,
+        seed: int,
+        sampling: str = "random",
+        documents: torch.Tensor | None = None,
     ):
         """`ids` `[n_chars]` are the text; the windows are on the same device.
 
@@ -41,6 +47,7 @@ class Windows:
         self.ids = ids
         self.sampling = sampling
         self.documents = documents
+        self._n_starts: dict[int, torch.Tensor] = {}  # by seq_len
         self.generator = torch.Generator(device=ids.device).manual_seed(seed)
         self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)  # not yet visited in this epoch
         self._cell_len = 0
@@ -58,8 +65,10 @@ class Windows:
 
     def _starts_inside(self, documents: torch.Tensor, batch_size: int, seq_len: int) -> torch.Tensor:
         """Any start at which a window fits into a document, with equal probability."""
-        begins = torch.cat([documents.new_zeros(1), documents[:-1]])
-        n_starts = (documents - begins - seq_len + 1).clamp(min=0).cumsum(0)  # in this document and those before it
+        if seq_len not in self._n_starts:
+            lengths = documents.diff(prepend=documents.new_zeros(1))
+            self._n_starts = {seq_len: (lengths - seq_len + 1).clamp(min=0).cumsum(0)}
+        n_starts = self._n_starts[seq_len]  # in each document and those before it
         draws = self._integers(int(n_starts[-1]), batch_size)
         document = torch.searchsorted(n_starts, draws, right=True)
         return documents[document] - seq_len - (n_starts[document] - 1 - draws)

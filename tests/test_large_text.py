@@ -15,6 +15,7 @@ from data.corpus import CorpusError
 from data.play.grammar import play
 from tests.conftest import TINY, configs_for
 from tests.training.test_resume import check_same
+from training.checkpoint import load_weights
 from training.resume import resume
 
 STEPS = 32
@@ -52,8 +53,6 @@ def test_a_large_text_trains_as_it_does_in_memory(
 
 
 def check_same_weights(one: Any, other: Any) -> None:
-    from training.checkpoint import load_weights
-
     weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
     assert all(weights[name].equal(others[name]) for name in weights)
 
@@ -70,8 +69,20 @@ def check_same_weights(one: Any, other: Any) -> None:
         {"data.tokens": "bytes", "masking.strategy": "entity"},
         {"data.tokens": "bpe:300", "masking.strategy": "span", "data.within_documents": True},
         {"data.unknown_below": 0.01},
+        {"data.tokens": "bytes", "objective.sop": True},
     ],
-    ids=["random", "documents", "span", "mixture", "sop", "shuffled and static", "bytes", "BPE", "rare characters"],
+    ids=[
+        "random",
+        "documents",
+        "span",
+        "mixture",
+        "sop",
+        "shuffled and static",
+        "bytes",
+        "BPE",
+        "rare characters",
+        "bytes and sop",
+    ],
 )
 def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
     values = resolve(TINY, keys(text, **more))
@@ -87,7 +98,7 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"masking__strategy": "adaptive"}, "masking.strategy=adaptive keeps at least"),
+        ({"masking__strategy": "adaptive"}, "masking.strategy=adaptive needs the whole text"),
         ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
         ({"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]}, "the longest document"),
     ],

@@ -42,17 +42,15 @@ def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabul
     Raises CorpusError if the other one needs the whole text in memory.
     """
     if isinstance(segmenter, AdaptiveUnits):
-        raise CorpusError(f"masking.strategy=adaptive keeps {_gigabytes(ids)} in memory for this text: use another one")
+        raise CorpusError(f"masking.strategy=adaptive {_needed(ids)}: use another one")
     if isinstance(segmenter, CorpusUnits):
         if segmenter.rule is None:
-            raise CorpusError(
-                f"this masking.strategy keeps {_gigabytes(ids)} in memory for this text: give it a rule with"
-                " CorpusUnits.by_rule"
-            )
+            raise CorpusError(f"this masking.strategy {_needed(ids)}: give it a rule with CorpusUnits.by_rule")
         return WindowUnits(segmenter.rule, ids, vocabulary)
     segmenter.replace_parts(lambda part: for_stored_text(part, ids, vocabulary))
     return segmenter
 
 
-def _gigabytes(ids: torch.Tensor) -> str:
-    return f"at least {8 * len(ids) / 1e9:,.1f} GB"
+def _needed(ids: torch.Tensor) -> str:
+    megabytes = 8 * len(ids) / 1e6
+    return f"needs the whole text in memory, at least {megabytes:,.0f} MB, and a text of this size stays on the disk"

@@ -4,16 +4,16 @@ import torch
 from data.prefetch import Prefetched
 from data.windows import WindowBatch, Windows
 
-IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)]
 
 
 def prefetched(sampling: str = "random") -> Prefetched:
-    return Prefetched(Windows(IDS, seed=1, sampling=sampling), torch.device("cpu"), lambda: None)
+    return Prefetched(Windows(IDS, seed=1, sampling=sampling), torch.device("cpu"))
 
 
 def equal(a: WindowBatch, b: WindowBatch) -> bool:
-    return torch.equal(a.tokens.long(), b.tokens.long()) and torch.equal(a.offsets, b.offsets)
+    return torch.equal(a.tokens, b.tokens) and torch.equal(a.offsets, b.offsets)
 
 
 @pytest.mark.parametrize("sampling", ["random", "shuffled"])
@@ -22,7 +22,6 @@ def test_windows_are_the_same_as_without_a_thread(sampling: str):
     for shape in SHAPES:
         batch = ahead.draw(*shape)
         assert equal(batch, plain.draw(*shape))
-        assert batch.tokens.dtype == torch.int64
 
 
 @pytest.mark.parametrize("sampling", ["random", "shuffled"])

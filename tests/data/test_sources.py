@@ -134,14 +134,41 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
     path = tmp_path / "text.txt"
-    for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000):
+    for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000, "слово и дело\n" * 5_000):
         path.write_text(text)
         blocks = [block.text.decode() for block in read_blocks(list_sources(path)[0])]
         assert "".join(blocks) == text
         assert len(blocks) > 3
-    path.write_text(TEXT)
-    *full, _ = (block.text for block in read_blocks(list_sources(path)[0]))
-    assert all(block.endswith(b"\n") for block in full)
+    for text in (TEXT, "слово и дело\n" * 5_000, ("word " * 1_500 + "\n") * 10):
+        path.write_text(text)
+        *full, _ = (block.text for block in read_blocks(list_sources(path)[0]))
+        assert all(block.endswith(b"\n") for block in full)
+
+
+def test_a_small_file_is_one_block(tmp_path: Path):
+    path = tmp_path / "text.txt"
+    path.write_text("one line")
+    assert [tuple(block) for block in read_blocks(list_sources(path)[0])] == [(b"one line", [8])]
+
+
+def test_bytes_that_are_no_text_come_in_blocks_of_bounded_size(tmp_path: Path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\x80" * 100_000)
+    assert max(len(block.text) for block in read_blocks(list_sources(path)[0])) <= 20_003
+
+
+def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
+    path = tmp_path / "text.parquet"
+    rows = [TEXT[:1_000]] * 30_000 + ["x" * 20_000_000]  # in one row group
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, row_group_size=len(rows), use_dictionary=False)
+    pool = pyarrow.system_memory_pool()
+    before = pool.max_memory()
+    pyarrow.set_memory_pool(pool)
+    blocks = [(len(block.text), len(block.ends)) for block in read_blocks(list_sources(path)[0])]
+    assert sum(n_bytes for n_bytes, _ in blocks) == sum(len(row.encode()) for row in rows)
+    assert sum(n_ends for _, n_ends in blocks) == len(rows)
+    assert max(n_bytes for n_bytes, _ in blocks) <= 20_000
+    assert pool.max_memory() - before < 30_000_000
 
 
 def make(folder: Path, fault: str) -> Path:
@@ -167,6 +194,11 @@ def make(folder: Path, fault: str) -> Path:
         case "cut gzip":
             path = folder / "z bad.gz"
             path.write_bytes(gzip.compress(TEXT.encode())[:-1_000])
+        case "damaged gzip":
+            path = folder / "z bad.GZ"
+            content = bytearray(gzip.compress(TEXT.encode()))
+            content[5_000:6_000] = b"\xff" * 1_000
+            path.write_bytes(content)
         case "damaged Zstandard":
             path = folder / "z bad.zst"
             path.write_bytes(b"no Zstandard")
@@ -190,9 +222,10 @@ def make(folder: Path, fault: str) -> Path:
         ("pipe", "is not a regular file"),
         ("missing link", "No such file"),
         ("cut gzip", "ended before the end-of-stream marker"),
+        ("damaged gzip", "cannot read"),
         ("damaged Zstandard", "cannot read"),
         ("damaged Parquet", "cannot read"),
-        ("Parquet without the column", "has no column 'text' of strings (it has text (int64), words (string))"),
+        ("Parquet without the column", "has no column 'text' of strings (it has 'text' (int64), 'words' (string))"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_in_one_line(fault: str, message: str, tmp_path: Path):
