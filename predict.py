@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         if not options.texts and sys.stdin is None:
             raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
         trained = load_trained(options.run, options.logs)
-        unit = "character" if trained.vocabulary.tokens == "characters" else "token"
+        unit = "character" if trained.vocabulary.is_characters else "token"
         named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
         never = "" if options.texts else "\n"  # a line stays one line
         for texts in [named] if named else lines(sys.stdin.buffer):

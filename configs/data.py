@@ -106,7 +106,7 @@ def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    lengths = None if c.vocabulary.tokens == CHARACTERS else c.vocabulary.lengths
+    lengths = None if c.vocabulary.is_characters else c.vocabulary.lengths
     return validation_set(c.validation_ids, lengths, c.vocabulary.unknown_token, c.device)
 
 

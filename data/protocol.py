@@ -54,15 +54,11 @@ def validation_set(
     CorpusError if the text is shorter than one window, or if every masked token is `[UNK]`.
     """
     n = len(validation_ids) // WINDOW_LEN
-    if n == 0 and lengths is not None:
+    if n == 0:
+        hint = f", so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters" if lengths is None else ""
         raise CorpusError(
             f"the corpus is too short: its last 10%, here {len(validation_ids)} tokens, must hold a validation window"
-            f" of {WINDOW_LEN}"
-        )
-    if n == 0:
-        raise CorpusError(
-            f"the corpus is too short: its last 10%, here {len(validation_ids)} characters, must hold a validation"
-            f" window of {WINDOW_LEN}, so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters"
+            f" of {WINDOW_LEN}{hint}"
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
     windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)

@@ -25,7 +25,7 @@ VERSION = 2  # of the computation; a new version ignores cached losses
 
 def without_counting(vocabulary: Vocabulary, corpus: Corpus) -> str:
     """Why counting and the floor, which predict every character, do not apply; empty if they do."""
-    if vocabulary.tokens == "characters" and vocabulary.unknown_token is None:
+    if vocabulary.is_characters and vocabulary.unknown_token is None:
         return ""
     losses = "counting and the floor do" if corpus.automaton else "counting does"
     return f"{losses} not apply to {vocabulary.tokens}{'' if vocabulary.unknown_token is None else ' with [UNK]'}"

@@ -44,6 +44,11 @@ class Vocabulary:
         self.unknown_token = self._id_of.get(UNK)  # None: every text has ids
 
     @property
+    def is_characters(self) -> bool:
+        """Whether each ordinary token is a character."""
+        return self.tokens == Vocabulary.tokens
+
+    @property
     def n_ids_in_text(self) -> int:
         """One more than the largest id that `encode` gives."""
         return self.n_ordinary if self.unknown_token is None else self.unknown_token + 1

@@ -46,7 +46,7 @@ def encoded(texts: Sequence[str], trained: Trained) -> list[Tensor]:
     Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
     """
     vocabulary = trained.vocabulary
-    if vocabulary.tokens != "characters":
+    if not vocabulary.is_characters:
         found = [vocabulary.encode(text)[: trained.longest] for text in texts]
         return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
     ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}

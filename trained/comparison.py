@@ -25,7 +25,7 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     print(f"{task.name}: {sizes['training']} texts for training, {sizes['test']} for testing, {sizes['labels']} labels")
     texts = "".join(text for text, _ in task.training + task.test)
     vocabulary = trained.vocabulary
-    known = set(vocabulary.characters) if vocabulary.tokens == "characters" else set(texts)
+    known = set(vocabulary.characters) if vocabulary.is_characters else set(texts)
     if n_unknown := sum(map(texts.count, set(texts) - known)):
         of_all = f"{n_unknown:,} of {len(texts):,} characters are"
         read_as = "[MASK]" if vocabulary.unknown_token is None else "[UNK]"

@@ -48,7 +48,7 @@ def encode(template: str, trained: Trained) -> Tensor:
             parts.append(vocabulary.encode("".join(symbol["escaped"] or symbol["plain"] for symbol in symbols)))
     ids = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
     if len(ids) > trained.longest:
-        unit = "characters" if vocabulary.tokens == "characters" else "tokens"
+        unit = "characters" if vocabulary.is_characters else "tokens"
         raise ValueError(f"the text has {len(ids):,} {unit}; the run was trained on at most {trained.longest}")
     return ids
 
@@ -101,6 +101,6 @@ def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[
 
 def _in_text(guesses: list[Guess], ids: Tensor, vocabulary: Vocabulary) -> list[Guess]:
     """Guesses at positions of the filled `ids` as guesses at offsets of the filled text."""
-    if vocabulary.tokens == "characters":
+    if vocabulary.is_characters:
         return guesses
     return [guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from configs.keys import ConfigError
-from data.tokens import CHARACTERS, load_vocabulary
+from data.tokens import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_weights
@@ -28,7 +28,7 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
         if is_shape and config.get(key, values[key]) != values[key]:
             raise ConfigError(f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}")
-    if old.tokens != vocabulary.tokens or (old.tokens != CHARACTERS and old.ordinary != vocabulary.ordinary):
+    if old.tokens != vocabulary.tokens or (not old.is_characters and old.ordinary != vocabulary.ordinary):
         raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}")
     if missing := set(old.ordinary) - set(vocabulary.ordinary):
         raise ConfigError(

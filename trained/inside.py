@@ -40,7 +40,7 @@ def nearest_characters(model: Any, vocabulary: Vocabulary, n: int = 5) -> dict[s
 
     Raises ConfigError if tokens are not characters.
     """
-    if vocabulary.tokens != "characters":
+    if not vocabulary.is_characters:
         raise ConfigError(f"nearest_characters compares characters, and the tokens of this run are {vocabulary.tokens}")
     vectors = torch.nn.functional.normalize(model.encoder.embedding.weight[: vocabulary.n_ordinary], dim=-1)
     similarity = (vectors @ vectors.T).fill_diagonal_(-torch.inf)

@@ -25,7 +25,7 @@ class References:
     def __init__(self, corpus: Corpus, known: dict[str, float], *, is_complete_wanted: bool = True, why_not: str = ""):
         """`known` are losses that need no computation, by name, in nats per masked token.
 
-        Of several processes, only the first needs the others. `why_not` says why there are none, if so.
+        Of several processes, only the first needs the others. `why_not` is the reason if counting does not apply.
         """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None

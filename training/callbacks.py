@@ -129,7 +129,7 @@ def sample(
         logits = model(inputs[None].to(device), masked.to(device))
         guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
         guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
-        parts = prompt if vocabulary.tokens == "characters" else [vocabulary.decode([i]) for i in ids.tolist()]
+        parts = prompt if vocabulary.is_characters else [vocabulary.decode([i]) for i in ids.tolist()]
         samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(parts)])
     model.train(was_training)
     return samples

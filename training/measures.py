@@ -130,7 +130,7 @@ def breakdown(
 
 def first_characters(vocabulary: Vocabulary) -> list[str]:
     """The character of each ordinary token that decides its class: the first that is not a space, if there is one."""
-    if vocabulary.tokens == "characters":
+    if vocabulary.is_characters:
         return vocabulary.ordinary
     texts = [surface.decode(errors="ignore") for surface in vocabulary.surfaces]
     return [(text.strip() or text or "\0")[0] for text in texts]  # a part of a character is among the others
