@@ -30,8 +30,10 @@ class StoredIds:
     """Token ids in a file, memory-mapped. Windows are read from it as from a tensor."""
 
     def __init__(self, path: Path, dtype: str, counts: list[int]):
-        """Map a file of ids. Raises OSError, or ValueError if it does not hold as many ids as `counts`."""
+        """Map a file of ids. Raises OSError, CorpusError if it is empty, or ValueError if it is not whole."""
         self.counts = torch.tensor(counts)  # [n_ids_in_text] how often each id occurs
+        if not self.counts.sum():
+            raise CorpusError(f"data.corpus: the text is too short: its {path.stem} part has no tokens")
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._map.madvise(mmap.MADV_RANDOM)

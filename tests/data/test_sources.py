@@ -260,6 +260,14 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
         list(blocks)
 
 
+def test_a_text_without_validation_tokens_is_refused(tmp_path: Path):
+    (tmp_path / "text.txt").write_text("x")
+    loaded = load_corpus(str(tmp_path / "text.txt"))
+    assert loaded.stored is not None
+    with pytest.raises(CorpusError, match="the text is too short"):
+        loaded.stored.tokenized(ByteVocabulary())
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path):
     with pytest.raises(CorpusError, match="has no files"):
         load_corpus(str(tmp_path))

@@ -90,6 +90,17 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_
     assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
 
 
+@pytest.mark.parametrize("name", ["training.ids", "done.json"])
+def test_a_damaged_conversion_is_repeated(name: str, text: Path):
+    loaded = load_corpus(str(text))
+    assert loaded.stored is not None
+    loaded.stored.tokenized(VOCABULARY)
+    (path,) = corpus.CACHE.rglob(name)
+    path.write_bytes(path.read_bytes()[:10])
+    tokens = loaded.stored.tokenized(VOCABULARY)
+    assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
+
+
 def test_a_text_is_converted_once(text: Path, monkeypatch: pytest.MonkeyPatch):
     loaded = load_corpus(str(text))
     assert loaded.stored is not None
