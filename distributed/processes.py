@@ -119,6 +119,11 @@ def n_started() -> int:
     return int(os.environ["WORLD_SIZE"]) if started_by_torchrun() else 1
 
 
+def n_on_machine() -> int:
+    """How many of them torchrun has started on this machine."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if started_by_torchrun() else 1
+
+
 def local_rank() -> int:
     """The number of this process on its machine, which is also the number of its device."""
     return int(os.environ.get("LOCAL_RANK", "0"))

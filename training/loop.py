@@ -158,7 +158,8 @@ class Trainer:
         row |= self.knobs.row()
         health_checks.check_row(row)
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
-        best = whole_weights(self.model) if evaluation.loss < self.best_loss else None
+        is_best = evaluation.loss < self.best_loss
+        best = whole_weights(self.model, self.processes.is_first) if is_best else None
         if run:
             self._record(run, callbacks, row, evaluation, best)
         self.best_loss = self.processes.from_first(self.best_loss)
@@ -183,7 +184,7 @@ class Trainer:
 
     def _save(self, run: RunFolder | None) -> None:
         self.wall_seconds = time.monotonic() - self.began
-        state, weights = self.state_dict(), whole_weights(self.model)
+        state, weights = self.state_dict(), whole_weights(self.model, self.processes.is_first)
         if run:
             self.rows.write_all()
             machine = environment(self.device, self.compilation.is_wanted, self.processes.n)

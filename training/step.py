@@ -199,7 +199,7 @@ class TrainingStep:
         return {
             "rng_states": self.processes.of_all(rng_states),
             "skipped_in_a_row": self.skipped_in_a_row,
-            "optimizers": whole([optimizer.state_dict() for optimizer in self.optimizers]),
+            "optimizers": whole([optimizer.state_dict() for optimizer in self.optimizers], self.processes.is_first),
             "windows": self.windows.state_dict(),
             "masker": self.masker.state_dict(),
         }

@@ -3,62 +3,57 @@
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
-from runs.run_folder import RunFolder
 from tests.distributed.conftest import Launcher
 from tests.distributed.test_equality import run_of
 from tests.waiting import until
 
 
-def trained_to(launcher: Launcher, n: int, steps: int, resumed: RunFolder | None = None) -> RunFolder:
-    """Train a new run, or go on with one, up to a step."""
-    if resumed:
-        launcher.run(n, "experiment.py", "--resume", str(resumed.path), f"training.max_steps={steps}")
-        return resumed
-    launcher.run(n, "experiment.py", "--config", launcher.config(training__max_steps=steps, **ONE_STAGE))
-    return run_of(launcher.folder)
+def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
+    """The weights of a run in `parts`: the number of processes, the last step, and training.parallel of each."""
+    launcher.folder.mkdir()
+    arguments = ["--config", launcher.config(**ONE_STAGE, **keys)]
+    for n, steps, parallel in parts:
+        keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
+        launcher.run(n, "experiment.py", *arguments, *keys_of_part)
+        arguments = ["--resume", str(run_of(launcher.folder).path)]
+    return load_file(run_of(launcher.folder).checkpoints / "last.safetensors")
 
 
 ONE_STAGE = {
     "training__stages": [{"until": 1.0, "seq_len": 32}],
     "training__warmup": 0.0,  # so that the learning rate does not depend on the budget
     "training__decay": 0.0,
-    "model__dropout": 0.1,
 }
 
 
-def weights_of(run: RunFolder) -> dict:
-    return load_file(run.checkpoints / "last.safetensors")
-
-
-def test_two_processes_resume_bit_for_bit(launcher, tmp_path):
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     runs = []
-    for name, parts in (("whole", [8]), ("parts", [3, 8])):
+    for name, steps in (("whole", [8]), ("parts", [3, 8])):
         launcher.folder = tmp_path / name
-        launcher.folder.mkdir()
-        run = None
-        for steps in parts:
-            run = trained_to(launcher, 2, steps, run)
-        runs.append(weights_of(run))
+        runs.append(trained(launcher, [(2, last, parallel) for last in steps], model__dropout=0.1))
     whole, parts = runs
     assert all((whole[name] == parts[name]).all() for name in whole)
 
 
-def test_another_number_of_processes_goes_on_with_the_same_data(launcher, tmp_path):
+MIXED = {
+    "numbers of processes": [(2, 3, "ddp"), (1, 6, "ddp"), (2, 9, "ddp")],
+    "fsdp and ddp": [(2, 3, "fsdp"), (2, 6, "ddp"), (2, 9, "fsdp")],
+}
+
+
+@pytest.mark.parametrize("parts", MIXED.values(), ids=MIXED)
+def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
     """Without dropout, the result is that of one process up to rounding."""
-    runs = []
-    for name, numbers in (("one", [1, 1, 1]), ("mixed", [2, 1, 2])):
-        launcher.folder = tmp_path / name
-        launcher.folder.mkdir()
-        run = None
-        ONE_STAGE["model__dropout"] = 0.0
-        for i, n in enumerate(numbers, start=1):
-            run = trained_to(launcher, n, 3 * i, run)
-        runs.append(weights_of(run))
-    one, mixed = runs
+    launcher.folder = tmp_path / "one"
+    one = trained(launcher, [(1, 3, "ddp"), (1, 6, "ddp"), (1, 9, "ddp")], model__dropout=0.0)
+    launcher.folder = tmp_path / "mixed"
+    mixed = trained(launcher, parts, model__dropout=0.0)
     for name in one:
         assert one[name].numpy() == pytest.approx(mixed[name].numpy(), abs=1e-4)
 
