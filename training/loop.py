@@ -26,7 +26,7 @@ COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "warn
 
 
 class Decisions(NamedTuple):
-    """What depends on the clock, on signals or on the user; the first process decides it for all."""
+    """Values that the first process decides for all: they depend on the clock, on signals or on the user."""
 
     progress: float  # the share of the budget that is spent
     must_stop: bool
@@ -92,6 +92,7 @@ class Trainer:
             for total, value in zip(self.interval.sums, self.training_step(stage, now.progress), strict=True):
                 total += value
             self.step += 1
+            self.processes.watchdog.progressed()
             self.chars += self.training_step.chars_per_step
             if not self.training_step.reading_synchronizes or self.step % STEPS_BETWEEN_CHECKS == 0:
                 health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)

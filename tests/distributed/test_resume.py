@@ -1,13 +1,16 @@
 """A run continues with the same number of processes bit for bit, and with another one on the same data."""
 
 import os
+import re
 import signal
-import time
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from distributed.processes import Processes
+from tests.conftest import configs_for
 from tests.distributed.conftest import Launcher
 from tests.distributed.test_equality import run_of
 from tests.waiting import until
@@ -60,7 +63,8 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
 
 def long_run(launcher: Launcher) -> list:
     keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
-    programs = launcher.start(2, "experiment.py", "--config", launcher.config(**keys))
+    program = ("tests/distributed/short_rounds.py", "experiment.py")
+    programs = launcher.start(2, *program, "--config", launcher.config(**keys))
     until(lambda: (launcher.folder / "logs" / "mlm").exists(), 60)
     until(lambda: list((launcher.folder / "logs" / "mlm").glob("*/checkpoints/previous.pt")), 60)
     return programs
@@ -68,23 +72,56 @@ def long_run(launcher: Launcher) -> list:
 
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-def test_when_a_process_is_lost_the_others_end_within_a_minute(launcher, lost, number):
+def test_when_a_process_is_lost_the_others_end(launcher, lost, number):
     programs = long_run(launcher)
-    began = time.monotonic()
     os.kill(programs[lost].pid, number)
     other = programs[1 - lost]
-    assert other.wait(60) == 1
-    assert time.monotonic() - began < 60
-    output = other.stdout.read() + other.stderr.read()
-    assert "stopped: " in output or lost == 0
-    assert "Traceback" not in output
+    assert other.wait(120) == 1
+    (error,) = other.stderr.read().splitlines()
+    assert "stopped: " in error
+    assert "Traceback" not in other.stdout.read()
     if number == signal.SIGSTOP:
         os.kill(programs[lost].pid, signal.SIGKILL)  # as torchrun does
     programs[lost].wait(10)
-    run = run_of(launcher.folder)
-    step = run.metrics()[-1]["step"] if run.metrics() else 0
-    launcher.run(2, "experiment.py", "--resume", str(run.path), "training.max_steps=1")  # it is whole
-    assert step >= 0
+    (output, _) = launcher.run(
+        2, "experiment.py", "--resume", str(run_of(launcher.folder).path), "training.max_steps=1"
+    )
+    step = int(re.search(r"resuming at step ([\d,]+)", output)[1].replace(",", ""))
+    assert step > 0
+    assert "is damaged" not in output
+
+
+def test_a_hang_is_noticed_while_the_watchdogs_go_on(launcher):
+    config = launcher.config(training__max_steps=1_000_000)
+    programs = launcher.start(2, "tests/distributed/short_rounds.py", "tests/distributed/hang.py", config)
+    assert [program.wait(120) for program in programs] == [1, 1]
+    errors = [program.stderr.read() for program in programs]
+    assert any("a process hangs" in error for error in errors)  # the first to notice; the other may lose it
+    assert all(error.count("\n") == 1 for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"), [("checkpoint", 2, "no checkpoint"), ("memory", 1, "out of memory")]
+)
+def test_an_error_of_one_process_names_it(launcher, error, code, line):
+    programs = launcher.start(2, "tests/distributed/failing.py", error, "--config", launcher.config())
+    assert [program.wait(60) for program in programs] == [1, code]
+    errors = [program.stderr.read() for program in programs]
+    assert errors[0] == "failing.py: stopped: another process of this run has ended; the last checkpoint is whole\n"
+    assert errors[1].startswith("failing.py: process 1: ")
+    assert line in errors[1]
+    assert errors[1].count("\n") == 1
+
+
+def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
+    step = configs_for(corpus_file).step
+    state, draws = step.state_dict(), []
+    for rank in (0, 1, 2, 0, 1, 2):
+        step.processes = Processes(rank, 3)
+        step.load_state_dict(state)
+        draws.append(float(torch.rand(())))
+    assert len(set(draws[:3])) == 3
+    assert draws[:3] == draws[3:]
 
 
 def test_a_restart_continues_the_run(launcher):
