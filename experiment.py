@@ -29,24 +29,33 @@ from training.health_checks import HealthCheckError
 from training.loop import Trainer
 from training.resume import begin, restarted_run, restore, resume
 
+INVALID = (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError)
+
 
 def main(arguments: list[str]) -> int:
     """Run one experiment; returns the exit code."""
     began = time.monotonic()
     try:
         command = parse(arguments)
-        if command.n_seeds > 1:
-            return run_seeds(arguments, command)
+    except INVALID as error:  # the processes of a machine have the same one
+        return fail(error) if processes.local_rank() == 0 else 2
+    if command.n_seeds > 1:
+        return run_seeds(arguments, command)
+    rank = processes.rank()
+    name = f"process {rank}: " if rank else ""
+    try:
         with processes.joined(command.values["device"]) as group:
-            if not group.is_first:
-                return follow(command, group)
-            return lead(command, began, group)
-    except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
-        return fail(error) if processes.is_first() else 2
-    except HealthCheckError as error:
-        return fail(f"stopped: {error}", code=1) if processes.is_first() else 1
+            return lead(command, began, group) if group.is_first else follow(command, group)
+    except INVALID as error:
+        return fail(f"{name}{error}")
+    except HealthCheckError as error:  # all processes have the same one
+        return 1 if rank else fail(f"stopped: {error}", code=1)
     except LostProcessError as error:
-        return fail(error, code=1)
+        return fail(f"{name}{error}", code=1)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return fail(f"{name}stopped: {what_to_lower(command.values)}", code=1)
 
 
 def lead(command: Command, began: float, group: Processes) -> int:
@@ -57,8 +66,9 @@ def lead(command: Command, began: float, group: Processes) -> int:
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
     configs = registered_configs(command.values)
-    with group.watchdog.busy():  # a large text is converted
-        corpus, _ = configs.data.loaded, configs.data.training_ids
+    with group.watchdog.busy():
+        corpus = configs.data.loaded
+        len(configs.data.training_ids)  # computing them converts a large text, which may take hours
     group.from_first(command)  # the others begin when the text is here
     trainer = built_trainer(configs, command)
     run = command.resumed or RunFolder.create(path)
@@ -108,16 +118,12 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
         raise  # the reader of the output has gone
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return fail(f"stopped: {what_to_lower(run.config())}", code=1)
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
     if interruption.signal is None or is_finished(trainer):  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
-    print(f"python experiment.py --resume {run.path.name}", flush=True)
+    print(f"{processes.command()} experiment.py --resume {run.path.name}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
 
 

@@ -13,7 +13,7 @@ from configs.memory import check_memory
 from configs.rows import check_untils, is_number
 from configs.tokens import check_tokens
 from data.pairs import SHORTEST
-from distributed.processes import local_rank, n_started
+from distributed.processes import n_on_machine, n_started
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -54,7 +54,7 @@ def _check_device(device: str, n_processes: int) -> None:
     if n_processes > 1 and (kind == "mps" or number):
         raise ConfigError(f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own")
     n_found = torch.cuda.device_count()
-    if kind == "cuda" and n_processes > 1 and local_rank() >= n_found:
+    if kind == "cuda" and n_processes > 1 and n_on_machine() > n_found:
         raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda" and int(number or 0) >= n_found:
         raise ConfigError(f"device={device}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")

@@ -17,6 +17,7 @@ from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unkn
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
 from configs.tokens import inherited, read_tokens
+from distributed.processes import started_by_torchrun
 from runs.files import ROOT, read_bytes
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -68,6 +69,8 @@ def parse(arguments: Sequence[str]) -> Command:
     options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
+    if options.seeds > 1 and started_by_torchrun():
+        raise ConfigError("--seeds starts one run after the other: with torchrun, start one command per seed")
     overridden = _assignments([*unknown, *options.keys])
     if options.resume is not None:
         if options.seeds > 1:

@@ -133,17 +133,17 @@ def by_name(c: Configs) -> torch.device:
 def on_device(c: Configs) -> nn.Module:
     """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
     torch.manual_seed(derived_seed(c.seed, "weights"))
-    model = c.model.architecture.to(c.torch_device)
-    check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
+    model, device = c.model.architecture, torch.device("cpu") if wants_sharding(c) else c.torch_device
+    check_contract(model.to(device), c.data.vocabulary.n_tokens, device)
     objective = pairs_objective(c)
     if objective and not hasattr(model, "forward_pairs"):
         raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, use modern")
-    if is_sharded(c):
-        shard(model)
+    if wants_sharding(c):
+        shard(model, c.torch_device)
     return model
 
 
-def is_sharded(c: Configs) -> bool:
+def wants_sharding(c: Configs) -> bool:
     return c.processes.n > 1 and c.training.parallel == "fsdp"
 
 
@@ -214,5 +214,5 @@ def wire(c: Configs) -> Trainer:
     draw_samples = partial(sample, c.network, c.prompts, c.data.vocabulary, device=c.torch_device)
     # A graph cannot record what processes exchange, and the compiler does not know the hooks that gather a layer.
     cuda_graph = c.training.cuda_graph and c.processes.n == 1
-    compilation = Compilation(c.step, is_wanted=c.training.compile and not is_sharded(c), cuda_graph=cuda_graph)
+    compilation = Compilation(c.step, is_wanted=c.training.compile and not wants_sharding(c), cuda_graph=cuda_graph)
     return Trainer(c.step, c.schedule, c.evaluator, draw_samples, compilation)

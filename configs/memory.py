@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from configs.keys import ConfigError
+from distributed.processes import n_on_machine, n_started
 
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
@@ -23,21 +24,22 @@ def check_memory(values: Mapping[str, Any]) -> None:
 
 
 def _least_bytes(values: Mapping[str, Any]) -> int:
-    """A lower bound in bytes of the memory that training needs: weights, gradients, optimizer, table, activations."""
+    """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer, table, activations."""
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
     table = values["model.ngram_rows"] * d_model if values["model.ngrams"] > 1 else 0
-    chars = values["training.chars_per_step"] // values["training.grad_accum_steps"]
+    chars = values["training.chars_per_step"] // values["training.grad_accum_steps"] // n_started()
     # Half, because activations may be bfloat16. The last feed-forward may run at the masked positions only.
     activations = chars * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
-    return (weights * COPIES + table) * BYTES + activations
+    n_shards = n_started() if values["training.parallel"] == "fsdp" else 1
+    return (weights * COPIES + table) * BYTES // n_shards + activations
 
 
 def _memory_of(device: str) -> int:
-    """The memory of a device in bytes."""
+    """The memory of a device in bytes: for the CPU, the share of a process."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_properties(torch.device(device)).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n_on_machine()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

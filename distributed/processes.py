@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,8 @@ import torch.distributed as dist
 from distributed.watchdog import Watchdog
 
 LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
-LONGEST_WAIT = timedelta(days=7)  # such as for a text that the first process converts; the watchdog notices losses
+LONGEST_WAIT = timedelta(days=7)  # such as for a text that the first process converts; the watchdog ends other waits
+GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
 
 class LostProcessError(Exception):
@@ -39,8 +41,7 @@ class Processes:
         return slice(min(self.rank * size, n_rows), min((self.rank + 1) * size, n_rows))
 
     def agree(self, *values: float) -> list[float]:
-        """The first process's values: what depends on a clock or a signal must be the same everywhere."""
-        self.watchdog.progressed()
+        """The first process's values: those that depend on a clock or a signal must be the same everywhere."""
         if self.n == 1:
             return list(values)
         shared = torch.tensor(values, dtype=torch.float64)
@@ -62,6 +63,11 @@ class Processes:
             values = [None] * self.n
             dist.all_gather_object(values, value)
         return values
+
+    def copy_first(self, tensor: torch.Tensor) -> None:
+        """Overwrite a tensor by that of the first process, in place."""
+        if self.n > 1:
+            dist.broadcast(tensor, src=0)
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over all processes, in place."""
@@ -109,9 +115,9 @@ def started_by_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def is_first() -> bool:
-    """Whether this process is the only one or the first."""
-    return int(os.environ.get("RANK", "0")) == 0 or not started_by_torchrun()
+def rank() -> int:
+    """The number of this process; 0 without torchrun."""
+    return int(os.environ["RANK"]) if started_by_torchrun() else 0
 
 
 def n_started() -> int:
@@ -119,31 +125,45 @@ def n_started() -> int:
     return int(os.environ["WORLD_SIZE"]) if started_by_torchrun() else 1
 
 
+def n_on_machine() -> int:
+    """How many processes torchrun has started for this run on this machine; 1 without torchrun."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if started_by_torchrun() else 1
+
+
 def local_rank() -> int:
     """The number of this process on its machine, which is also the number of its device."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    return int(os.environ["LOCAL_RANK"]) if started_by_torchrun() else 0
+
+
+def command() -> str:
+    """The beginning of a command that starts a program with as many processes as this one."""
+    if not started_by_torchrun():
+        return "python"
+    machines = "--standalone" if n_on_machine() == n_started() else "--nnodes=... --rdzv-id=... --rdzv-endpoint=..."
+    return f"torchrun {machines} --nproc_per_node={n_on_machine()}"
 
 
 def launch() -> str | None:
-    """Identifies the torchrun command that has started this process, also when it restarts its processes."""
+    """Identifies the torchrun command that has started this process, also when it restarts its processes.
+
+    The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an earlier command.
+    """
     if not started_by_torchrun():
         return None
-    name = os.environ["TORCHELASTIC_RUN_ID"]
-    return name if name != "none" else f"none, process {os.getppid()}"  # without --standalone and --rdzv-id
+    return _store_of_torchrun().compare_set("folio launch", "", uuid4().hex).decode()
 
 
-def is_restarted() -> bool:
-    """Whether torchrun has restarted the processes after a failure (`--max-restarts`)."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-
-
-def connected_store() -> dist.Store:
-    """A new connection to the store through which processes find each other, with the keys of this attempt only."""
+def _store_of_torchrun() -> dist.Store:
+    """A new connection to the store through which processes find each other."""
     has_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # else the first process has the store
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     is_master = not has_agents and os.environ["RANK"] == "0"
-    store = dist.TCPStore(address, port, is_master=is_master, multi_tenant=True)
-    return dist.PrefixStore(f"folio {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return dist.TCPStore(address, port, is_master=is_master, multi_tenant=True)
+
+
+def _store_of_attempt() -> dist.Store:
+    """The same with keys of its own after each restart."""
+    return dist.PrefixStore(f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun())
 
 
 @contextmanager
@@ -159,11 +179,11 @@ def joined(device: str) -> Iterator[Processes]:
     backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
     if device.startswith("cuda"):
         torch.cuda.set_device(local_rank())
-    rank, n = int(os.environ["RANK"]), n_started()
-    dist.init_process_group(backend, store=connected_store(), rank=rank, world_size=n, timeout=LONGEST_WAIT)
+    n = n_started()
     try:
-        with Watchdog().watching(rank, n, connected_store) as watchdog:
-            _current = Processes(rank, n, watchdog)
+        with Watchdog().watching(rank(), n, _store_of_attempt()) as watchdog:
+            dist.init_process_group(backend, store=_store_of_attempt(), rank=rank(), world_size=n, timeout=LONGEST_WAIT)
+            _current = Processes(rank(), n, watchdog)
             yield _current
     except RuntimeError as error:
         if not _is_lost_connection(error):
@@ -171,8 +191,9 @@ def joined(device: str) -> Iterator[Processes]:
         raise LostProcessError(LOST) from error
     finally:
         _current = SINGLE
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
+    return isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST)

@@ -8,19 +8,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_map
 
 Weights = dict[str, torch.Tensor]  # by name
 
 
-def shard(model: nn.Module) -> None:
-    """Shard a model's parameters over all processes. Its layers, in `encoder.layers`, are gathered one at a time."""
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # the import takes a second
+def shard(model: nn.Module, device: torch.device) -> None:
+    """Shard the parameters of a model on the CPU over the devices of all processes.
 
+    One layer of `encoder.layers` at a time is moved to the device and sharded there; later, one at a time is gathered.
+    """
+    from torch.distributed.device_mesh import init_device_mesh  # these imports take a second
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     for layer in model.encoder.layers:  # type: ignore[union-attr]
-        fully_shard(layer)
-    fully_shard(model)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     if hasattr(model, "forward_pairs"):
         register_fsdp_forward_method(model, "forward_pairs")
 
@@ -35,23 +41,35 @@ def local(tensor: Any) -> torch.Tensor:
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
-def whole(content: Any) -> Any:
-    """Tensors, or lists and dictionaries of them, gathered from all processes, which must all call this."""
-    return tree_map(lambda value: value.full_tensor() if is_sharded(value) else value, content)
+def whole(content: Any, is_kept: bool = True) -> Any:
+    """Tensors, or lists and dictionaries of them, gathered from all processes, which must all call this.
+
+    Sharded tensors are gathered one at a time and moved to the CPU, because the device may not hold all of them. They
+    are None in a process that does not keep them.
+    """
+
+    def gathered(value: Any) -> Any:
+        if not is_sharded(value):
+            return value
+        full = value.full_tensor()
+        return full.cpu() if is_kept else None
+
+    return tree_map(gathered, content)
 
 
 def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
-    """A whole tensor, sharded if `example` is."""
+    """A whole tensor, sharded if `example` is. Each process takes its part, so they exchange nothing."""
     if not is_sharded(example):
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(tensor.to(example.device), example.device_mesh, example.placements)
+    whole_tensor = tensor.to(example.device)
+    return distribute_tensor(whole_tensor, example.device_mesh, example.placements, src_data_rank=None)
 
 
-def whole_weights(model: nn.Module) -> Weights:
-    """All weights and buffers by name, gathered from all processes."""
-    return whole(model.state_dict())
+def whole_weights(model: nn.Module, is_kept: bool = True) -> Weights:
+    """All weights and buffers by name, gathered as by `whole`."""
+    return whole(model.state_dict(), is_kept)
 
 
 @torch.no_grad()

@@ -3,37 +3,35 @@
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 
 import torch.distributed as dist
 
-SECONDS_PER_SIGN = 2.0  # of life
-SECONDS_WITHOUT_SIGN = 20.0  # after which a process is lost: it was stopped, or its machine is not reachable
-SECONDS_WITHOUT_STEP = 50.0  # at least, after which a process hangs; ten times the longest step if that is more
-SECONDS_OF_FIRST_STEP = 600.0
+# Time is counted in rounds, because a clock goes on while all processes are paused.
+SECONDS_PER_ROUND = 2.0
+ROUNDS_WITHOUT_SIGN = 10  # after which a process is lost: it was stopped, or its machine is not reachable
+ROUNDS_WITHOUT_SIGN_IF_BUSY = 150  # the same if it was busy: writing gigabytes can stop its threads for long
+ROUNDS_WITHOUT_STEP = 25  # after which a process hangs; ten times the longest step if that is more
+ROUNDS_OF_FIRST_STEP = 300  # the same for the first steps, and for processes that have not joined; no step takes longer
 
 
 class Watchdog:
-    """Exchanges signs of life with the other processes, through torchrun's store.
+    """Exchanges signs of life with the other processes, through torchrun's store, and counts its own steps.
 
-    A sign has the number of steps, and whether the process is busy with something that may take long. The run hangs if
-    no process has made a step for a long time and none is busy.
+    A sign says whether the process is busy with something that may take long. This process is stuck if it has made no
+    step for many rounds and no process is busy.
     """
 
     def __init__(self) -> None:
         self.n_steps = 0
         self.is_busy = False
-        self._longest = 0.0  # seconds of a step
-        self._last_step = time.monotonic()
+        self._signs: list[str] = []  # the latest of each process
 
     def progressed(self) -> None:
         """Count a step."""
-        now = time.monotonic()
-        if self.n_steps > 1 and not self.is_busy:
-            self._longest = max(self._longest, now - self._last_step)
-        self.n_steps, self._last_step = self.n_steps + 1, now
+        self.n_steps += 1
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -42,45 +40,80 @@ class Watchdog:
         try:
             yield
         finally:
-            self._last_step = time.monotonic()
             self.is_busy = False
 
     @contextmanager
-    def watching(self, rank: int, n: int, connect: Callable[[], dist.Store]) -> Iterator["Watchdog"]:
-        """Exchanges signs in a thread inside the context; `connect` gives it a store of its own."""
-        ended = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(rank, n, connect, ended), name="watchdog", daemon=True)
-        thread.start()
+    def watching(self, rank: int, n: int, store: dist.Store) -> Iterator["Watchdog"]:
+        """Exchanges signs inside the context, through a store that nothing else uses."""
+        self._signs, ended = [""] * n, threading.Event()
+        exchange = threading.Thread(target=self._exchange, args=(rank, n, store, ended), name="signs", daemon=True)
+        watch = threading.Thread(target=self._watch, args=(rank, n, ended), name="watchdog", daemon=True)
+        exchange.start()
+        watch.start()
         try:
             yield self
         finally:
             ended.set()
-            thread.join()
+            watch.join()
+            exchange.join(SECONDS_PER_ROUND)  # it may wait for a store that does not answer
 
-    def _watch(self, rank: int, n: int, connect: Callable[[], dist.Store], ended: threading.Event) -> None:
+    def _exchange(self, rank: int, n: int, store: dist.Store, ended: threading.Event) -> None:
         keys = [f"sign {other}" for other in range(n)]
-        signs, heard = [""] * n, [time.monotonic()] * n
         try:
-            store = connect()
-            n_signs = 0
-            while not ended.wait(SECONDS_PER_SIGN):
-                n_signs += 1
-                store.set(keys[rank], f"{n_signs} {self.n_steps} {int(self.is_busy)}")
-                now = time.monotonic()
-                for other, key in enumerate(keys):
-                    sign = store.get(key).decode() if store.check([key]) else ""
-                    if sign != signs[other]:
-                        signs[other], heard[other] = sign, now
-                    elif now - heard[other] > SECONDS_WITHOUT_SIGN and not sign.endswith("ended"):
-                        _end(f"process {other} of {n} does not answer")
-                patience = max(SECONDS_WITHOUT_STEP, 10 * self._longest) if self.n_steps > 2 else SECONDS_OF_FIRST_STEP
-                is_any_busy = self.is_busy or any(sign.endswith(" 1") for sign in signs)
-                if now - self._last_step > patience and not is_any_busy:
-                    _end(f"no step for {patience:.0f} s: a process hangs")
+            for number in count():
+                store.set(keys[rank], f"{number} busy" if self.is_busy else f"{number}")
+                self._signs = [store.get(key).decode() if store.check([key]) else "" for key in keys]
+                if ended.wait(SECONDS_PER_ROUND):
+                    break
             store.set(keys[rank], "ended")
         except RuntimeError as error:  # dist.DistError is one
             if not ended.is_set():
                 _end(f"lost the connection to torchrun ({str(error).splitlines()[0]})")
+
+    def _watch(self, rank: int, n: int, ended: threading.Event) -> None:
+        """Count the rounds, without the store, which may not answer."""
+        rounds = Rounds(rank, n)
+        while not ended.wait(SECONDS_PER_ROUND):
+            if reason := rounds.fault(self._signs, self.n_steps, self.is_busy):
+                _end(reason)
+
+
+class Rounds:
+    """Counts rounds without a new sign of each process, and without a step."""
+
+    def __init__(self, rank: int, n: int):
+        self.rank, self.n = rank, n
+        self._signs, self._without_sign = [""] * n, [0] * n
+        self._n_steps = self._without_step = self._longest = 0
+
+    def fault(self, signs: Sequence[str], n_steps: int, is_busy: bool) -> str | None:
+        """Count a round; returns the reason to end this process, if any."""
+        for other, sign in enumerate(signs):
+            is_old = sign == self._signs[other] and sign != "ended"
+            self._without_sign[other] = self._without_sign[other] + 1 if is_old else 0
+            if self._without_sign[other] > _patience(sign):
+                name = "torchrun" if other == self.rank else f"process {other} of {self.n}"
+                return f"{name} does not answer" if sign else f"{name} has not started"
+        self._signs = list(signs)
+        if is_busy or any(sign.endswith("busy") for sign in signs):
+            self._without_step = 0  # the others wait
+        elif n_steps > self._n_steps:
+            self._longest = max(self._longest, self._without_step) if self._n_steps > 1 else 0
+            self._without_step = 0
+        else:
+            self._without_step += 1
+        self._n_steps = n_steps
+        patience = max(ROUNDS_WITHOUT_STEP, 10 * self._longest) if n_steps > 2 else ROUNDS_OF_FIRST_STEP
+        if self._without_step > min(patience, ROUNDS_OF_FIRST_STEP):
+            return f"no step for {self._without_step * SECONDS_PER_ROUND:.0f} s: a process hangs"
+        return None
+
+
+def _patience(sign: str) -> int:
+    """The number of rounds to wait for the next sign of a process."""
+    if not sign:
+        return ROUNDS_OF_FIRST_STEP
+    return ROUNDS_WITHOUT_SIGN_IF_BUSY if sign.endswith("busy") else ROUNDS_WITHOUT_SIGN
 
 
 def _end(reason: str) -> None:

@@ -1,5 +1,6 @@
 """Finds runs by name: a folder, a uuid or an unambiguous prefix of one, or `last`."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from runs.run_folder import RunFolder, RunFolderError
@@ -37,8 +38,12 @@ def find_run(name: str, logs: Path) -> RunFolder:
 
 
 def find_launched(launch: str | None, logs: Path) -> RunFolder | None:
-    """The newest run that a torchrun command has started."""
-    return next((run for run in reversed(all_runs(logs)) if run.launch() == launch), None)
+    """The newest run that a torchrun command has started, if any."""
+    for run in reversed(all_runs(logs)) if launch else ():
+        with suppress(RunFolderError):  # a run that cannot be read
+            if run.launch() == launch:
+                return run
+    return None
 
 
 def _listed(runs: list[RunFolder], logs: Path) -> str:

@@ -98,7 +98,7 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
 
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Path) -> None:
     """Load weights into a model. Raises CheckpointError if they are those of a different model."""
-    try:
+    try:  # without communication, whose errors are others
         load_whole(model, weights)
     except RuntimeError as error:
         raise CheckpointError(f"{source} holds the weights of a different model") from error

@@ -26,7 +26,7 @@ COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "warn
 
 
 class Decisions(NamedTuple):
-    """What depends on the clock, on signals or on the user; the first process decides it for all."""
+    """Values that the first process decides for all: they depend on the clock, on signals or on the user."""
 
     progress: float  # the share of the budget that is spent
     must_stop: bool
@@ -92,6 +92,7 @@ class Trainer:
             for total, value in zip(self.interval.sums, self.training_step(stage, now.progress), strict=True):
                 total += value
             self.step += 1
+            self.processes.watchdog.progressed()
             self.chars += self.training_step.chars_per_step
             if not self.training_step.reading_synchronizes or self.step % STEPS_BETWEEN_CHECKS == 0:
                 health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
@@ -158,7 +159,8 @@ class Trainer:
         row |= self.knobs.row()
         health_checks.check_row(row)
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
-        best = whole_weights(self.model) if evaluation.loss < self.best_loss else None
+        is_best = evaluation.loss < self.best_loss
+        best = whole_weights(self.model, self.processes.is_first) if is_best else None
         if run:
             self._record(run, callbacks, row, evaluation, best)
         self.best_loss = self.processes.from_first(self.best_loss)
@@ -183,7 +185,7 @@ class Trainer:
 
     def _save(self, run: RunFolder | None) -> None:
         self.wall_seconds = time.monotonic() - self.began
-        state, weights = self.state_dict(), whole_weights(self.model)
+        state, weights = self.state_dict(), whole_weights(self.model, self.processes.is_first)
         if run:
             self.rows.write_all()
             machine = environment(self.device, self.compilation.is_wanted, self.processes.n)

@@ -1,6 +1,6 @@
 """The loss of a batch, computed by all processes together."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,18 +11,20 @@ from distributed.processes import Processes
 from distributed.sharding import is_sharded
 from training.objective import MaskedLoss
 
+LossFunction = Callable[[nn.Module, MaskedBatch], MaskedLoss]
+
 
 class LossModule(nn.Module):
     """A model with its loss as one module, because PyTorch parallelizes modules."""
 
-    def __init__(self, step: Any):
-        """`step` has the `model` and the `loss_function`, which may be replaced by a compiled one."""
+    def __init__(self, model: nn.Module, loss_function: Callable[[], LossFunction]):
+        """`loss_function` returns the current one, which may be compiled."""
         super().__init__()
-        self.model = step.model
-        self.step = step
+        self.model = model
+        self.loss_function = loss_function
 
     def forward(self, batch: MaskedBatch) -> MaskedLoss:
-        return self.step.loss_function(self.step.model, batch)
+        return self.loss_function()(self.model, batch)
 
 
 def parallel(module: LossModule, processes: Processes) -> nn.Module:
@@ -43,7 +45,9 @@ def without_averaging(module: Any) -> Iterator[None]:
             yield
     elif hasattr(module.model, "set_requires_gradient_sync"):  # FSDP
         module.model.set_requires_gradient_sync(False)
-        yield
-        module.model.set_requires_gradient_sync(True)
+        try:
+            yield
+        finally:
+            module.model.set_requires_gradient_sync(True)
     else:
         yield

@@ -6,7 +6,7 @@ from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
-from distributed.processes import is_restarted, launch
+from distributed.processes import launch
 from runs.find import find_launched
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, environment, has_checkpoint, load_last, put_weights
@@ -30,7 +30,7 @@ def begin(
 
 def restarted_run(logs: Path) -> RunFolder | None:
     """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
-    run = find_launched(launch(), logs) if is_restarted() else None
+    run = find_launched(launch(), logs)
     return run if run and has_checkpoint(run.checkpoints) else None
 
 
@@ -38,7 +38,7 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
     found = load_last(run.checkpoints)
     put_weights(trainer.model, found.weights, run.checkpoints / f"{found.name}.safetensors")
-    try:
+    try:  # without communication, whose errors are others
         trainer.load_state_dict(found.state)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
         raise CheckpointError(f"{run.checkpoints / found.name}.pt is not a state of this run ({error})") from error

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from data.masking import IndependentMasker, MaskedBatch, Masker
 from data.prefetch import Prefetched
@@ -79,7 +80,7 @@ class TrainingStep:
         self.reading_synchronizes = self.device.type != "cpu"
         self.loss_function = masked_loss
         self.run_update = self.update
-        self.parallel = parallel(LossModule(self), processes)
+        self.parallel = parallel(LossModule(model, lambda: self.loss_function), processes)
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
         batches = self.draw(stage, progress)
@@ -87,6 +88,8 @@ class TrainingStep:
         if self.masker.learns:
             for batch, batch_losses in zip(batches, losses, strict=True):
                 self.masker.observe(batch, batch_losses)
+            for learned in tree_leaves(self.masker.state_dict()["segmenter"]):
+                self.processes.copy_first(learned)  # sums on a GPU depend on their order
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
@@ -199,7 +202,7 @@ class TrainingStep:
         return {
             "rng_states": self.processes.of_all(rng_states),
             "skipped_in_a_row": self.skipped_in_a_row,
-            "optimizers": whole([optimizer.state_dict() for optimizer in self.optimizers]),
+            "optimizers": whole([optimizer.state_dict() for optimizer in self.optimizers], self.processes.is_first),
             "windows": self.windows.state_dict(),
             "masker": self.masker.state_dict(),
         }
@@ -211,8 +214,10 @@ class TrainingStep:
         self.masker.load_state_dict(state["masker"])
         of_all = state["rng_states"]
         of_all = [of_all] if isinstance(of_all, dict) else of_all  # earlier versions had one process
-        if len(of_all) == self.processes.n:
-            rng_states = of_all[self.processes.rank]
-            torch.set_rng_state(rng_states["cpu"])
-            if self.device.type == "cuda" and "cuda" in rng_states:
-                torch.cuda.set_rng_state(rng_states["cuda"], self.device)
+        rank = self.processes.rank
+        rng_states = of_all[rank if rank < len(of_all) else 0]
+        torch.set_rng_state(rng_states["cpu"])
+        if rank >= len(of_all):  # a seed from the first process's next draw, so it depends on the run and the step
+            torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+        elif self.device.type == "cuda" and "cuda" in rng_states:
+            torch.cuda.set_rng_state(rng_states["cuda"], self.device)

@@ -11,7 +11,7 @@ import pytest
 import torch.distributed as dist
 import yaml
 
-from tests.conftest import TINY
+from tests.conftest import TINY, dotted
 from tests.fork_server import ForkServer, Program
 
 KEYS = TINY | {
@@ -33,31 +33,33 @@ class Launcher:
         self.stores: list[dist.TCPStore] = []
 
     def config(self, **keys: Any) -> str:
-        """Write a file of keys; underscores in pairs stand for dots."""
+        """Write a file of keys; `__` stands for a dot."""
         path = self.folder / "config.yaml"
-        dotted = {key.replace("__", "."): value for key, value in keys.items()}
         logs = {"data.corpus": str(self.corpus), "logs": str(self.folder / "logs")}
-        path.write_text(yaml.safe_dump(KEYS | logs | dotted))
+        path.write_text(yaml.safe_dump(KEYS | logs | dotted(keys)))
         return str(path)
 
     def start(self, n: int, *arguments: str, attempt: int = 0) -> list[Program]:
-        """Start `n` processes of a program, for the first time or again."""
-        environment = dict(os.environ)
-        if n > 1:
-            environment |= {
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(self.new_store()),
-                "WORLD_SIZE": str(n),
-                "TORCHELASTIC_RUN_ID": "test",
-                "TORCHELASTIC_USE_AGENT_STORE": "True",
-                "TORCHELASTIC_RESTART_COUNT": str(attempt),
-            }
+        """Start `n` processes of a program, for the first time or, as torchrun does after a failure, again."""
+        environment = dict(os.environ) | (self.environment(n, attempt) if n > 1 else {})
         programs = [
             self.fork_server.start(list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(n)
         ]
         self.started += programs
         return programs
+
+    def environment(self, n: int, attempt: int) -> dict[str, str]:
+        """What torchrun sets for `n` processes, except for their ranks."""
+        return {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.stores[-1].port if attempt else self.new_store()),
+            "WORLD_SIZE": str(n),
+            "LOCAL_WORLD_SIZE": str(n),
+            "TORCHELASTIC_RUN_ID": "test",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+        }
 
     def new_store(self) -> int:
         """The port of a new store, as torchrun has one."""

@@ -1,71 +1,70 @@
 """A run continues with the same number of processes bit for bit, and with another one on the same data."""
 
 import os
+import re
 import signal
-import time
+from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
-from runs.run_folder import RunFolder
+from distributed.processes import Processes
+from tests.conftest import configs_for
 from tests.distributed.conftest import Launcher
 from tests.distributed.test_equality import run_of
 from tests.waiting import until
 
 
-def trained_to(launcher: Launcher, n: int, steps: int, resumed: RunFolder | None = None) -> RunFolder:
-    """Train a new run, or go on with one, up to a step."""
-    if resumed:
-        launcher.run(n, "experiment.py", "--resume", str(resumed.path), f"training.max_steps={steps}")
-        return resumed
-    launcher.run(n, "experiment.py", "--config", launcher.config(training__max_steps=steps, **ONE_STAGE))
-    return run_of(launcher.folder)
+def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
+    """The weights of a run in `parts`: the number of processes, the last step, and training.parallel of each."""
+    launcher.folder.mkdir()
+    arguments = ["--config", launcher.config(**ONE_STAGE, **keys)]
+    for n, steps, parallel in parts:
+        keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
+        launcher.run(n, "experiment.py", *arguments, *keys_of_part)
+        arguments = ["--resume", str(run_of(launcher.folder).path)]
+    return load_file(run_of(launcher.folder).checkpoints / "last.safetensors")
 
 
 ONE_STAGE = {
     "training__stages": [{"until": 1.0, "seq_len": 32}],
     "training__warmup": 0.0,  # so that the learning rate does not depend on the budget
     "training__decay": 0.0,
-    "model__dropout": 0.1,
 }
 
 
-def weights_of(run: RunFolder) -> dict:
-    return load_file(run.checkpoints / "last.safetensors")
-
-
-def test_two_processes_resume_bit_for_bit(launcher, tmp_path):
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     runs = []
-    for name, parts in (("whole", [8]), ("parts", [3, 8])):
+    for name, steps in (("whole", [8]), ("parts", [3, 8])):
         launcher.folder = tmp_path / name
-        launcher.folder.mkdir()
-        run = None
-        for steps in parts:
-            run = trained_to(launcher, 2, steps, run)
-        runs.append(weights_of(run))
+        runs.append(trained(launcher, [(2, last, parallel) for last in steps], model__dropout=0.1))
     whole, parts = runs
     assert all((whole[name] == parts[name]).all() for name in whole)
 
 
-def test_another_number_of_processes_goes_on_with_the_same_data(launcher, tmp_path):
+MIXED = {
+    "numbers of processes": [(2, 3, "ddp"), (1, 6, "ddp"), (2, 9, "ddp")],
+    "fsdp and ddp": [(2, 3, "fsdp"), (2, 6, "ddp"), (2, 9, "fsdp")],
+}
+
+
+@pytest.mark.parametrize("parts", MIXED.values(), ids=MIXED)
+def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
     """Without dropout, the result is that of one process up to rounding."""
-    runs = []
-    for name, numbers in (("one", [1, 1, 1]), ("mixed", [2, 1, 2])):
-        launcher.folder = tmp_path / name
-        launcher.folder.mkdir()
-        run = None
-        ONE_STAGE["model__dropout"] = 0.0
-        for i, n in enumerate(numbers, start=1):
-            run = trained_to(launcher, n, 3 * i, run)
-        runs.append(weights_of(run))
-    one, mixed = runs
+    launcher.folder = tmp_path / "one"
+    one = trained(launcher, [(1, 3, "ddp"), (1, 6, "ddp"), (1, 9, "ddp")], model__dropout=0.0)
+    launcher.folder = tmp_path / "mixed"
+    mixed = trained(launcher, parts, model__dropout=0.0)
     for name in one:
         assert one[name].numpy() == pytest.approx(mixed[name].numpy(), abs=1e-4)
 
 
 def long_run(launcher: Launcher) -> list:
     keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
-    programs = launcher.start(2, "experiment.py", "--config", launcher.config(**keys))
+    program = ("tests/distributed/short_rounds.py", "experiment.py")
+    programs = launcher.start(2, *program, "--config", launcher.config(**keys))
     until(lambda: (launcher.folder / "logs" / "mlm").exists(), 60)
     until(lambda: list((launcher.folder / "logs" / "mlm").glob("*/checkpoints/previous.pt")), 60)
     return programs
@@ -73,23 +72,56 @@ def long_run(launcher: Launcher) -> list:
 
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-def test_when_a_process_is_lost_the_others_end_within_a_minute(launcher, lost, number):
+def test_when_a_process_is_lost_the_others_end(launcher, lost, number):
     programs = long_run(launcher)
-    began = time.monotonic()
     os.kill(programs[lost].pid, number)
     other = programs[1 - lost]
-    assert other.wait(60) == 1
-    assert time.monotonic() - began < 60
-    output = other.stdout.read() + other.stderr.read()
-    assert "stopped: " in output or lost == 0
-    assert "Traceback" not in output
+    assert other.wait(120) == 1
+    (error,) = other.stderr.read().splitlines()
+    assert "stopped: " in error
+    assert "Traceback" not in other.stdout.read()
     if number == signal.SIGSTOP:
         os.kill(programs[lost].pid, signal.SIGKILL)  # as torchrun does
     programs[lost].wait(10)
-    run = run_of(launcher.folder)
-    step = run.metrics()[-1]["step"] if run.metrics() else 0
-    launcher.run(2, "experiment.py", "--resume", str(run.path), "training.max_steps=1")  # it is whole
-    assert step >= 0
+    (output, _) = launcher.run(
+        2, "experiment.py", "--resume", str(run_of(launcher.folder).path), "training.max_steps=1"
+    )
+    step = int(re.search(r"resuming at step ([\d,]+)", output)[1].replace(",", ""))
+    assert step > 0
+    assert "is damaged" not in output
+
+
+def test_a_hang_is_noticed_while_the_watchdogs_go_on(launcher):
+    config = launcher.config(training__max_steps=1_000_000)
+    programs = launcher.start(2, "tests/distributed/short_rounds.py", "tests/distributed/hang.py", config)
+    assert [program.wait(120) for program in programs] == [1, 1]
+    errors = [program.stderr.read() for program in programs]
+    assert any("a process hangs" in error for error in errors)  # the first to notice; the other may lose it
+    assert all(error.count("\n") == 1 for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"), [("checkpoint", 2, "no checkpoint"), ("memory", 1, "out of memory")]
+)
+def test_an_error_of_one_process_names_it(launcher, error, code, line):
+    programs = launcher.start(2, "tests/distributed/failing.py", error, "--config", launcher.config())
+    assert [program.wait(60) for program in programs] == [1, code]
+    errors = [program.stderr.read() for program in programs]
+    assert errors[0] == "failing.py: stopped: another process of this run has ended; the last checkpoint is whole\n"
+    assert errors[1].startswith("failing.py: process 1: ")
+    assert line in errors[1]
+    assert errors[1].count("\n") == 1
+
+
+def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
+    step = configs_for(corpus_file).step
+    state, draws = step.state_dict(), []
+    for rank in (0, 1, 2, 0, 1, 2):
+        step.processes = Processes(rank, 3)
+        step.load_state_dict(state)
+        draws.append(float(torch.rand(())))
+    assert len(set(draws[:3])) == 3
+    assert draws[:3] == draws[3:]
 
 
 def test_a_restart_continues_the_run(launcher):

@@ -42,7 +42,7 @@ class Breaking(torch.nn.Module):
 def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_file, in_gradients, strategy):
     configs = configs_for(corpus_file, masking__strategy=strategy)
     step = configs.step
-    step.model = Breaking(configs.network, in_gradients)
+    step.model = step.parallel.model = Breaking(configs.network, in_gradients)
     step(STAGE)
     before = weights(configs)
     optimizer = [str(optimizer.state_dict()) for optimizer in step.optimizers]
@@ -64,7 +64,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
 def test_too_many_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, train):
     configs = configs_for(corpus_file, training__max_steps=60)
     breaking = Breaking(configs.network)
-    configs.trainer.training_step.model = breaking
+    step = configs.trainer.training_step
+    step.model = step.parallel.model = breaking
     good: list[torch.Tensor] = []
 
     def break_it(callbacks) -> None:
@@ -85,7 +86,8 @@ def test_too_many_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_f
 def test_an_interval_with_skipped_steps_only_stops_the_run(corpus_file, train):
     """Even if they are too few for the check of skipped steps, because a row would have no training loss."""
     configs = configs_for(corpus_file, training__max_steps=8)
-    configs.trainer.training_step.model = breaking = Breaking(configs.network)
+    step, breaking = configs.trainer.training_step, Breaking(configs.network)
+    step.model = step.parallel.model = breaking
 
     def break_it(callbacks) -> None:
         breaking.is_broken = True
