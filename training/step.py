@@ -78,8 +78,7 @@ class TrainingStep:
         self.device = next(model.parameters()).device
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
         self.reading_synchronizes = self.device.type != "cpu"
-        self.loss_function = masked_loss
-        self.run_update = self.update
+        self.loss_function, self.run_update = masked_loss, self.update
         self.parallel = parallel(LossModule(model, lambda: self.loss_function), processes)
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
@@ -212,10 +211,8 @@ class TrainingStep:
         load_optimizers(self.optimizers, state["optimizers"])
         self.windows.load_state_dict(state["windows"])
         self.masker.load_state_dict(state["masker"])
-        of_all = state["rng_states"]
-        of_all = [of_all] if isinstance(of_all, dict) else of_all  # earlier versions had one process
-        rank = self.processes.rank
-        rng_states = of_all[rank if rank < len(of_all) else 0]
+        of_all = saved if isinstance(saved := state["rng_states"], list) else [saved]  # earlier: of one process
+        rng_states = of_all[rank if (rank := self.processes.rank) < len(of_all) else 0]
         torch.set_rng_state(rng_states["cpu"])
         if rank >= len(of_all):  # a seed from the first process's next draw, so it depends on the run and the step
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
