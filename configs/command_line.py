@@ -69,12 +69,10 @@ def parse(arguments: Sequence[str]) -> Command:
     options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
     if not 1 <= options.seeds <= 1_000:
         raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
-    if options.seeds > 1 and started_by_torchrun():
-        raise ConfigError("--seeds starts one run after the other: with torchrun, start one command per seed")
+    if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
+        raise ConfigError("--seeds starts several runs, one after the other: use it without --resume and torchrun")
     overridden = _assignments([*unknown, *options.keys])
     if options.resume is not None:
-        if options.seeds > 1:
-            raise ConfigError("--resume continues one run and --seeds starts several: give one of them")
         return _resume(options.resume, overridden)
     if options.init_from is not None:
         return _init_from(options.init_from, overridden, options.seeds)
@@ -94,8 +92,7 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
     config["logs"] = str(logs)
     values = read_tokens(resolve(config, overridden), run)
-    changed = [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]
-    if changed:
+    if changed := [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]:
         keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
         raise ConfigError(f"a resumed run cannot change {keys}: start a new run instead")
     return Command(values, overridden, f"resuming {run.path}", logs, resumed=run)

@@ -70,8 +70,7 @@ class TrainingStep:
         self.windows = windows
         self.masker = masker
         self.optimizers = list(optimizers)
-        self.chars_per_step = chars_per_step
-        self.grad_accum_steps = grad_accum_steps
+        self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
         self.grad_norm_clip = grad_norm_clip
         self.autocast = autocast
         self.processes = processes
@@ -212,9 +211,10 @@ class TrainingStep:
         self.windows.load_state_dict(state["windows"])
         self.masker.load_state_dict(state["masker"])
         of_all = saved if isinstance(saved := state["rng_states"], list) else [saved]  # earlier: of one process
-        rng_states = of_all[rank if (rank := self.processes.rank) < len(of_all) else 0]
+        rank, n = self.processes.rank, len(of_all)
+        rng_states = of_all[rank % n]
         torch.set_rng_state(rng_states["cpu"])
-        if rank >= len(of_all):  # a seed from the first process's next draw, so it depends on the run and the step
+        if rank >= n:  # a seed from the next draw of a process that was saved, so it depends on the run and the step
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         elif self.device.type == "cuda" and "cuda" in rng_states:
             torch.cuda.set_rng_state(rng_states["cuda"], self.device)
