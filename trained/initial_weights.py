@@ -9,6 +9,7 @@ from torch import nn
 from configs.keys import ConfigError
 from data.tokens import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
+from distributed.sharding import load_whole, whole_weights
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_weights
 
@@ -39,7 +40,8 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
         i for i, token in enumerate(before) if token != UNK or vocabulary.unknown_token is not None
     ]  # all, except perhaps that of [UNK]
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
-    for name, target in model.state_dict().items():
+    initial = whole_weights(model)
+    for name, target in initial.items():
         if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
             weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
@@ -52,3 +54,4 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
             target[ids] = weight[rows]
         else:
             target.copy_(weight)
+    load_whole(model, initial)

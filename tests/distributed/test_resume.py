@@ -61,6 +61,19 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
         assert one[name].numpy() == pytest.approx(mixed[name].numpy(), abs=1e-4)
 
 
+def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path):
+    launcher.folder = tmp_path / "old"
+    trained(launcher, [(1, 3, "ddp")])
+    old, found = str(run_of(launcher.folder).path), []
+    for n, parallel in ((1, "ddp"), (2, "fsdp")):
+        keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
+        launcher.run(n, "experiment.py", "--init-from", old, *keys)
+        found.append(load_file(run_of(tmp_path / parallel).checkpoints / "last.safetensors"))
+    whole, sharded = found
+    for name in whole:
+        assert sharded[name].numpy() == pytest.approx(whole[name].numpy(), abs=1e-4)
+
+
 def long_run(launcher: Launcher) -> list:
     keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
     program = ("tests/distributed/short_rounds.py", "experiment.py")
