@@ -106,7 +106,8 @@ def print_tables(results: dict[str, Any]) -> None:
     print(f"  masked at random     model{'            counting' if counting else ''}")
     for name, row in results["masking_rates"].items():
         print(f"    {name:18} {_row(row)}" + (f"   {_row(counting[name])}" if counting else ""))
-    for title, table in (("masked character", "by_class"), ("nearest visible", "by_distance")):
+    unit = "token" if "bits_per_character" in results else "character"
+    for title, table in ((f"masked {unit}", "by_class"), ("nearest visible", "by_distance")):
         print(f"  {title}")
         for name, row in results[table].items():
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")

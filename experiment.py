@@ -50,6 +50,8 @@ def main(arguments: list[str]) -> int:
         return fail(f"{name}{error}")
     except HealthCheckError as error:  # all processes have the same one
         return 1 if rank else fail(f"stopped: {error}", code=1)
+    except KeyboardInterrupt:  # during training it saves first
+        return fail("interrupted before training; what was prepared of a large text is kept", code=130)
     except LostProcessError as error:
         return fail(f"{name}{error}", code=1)
     except (MemoryError, RuntimeError) as error:

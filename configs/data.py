@@ -1,5 +1,6 @@
 """The text, its vocabulary, and the windows drawn from it."""
 
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -17,6 +18,7 @@ from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
 VALIDATION_PAIRS = 1_024
+announce = partial(print, flush=True)  # a log shows at once why a run does not begin
 MEMORY = 500_000_000  # bytes that one key may need for a text that stays on the disk
 
 
@@ -61,7 +63,7 @@ class DataConfigs(BaseConfigs):
 
 @option(DataConfigs.loaded)
 def load(c: DataConfigs) -> Corpus:
-    return load_corpus(c.corpus)
+    return load_corpus(c.corpus, announce)
 
 
 @option(DataConfigs.vocabulary)
@@ -69,7 +71,7 @@ def by_tokens(c: DataConfigs) -> Vocabulary:
     further = (CLS, SEP) if c.pairs else ()
     if c.tokens == CHARACTERS:
         return characters_of(c.loaded, c.extra_characters, c.unknown_below, further)
-    return vocabulary_of(c.tokens, c.loaded, further, print)
+    return vocabulary_of(c.tokens, c.loaded, further, announce)
 
 
 @option(DataConfigs.stored_tokens)

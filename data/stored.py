@@ -77,6 +77,9 @@ class StoredText:
         """List and survey the files of a text. Raises CorpusError or OSError."""
         sources = list_sources(path)
         cache = cache / "texts" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        if not (cache / "files.jsonl").exists():
+            n_megabytes = sum(source.size for source in sources) / 1e6
+            announce(f"reading {len(sources):,} files of {n_megabytes:,.0f} MB, once")
         with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources)) as n_bytes_read:
             surveyed = survey(sources, cache / "files.jsonl", n_bytes_read)
         return cls(sources, surveyed, cache, announce)

@@ -1,5 +1,8 @@
 """Runs on a text that stays on the disk."""
 
+import hashlib
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,9 @@ from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
+from runs.files import locked
 from tests.conftest import TINY, configs_for
+from tests.fork_server import ForkServer
 from tests.training.test_resume import check_same
 from training.checkpoint import load_weights
 from training.resume import resume
@@ -119,3 +124,17 @@ def test_shuffled_windows_and_static_masks_are_refused_if_they_need_much_memory(
         _ = configs_for(text, data__sampling="shuffled").data.windows
     with pytest.raises(ConfigError, match=r"masking.masks=static needs .* GB"):
         _ = configs_for(text, masking__masks="static").masking.strategy
+
+
+def test_ctrl_c_before_training_gives_one_line(text: Path, tmp_path: Path, fork_server: ForkServer):
+    folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
+    with locked(folder / "lock", print):  # another process converts the text
+        command = ["experiment.py", f"data.corpus={text}", f"logs={tmp_path / 'logs'}", "device=cpu"]
+        program = fork_server.start(command, dict(os.environ))
+        lines = iter(program.stdout.readline, "")
+        assert any("waiting for another process" in line for line in lines)
+        os.kill(program.pid, signal.SIGINT)
+        assert program.wait(30) == 130
+    assert program.stderr.read().splitlines() == [
+        "experiment.py: interrupted before training; what was prepared of a large text is kept"
+    ]
