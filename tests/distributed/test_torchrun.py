@@ -78,7 +78,7 @@ def test_all_processes_of_a_machine_refuse_too_few_gpus(started, monkeypatch):
 
 
 def test_several_seeds_are_refused(started):
-    with pytest.raises(ConfigError, match="one command per seed"):
+    with pytest.raises(ConfigError, match="--seeds starts several runs"):
         parse(["--seeds", "2"])
 
 
