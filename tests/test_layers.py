@@ -27,7 +27,7 @@ LAYERS = {
     "training": {"data", "distributed", "runs"},
     "configs": {"data", "distributed", "model", "runs", "training"},
     "board": {"runs"},
-    "trained": {"configs", "data", "model", "runs", "training"},
+    "trained": {"configs", "data", "distributed", "model", "runs", "training"},
 }
 # Third-party package -> the modules and packages that may import it.
 IMPORTERS = {
