@@ -1,4 +1,4 @@
-"""How fast a large text is converted, how much memory that needs, and how fast its windows are read.
+"""Speed and memory of converting a large text, and speed of reading its windows.
 
 python -m benchmarks.large_text [--megabytes 3000]
 

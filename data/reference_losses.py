@@ -35,7 +35,7 @@ def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor)
     """Mean loss, in nats, of predicting every validation token by its frequency in the training text.
 
     Both are `[n_ordinary]`, how often each token occurs. Half a count is added to every token, so that tokens unseen in
-    training have a finite loss. `[UNK]` is no target.
+    training have a finite loss. `[UNK]` is never a target.
     """
     counts = training_counts.to(torch.float64) + 0.5
     losses = -(counts / counts.sum()).log()

@@ -132,7 +132,7 @@ def _file_blocks(file: BinaryIO) -> Iterator[Block]:
 
 
 def _end_of_block(text: bytes) -> int:
-    """Where to cut a text: at the beginning of a line if possible, and never inside a character."""
+    """The offset at which to cut a text: the beginning of a line if possible, and never inside a character."""
     newline = len(text)
     while (newline := text.rfind(b"\n", 0, newline)) >= 0:
         if LINE_BEGIN.match(text, newline):

@@ -56,7 +56,7 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     a token for unknown text.
 
     Its other special tokens are dropped, and so are truncation, padding and dropout. Raises an error of any type if
-    this is no tokenizer.
+    this is not a tokenizer.
     """
     model = dict(content["model"])
     is_unigram = isinstance(model["vocab"], list)  # [token, score], where other models have token: id

@@ -18,7 +18,7 @@ from runs.files import append_line, write_atomically
 
 @dataclass(frozen=True)
 class Surveyed:
-    """What is known of a file."""
+    """The survey of one file."""
 
     path: str
     size: int  # bytes of the file
