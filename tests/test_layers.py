@@ -17,7 +17,7 @@ LINES_PER_FILE = 220
 LINES_IN_ALL = 15_500
 TRAINING_MODULES = 18
 
-PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained"}
+PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}
 # Package -> the packages and modules of ours that it may import, in addition to itself.
 LAYERS = {
     "distributed": set(),
@@ -28,6 +28,7 @@ LAYERS = {
     "configs": {"data", "distributed", "model", "runs", "training"},
     "board": {"runs"},
     "trained": {"configs", "data", "distributed", "model", "runs", "training"},
+    "writing": {"configs", "data", "model", "runs", "trained", "training"},
 }
 # Third-party package -> the modules and packages that may import it.
 IMPORTERS = {
