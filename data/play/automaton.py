@@ -51,6 +51,27 @@ class Automaton:
             visits = after
         raise ArithmeticError("the automaton's chain does not converge to a stationary distribution")
 
+    def merged(self) -> "Automaton":
+        """The automaton with equivalent states merged, which writes the same texts with the same probabilities.
+
+        States are equivalent if they write the same character and move to equivalent states with the same
+        probabilities, as the last letters of words that end alike. State 0 stays state 0.
+        """
+        group, n_groups = list(range(len(self.characters))), 0
+        while True:
+            number: dict[tuple[str, frozenset[tuple[int, float]]], int] = {}
+            merged = []
+            for character, following in zip(self.characters, self.successors, strict=True):
+                probs: dict[int, float] = defaultdict(float)
+                for state, probability in following.items():
+                    probs[group[state]] += probability
+                merged.append(number.setdefault((character, frozenset(probs.items())), len(number)))
+            group = merged
+            if len(number) == n_groups:
+                characters = "".join(character for character, _ in number)
+                return Automaton(characters, tuple(dict(sorted(probs)) for _, probs in number))
+            n_groups = len(number)
+
     def write(self, length: int, seed: int) -> str:
         """A text of `length` characters that begins in state 0.
 

@@ -6,6 +6,7 @@ computes it, in float64 and normalized at every step. The first state has the st
 window's offset in the text is unknown.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,14 +14,14 @@ from torch import Tensor
 
 from data.play.automaton import Automaton
 
-WINDOWS_AT_ONCE = 8  # 0.3 GB for windows of 256 characters and 19,000 states
+WINDOWS_AT_ONCE = 8  # 0.1 GB for windows of 256 characters and 7,000 states
 
 
 @dataclass(frozen=True)
 class Channel:
-    """P(shown | true): how likely each character is shown for each true one, as matrices `[n_chars + 1, n_chars]`.
+    """P(shown | true): how likely each character is shown for each true one, as matrices `[n_shown, n_chars]`.
 
-    The last row stands for `[MASK]`.
+    Row `n_chars` stands for `[MASK]`.
     """
 
     scored: Tensor  # at the scored positions, which were selected
@@ -49,10 +50,23 @@ def corrupted_channel(
     return Channel(selected, elsewhere)
 
 
+def hiding_channel(n_chars: int, misprint_prob: float = 0.0) -> Channel:
+    """The channel of a text with holes: `[MASK]` hides any character, whatever it is, and all others are visible.
+
+    Row `n_chars + 1` stands for characters that the automaton does not have; they cannot be shown. With
+    `misprint_prob`, a visible character is a misprint with that probability, so nothing is impossible.
+    """
+    visible = (1 - misprint_prob) * torch.eye(n_chars, dtype=torch.float64) + misprint_prob / n_chars
+    hidden = torch.ones(1, n_chars, dtype=torch.float64)  # without the probability of masking, equal for all characters
+    matrix = torch.cat([visible, hidden, misprint_prob * hidden])
+    return Channel(matrix, matrix)
+
+
 class Floor:
     """Posteriors of masked characters under an automaton. Character ids are indices into its sorted alphabet."""
 
     def __init__(self, automaton: Automaton):
+        automaton = automaton.merged()  # the same distribution, several times faster
         id_of = {character: i for i, character in enumerate(automaton.alphabet)}
         self.n_chars = len(id_of)
         self.char_of_state = torch.tensor([id_of[c] for c in automaton.characters])
@@ -67,38 +81,68 @@ class Floor:
         marks the positions to predict; all are `[n_windows, seq_len]`. Raises ValueError if the automaton cannot have
         written what is shown.
         """
-        n = WINDOWS_AT_ONCE
-        batches = zip(windows.split(n), shown.split(n), scored.split(n), strict=True)
-        return torch.cat([self._batch(*batch, channel) for batch in batches])
-
-    def _batch(self, windows: Tensor, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
-        n_windows, seq_len = windows.shape
-        forward: dict[int, Tensor] = {}  # P(state at t | shown up to t), [n_states, n_windows], if t is scored
-        state = self.stationary[:, None].repeat(1, n_windows)
-        for t in range(seq_len):
-            if t:
-                state = self.transposed @ state
-            state *= self._likelihood(shown[:, t], scored[:, t], channel)
-            total = state.sum(0)
-            if not total.all():
-                raise ValueError(f"the automaton cannot have written what is shown (at position {t})")
-            state /= total
-            if scored[:, t].any():
-                forward[t] = state
-
-        losses = torch.zeros(n_windows, seq_len, dtype=torch.float64)
-        future = torch.ones_like(state)  # P(shown after t | state at t), up to a factor
-        for t in reversed(range(seq_len)):
-            if t in forward:
-                posterior = torch.zeros(self.n_chars, n_windows, dtype=torch.float64)
-                posterior.index_add_(0, self.char_of_state, forward.pop(t).mul_(future))
-                truth = posterior.gather(0, windows[None, :, t])[0]
-                losses[:, t] = torch.where(scored[:, t], (posterior.sum(0) / truth).log(), 0.0)
-            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], scored[:, t], channel))
-            future /= future.sum(0)
+        losses = torch.zeros(windows.shape, dtype=torch.float64)
+        posteriors = self.posteriors(shown, scored, channel)
+        losses[scored] = -posteriors.gather(1, windows[scored][:, None])[:, 0].log()
         return losses
 
-    def _likelihood(self, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
+    def posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Tensor:
+        """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64).
+
+        `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`; the rows are in the order of
+        `wanted.nonzero()`. The channel's matrix `scored` applies to wanted positions. Raises ValueError if the
+        automaton cannot have written what is shown.
+        """
+        return self._sums(shown, wanted, channel, self.char_of_state, self.n_chars)
+
+    def _sums(self, shown: Tensor, wanted: Tensor, channel: Channel, group: Tensor, n_groups: int) -> Tensor:
+        """P(group of the state | everything shown) at the wanted positions, `[n_wanted, n_groups]`.
+
+        `group` `[n_states]` is the group of each state.
+        """
+        found = []
+        for some, here in zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True):
+            sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
+            for t, states in self._posteriors(some, here, channel):
+                sums[t].index_add_(0, group, states)
+            found.append(sums.permute(2, 0, 1)[here])
+        joint = torch.cat(found)
+        return joint / joint.sum(1, keepdim=True)
+
+    def _posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Iterator[tuple[int, Tensor]]:
+        """Positions t that any window wants, the last one first, and P(state at t | everything shown), up to a factor.
+
+        The states are `[n_states, n_windows]`.
+        """
+        kept: dict[int, Tensor] = {}
+        for t, (state, total) in enumerate(self.forward(shown, wanted, channel)):
+            if not total.all():
+                raise ValueError(f"the automaton cannot have written what is shown (at position {t})")
+            if wanted[:, t].any():
+                kept[t] = state
+        future = torch.ones(len(self.char_of_state), len(shown), dtype=torch.float64)  # P(shown after t | state at t)
+        for t in reversed(range(min(kept, default=shown.shape[1]), shown.shape[1])):
+            if t in kept:
+                yield t, kept.pop(t).mul_(future)
+            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], wanted[:, t], channel))
+            future /= future.sum(0)
+
+    def forward(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each position, P(state there | shown up to there) and P(shown there | shown before).
+
+        They are `[n_states, n_windows]` and `[n_windows]`. A window that the automaton cannot have written has zeros
+        from its first impossible position on.
+        """
+        state = self.stationary[:, None].repeat(1, len(shown))
+        for t in range(shown.shape[1]):
+            if t:
+                state = self.transposed @ state
+            state *= self._likelihood(shown[:, t], wanted[:, t], channel)
+            total = state.sum(0)
+            state /= total + (total == 0)
+            yield state, total
+
+    def _likelihood(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Tensor:
         """P(shown | state), `[n_states, n_windows]`."""
-        by_char = torch.where(scored[:, None], channel.scored[shown], channel.elsewhere[shown])
-        return by_char.T[self.char_of_state]
+        by_char = torch.where(wanted[:, None], channel.scored[shown], channel.elsewhere[shown])
+        return by_char.T.contiguous().index_select(0, self.char_of_state)

@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 import torch
 
@@ -43,6 +45,26 @@ def test_the_stationary_distribution_does_not_change():
     visits = automaton.stationary()
     assert torch.allclose(automaton.transitions(transposed=True) @ visits[:, None], visits[:, None], atol=1e-11)
     assert visits.sum() == pytest.approx(1)
+
+
+def test_merging_keeps_the_probability_of_every_text():
+    automaton = words({"bal": 2, "kal": 1, "ban": 3, "oo": 2})
+    merged = automaton.merged()
+    assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")  # the two l are one
+    before, after = automaton.stationary(), merged.stationary()
+    for text in map("".join, product("abklno ", repeat=4)):
+        expected = probability(automaton, before, text)
+        assert probability(merged, after, text) == pytest.approx(expected, abs=1e-12)
+    assert merged.merged() == merged
+
+
+def probability(automaton: Automaton, visits: torch.Tensor, text: str) -> float:
+    """P(text), by pushing the stationary distribution of the states through it."""
+    state, step = visits, automaton.transitions().to_dense()
+    for t, character in enumerate(text):
+        writes = torch.tensor([c == character for c in automaton.characters])
+        state = (state @ step if t else state) * writes
+    return float(state.sum())
 
 
 def test_a_chain_without_convergence_is_an_error():

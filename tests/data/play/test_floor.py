@@ -7,7 +7,7 @@ import torch
 from data.corpus import load_corpus
 from data.counting import count
 from data.play.automaton import Automaton
-from data.play.floor import Channel, Floor, corrupted_channel, masked_channel
+from data.play.floor import Channel, Floor, corrupted_channel, hiding_channel, masked_channel
 from data.protocol import validation_set
 from data.vocabulary import Vocabulary
 
@@ -19,13 +19,12 @@ def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automato
     return Automaton(characters, tuple({t: float(p) for t, p in enumerate(row)} for row in rows))
 
 
-def by_enumeration(automaton: Automaton, window, shown, scored, channel: Channel) -> np.ndarray:
-    """The same posterior, from the probabilities of all sequences of states."""
-    floor = Floor(automaton)
+def by_enumeration(automaton: Automaton, shown, scored, channel: Channel) -> np.ndarray:
+    """The same posterior at all positions, from the probabilities of all sequences of states."""
     transitions, start = automaton.transitions().to_dense().numpy(), automaton.stationary().numpy()
-    chars = floor.char_of_state.numpy()
-    posterior = np.zeros((len(window), floor.n_chars))
-    for states in product(range(len(automaton.characters)), repeat=len(window)):
+    chars = [automaton.alphabet.index(character) for character in automaton.characters]
+    posterior = np.zeros((len(shown), len(automaton.alphabet)))
+    for states in product(range(len(automaton.characters)), repeat=len(shown)):
         probability = start[states[0]]
         for before, after in pairwise(states):
             probability *= transitions[before, after]
@@ -34,8 +33,7 @@ def by_enumeration(automaton: Automaton, window, shown, scored, channel: Channel
             probability *= matrix[shown[t], chars[state]].item()
         for t, state in enumerate(states):
             posterior[t, chars[state]] += probability
-    posterior /= posterior.sum(1, keepdims=True)
-    return np.where(scored, -np.log(posterior[np.arange(len(window)), window]), 0.0)
+    return posterior / posterior.sum(1, keepdims=True)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -54,10 +52,27 @@ def test_forward_backward_equals_enumeration(seed: int, kind: str):
         channel = corrupted_channel(n_chars, masking_prob=0.4, randomize_prob=0.3, no_change_prob=0.2)
         shown = generator.integers(0, n_chars + 1, size=6)
         shown[0], shown[1], shown[2] = window[0], n_chars, window[2]
-    expected = by_enumeration(automaton, window, shown, scored, channel)
-    tensors = (torch.from_numpy(array)[None] for array in (window, shown, scored))
-    losses = Floor(automaton).losses(*tensors, channel)[0].numpy()
-    assert np.abs(losses - expected).max() < 1e-10
+    expected = by_enumeration(automaton, shown, scored, channel)
+    window, shown, scored = (torch.from_numpy(array)[None] for array in (window, shown, scored))
+    posteriors = Floor(automaton).posteriors(shown, scored, channel)
+    assert np.abs(posteriors.numpy() - expected[scored[0]]).max() < 1e-12
+    losses = Floor(automaton).losses(window, shown, scored, channel)[0]
+    truth = posteriors[torch.arange(3), window[scored]]
+    assert torch.equal(losses, torch.zeros(6).double().masked_scatter(scored[0], -truth.log()))
+
+
+@pytest.mark.parametrize("misprint_prob", [0.0, 0.2])
+def test_posteriors_of_a_text_with_holes_equal_enumeration(misprint_prob: float):
+    """All positions are wanted, hidden ones and visible ones; several windows are one batch."""
+    automaton = random_automaton(3)
+    channel = hiding_channel(3, misprint_prob)
+    shown = Vocabulary(automaton.alphabet).encode(automaton.write(60, 3)).view(12, 5)
+    shown = shown.masked_fill(torch.rand(shown.shape, generator=torch.Generator().manual_seed(0)) < 0.5, 3)
+    wanted = torch.ones_like(shown, dtype=torch.bool)
+    posteriors = Floor(automaton).posteriors(shown, wanted, channel).view(12, 5, 3)
+    for window, found in zip(shown.numpy(), posteriors.numpy(), strict=True):
+        expected = by_enumeration(automaton, window, np.ones(5, dtype=bool), channel)
+        assert np.abs(found - expected).max() < 1e-12
 
 
 def test_channels_are_probabilities():

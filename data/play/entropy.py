@@ -1,0 +1,65 @@
+"""The exact entropy rate of an automaton's text, in nats per character: the loss of the best left-to-right model.
+
+A character can have been written by several states, so the entropy of the next character depends on the belief: the
+distribution of the state given all characters so far. If finitely many beliefs can be reached from a known state, they
+are the states of an equivalent automaton whose text determines its states, and the entropy rate is the mean entropy of
+the next character over their stationary distribution (Cover and Thomas 2006, section 4.2).
+"""
+
+import math
+from collections import defaultdict
+
+import torch
+
+from data.play.automaton import Automaton
+
+MAX_BELIEFS = 200_000
+DIGITS = 12  # beliefs whose probabilities agree to so many digits are the same; their differences are rounding errors
+
+Belief = dict[int, float]  # state -> probability
+
+
+def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automaton:
+    """The equivalent automaton whose states are the beliefs that can be reached from state 0.
+
+    The characters after one of its states are all different: a text and the first state determine all states. Raises
+    ArithmeticError if there are more than `max_beliefs` beliefs, perhaps infinitely many.
+    """
+    automaton = automaton.merged()
+    number: dict[frozenset[tuple[int, float]], int] = {}
+    beliefs: list[Belief] = []  # breadth first
+    characters = []
+
+    def number_of(belief: Belief, character: str) -> int:
+        key = frozenset((state, round(probability, DIGITS)) for state, probability in belief.items())
+        if key not in number:
+            if len(beliefs) == max_beliefs:
+                raise ArithmeticError(f"the automaton's beliefs do not close: there are more than {max_beliefs:,}")
+            number[key] = len(beliefs)
+            beliefs.append(belief)
+            characters.append(character)
+        return number[key]
+
+    number_of({0: 1.0}, automaton.characters[0])
+    successors = []
+    for belief in beliefs:  # it grows meanwhile
+        following: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
+        for state, probability in belief.items():
+            for target, p in automaton.successors[state].items():
+                following[automaton.characters[target]][target] += probability * p
+        probs: dict[int, float] = {}
+        for character, joint in following.items():
+            total = sum(joint.values())
+            probs[number_of({state: p / total for state, p in joint.items()}, character)] = total
+        successors.append(probs)
+    return Automaton("".join(characters), tuple(successors))
+
+
+def entropy_rate(automaton: Automaton) -> float:
+    """The entropy rate in nats per character.
+
+    Raises ArithmeticError if there are too many beliefs, or if their chain does not converge.
+    """
+    beliefs = determinized(automaton)
+    entropies = [-sum(p * math.log(p) for p in following.values()) for following in beliefs.successors]
+    return float(beliefs.stationary() @ torch.tensor(entropies, dtype=torch.float64))
