@@ -113,7 +113,7 @@ def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, wake: Eve
     began = last_row = time.perf_counter()
     steps = 0
     while time.perf_counter() - began < SECONDS_PER_TURN:
-        step(stage).loss_sum.item()
+        step(stage).loss.item()
         steps += 1
         if time.perf_counter() - last_row > 1:
             last_row = time.perf_counter()

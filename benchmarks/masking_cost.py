@@ -34,7 +34,7 @@ def main(options: Namespace, path: Path) -> None:
 
     def turn(name: str) -> tuple[float, float]:
         step.masker = configs[name].masking.strategy
-        seconds_per_step = seconds_per_call(lambda: step(stage).loss_sum, STEPS)
+        seconds_per_step = seconds_per_call(lambda: step(stage).loss, STEPS)
         return seconds_per_step, seconds_per_call(partial(draw, step, stage), STEPS)
 
     turns = take_turns({name: partial(turn, name) for name in configs}, options.repeats, warmup=1)

@@ -14,6 +14,7 @@ from configs.rows import check_untils, is_number
 from configs.tokens import check_tokens
 from data.pairs import SHORTEST
 from distributed.processes import n_on_machine, n_started
+from runs.knobs import masking_rates
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -108,8 +109,10 @@ def _check_row(where: str, row: Any, values: Mapping[str, Any]) -> None:
     for key in ("until", "seq_len"):
         if key not in row:
             raise ConfigError(f"{where} has no {key}")
-    seq_len, masking_prob = row["seq_len"], row.get("masking_prob", values["masking.masking_prob"])
-    for key, share in (("until", row["until"]), ("masking_prob", masking_prob)):
+    seq_len, rates = row["seq_len"], masking_rates(row, values["masking.masking_prob"])
+    if not rates:
+        raise ConfigError(f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through")
+    for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
         if not is_number(share) or not 0 < share <= 1:
             raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
     longest = 5_000 if values["model.architecture"] == "labml_nn" else 2**20  # labml_nn encodes 5,000 positions

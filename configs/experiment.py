@@ -24,7 +24,7 @@ from distributed.sharding import shard
 from training.background import References
 from training.callbacks import sample
 from training.compilation import Compilation
-from training.evaluation import Evaluator
+from training.evaluator import Evaluator
 from training.loop import Trainer
 from training.schedule import Budget, Schedule
 from training.step import TrainingStep
@@ -187,6 +187,7 @@ def by_protocol(c: Configs) -> Evaluator:
         mask_token=c.data.vocabulary.mask_token,
         corpus=c.data.loaded.name,
         references=c.references,
+        with_bound=len(c.training.stage_rows) > len(c.training.stages),
         pairs_objective=pairs_objective(c),
         validation_pairs=c.data.validation_pairs,
         processes=c.processes,

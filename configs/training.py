@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from configs.keys import ConfigError, Key
 from distributed.processes import Processes
+from runs.knobs import masking_rates
 from training import optimizers
 from training.schedule import Stage
 
@@ -26,7 +27,11 @@ class TrainingConfigs(BaseConfigs):
     ] = 180.0
     stages: Annotated[
         list,
-        Key("rows {until: share of the budget, seq_len: characters, masking_prob: optional}, in order", resume=True),
+        Key(
+            "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps"
+            " cycle through; optional}, in order",
+            resume=True,
+        ),
     ] = [{"until": 1.0, "seq_len": 64}]
     chars_per_step: Annotated[int, Key("characters per step, over all windows of the batch", low=1, high=2**30)] = 2048
     grad_accum_steps: Annotated[
@@ -88,8 +93,10 @@ class SampleConfigs(BaseConfigs):
 
 @option(TrainingConfigs.stage_rows)
 def with_masking_prob(c: TrainingConfigs) -> list[Stage]:
-    """Rows without a masking rate of their own use `masking.masking_prob`."""
-    return [Stage(row["until"], row["seq_len"], row.get("masking_prob", c.masking_prob)) for row in c.stages]
+    """One stage per row and masking rate. Rows without a rate of their own use `masking.masking_prob`."""
+    return [
+        Stage(row["until"], row["seq_len"], rate) for row in c.stages for rate in masking_rates(row, c.masking_prob)
+    ]
 
 
 @option(TrainingConfigs.autocast)

@@ -76,3 +76,20 @@ def protocol_masks(n_windows: int) -> torch.Tensor:
     masked = np.zeros((n_windows, WINDOW_LEN), dtype=bool)
     np.put_along_axis(masked, order[:, :N_MASKED], True, axis=1)
     return torch.from_numpy(masked)
+
+
+def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
+    """Masks for the any-order bound, the same on every machine: bool `[rounds, n_windows, 256]`, never on `[UNK]`.
+
+    The numbers of masked positions cover 1 to 256 evenly. Those of a window lie in `rounds` equal parts of this range,
+    one in each, at the same place of each part; windows have different places.
+    """
+    generator = np.random.Generator(np.random.PCG64([SEED, rounds]))
+    n_windows, seq_len = validation.windows.shape
+    places = (generator.permutation(n_windows) + generator.random(n_windows)) / n_windows
+    shares = torch.from_numpy((np.arange(rounds)[:, None] + places) / rounds)
+    maskable = validation.without_unknown(torch.ones_like(validation.windows, dtype=torch.bool)).cpu()
+    keys = torch.from_numpy(generator.random((rounds, n_windows, seq_len))).masked_fill(~maskable, 2.0)
+    counts = (shares * maskable.sum(-1)).long() + 1
+    masked = (keys.argsort(-1).argsort(-1) < counts[..., None]) & maskable
+    return masked.to(validation.windows.device)

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from runs.files import append_line, flush, to_json, write_atomically, write_json
+from runs.knobs import masking_rates
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
 from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, checked, for_tokens
 
@@ -106,25 +107,21 @@ class RunFolder:
         return read_object(self.about_path, ABOUT).get("launch")
 
     def about(self) -> dict[str, Any]:
-        """What a dashboard shows of the run in addition to its curves.
-
-        These are its name, command, comment, time, folder, configs, the keys that the user set, the masking rates of
-        its stages, the knobs in use, and the reference losses.
-        """
+        """What a dashboard shows of the run in addition to its curves."""
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
-        rates = {row.get("masking_prob", config["masking.masking_prob"]) for row in config["training.stages"]}
-        command = about["comment"]
+        default = config["masking.masking_prob"]
+        rates = {rate for row in config["training.stages"] for rate in masking_rates(row, default)}
+        about["command"] = about["comment"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"} | config
             about["comment"] += " (changed by hand)"
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
-        about["command"] = command
-        shown: dict[str, Any] = {"name": f"{about['name']}, {Path(self.corpus()['name']).name}", "configs": config}
-        shown |= {"explicit": about["overridden"], "rates": sorted(rates), "folder": str(self.path.absolute())}
-        shown |= {"knobs": by_hand[-1].get("after") if by_hand else None, "references": self._references()}
+        name, knobs = Path(self.corpus()["name"]).name, by_hand[-1].get("after") if by_hand else None
+        shown = {"name": f"{about['name']}, {name}", "configs": config, "explicit": about["overridden"], "knobs": knobs}
+        shown |= {"folder": str(self.path.absolute()), "references": self._references(), "rates": sorted(rates)}
         return about | shown
 
     def command(self) -> str:

@@ -43,7 +43,7 @@ ROW = {  # of metrics.jsonl
     **dict.fromkeys(("seconds", "learning_rate", "loss.valid"), float),
     **dict.fromkeys(("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"), (float, None)),
 }
-SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, MISSING)}], "masking.masking_prob": float}
+SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, [float], MISSING)}], "masking.masking_prob": float}
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 SIZES = dict.fromkeys(GROWING, (lambda value: type(value) is int and value >= 0, MISSING))
 

@@ -24,6 +24,7 @@ from torch import nn
 from distributed.sharding import load_whole
 from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
+from training.step import StepSums
 
 HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size
@@ -50,7 +51,8 @@ STATE = {  # Trainer.state_dict(), the environment, and the sizes of the run's f
     "n_evaluations": is_count,
     "best_loss": lambda loss: isinstance(loss, float) and loss == loss,  # infinite before the first evaluation
     "warnings": [str],
-    "interval": {"start": POSITION, "sums": [is_scalar]},
+    # Earlier versions saved a list of sums.
+    "interval": {"start": POSITION, "sums": (dict.fromkeys(StepSums._fields, is_scalar), [is_scalar])},
     "training_step": dict,
     "knobs": {"knobs": dict, "is_changed_by_hand": bool},
     "environment": dict,

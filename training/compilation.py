@@ -30,7 +30,7 @@ class Compilation:
 
     def is_ready(self, stage: Stage) -> bool:
         """Whether the next step of this stage needs neither compiling nor recording first."""
-        return self._is_compiled(stage) and not (self.recorded and self.recorded.is_due)
+        return self._is_compiled(stage) and not (self.recorded and self.recorded.is_due(stage))
 
     def prepare(self, stage: Stage, report: Callable[[str], None]) -> None:
         """Compile or record, whichever the next step of this stage needs. Training goes on if it fails."""

@@ -1,22 +1,18 @@
 """The headline number: the masked cross-entropy of the validation protocol, in nats per masked token."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.protocol import ValidationSet
+from data.protocol import ValidationSet, bound_masks
 from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from distributed.sharding import whole
-from training.background import References
 from training.objective import pair_outcomes
-from training.step import StepSums
 
 CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
 
@@ -113,6 +109,26 @@ def masked_outcomes(
     return results[:, 0], results[:, 1] > 0
 
 
+def any_order_bound(
+    model: nn.Module, validation: ValidationSet, *, mask_token: int, rounds: int, processes: Processes = SINGLE
+) -> torch.Tensor:
+    """An upper bound of each validation window's loss, `[n_windows]` nats per token, if its tokens are written one at
+    a time, in random order. It is estimated with `rounds` masks per window; `[UNK]` stays visible and does not count.
+
+    A model that writes a window x of L tokens in random order gives it at least the probability P(x) with
+
+        -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
+                   = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
+
+    (Uria et al. 2014; Hoogeboom et al. 2022). It is also the bound of masked diffusion (Sahoo et al. 2024). The mean
+    over exactly n positions varies less than a sum over positions masked independently, divided by their expected
+    number (Nie et al. 2025).
+    """
+    windows, masks = validation.windows.repeat(rounds, 1), bound_masks(validation, rounds).flatten(0, 1)
+    losses, _ = per_window(masked_outcomes(model, windows, masks, mask_token, processes), masks)
+    return (losses / masks.sum(1).clamp(min=1).cpu()).view(rounds, -1).mean(0)
+
+
 @torch.no_grad()
 def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
     """Loss (nats) and accuracy of the second objective on pairs of text, with no character masked."""
@@ -131,72 +147,6 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
         correct.append(outcomes[1])
     model.train(was_training)
     return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The steps since the last evaluation. Their sums stay on the device until the next one."""
-
-    start: Mapping[str, Any]  # step, chars and seconds of the last evaluation
-    sums: StepSums
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Evaluates a model by the protocol, and builds the rows of metrics.jsonl."""
-
-    model: nn.Module
-    validation: ValidationSet
-    mask_token: int
-    corpus: str  # its name
-    references: References
-    pairs_objective: str = ""  # nsp or sop, if the model is trained on pairs of text
-    validation_pairs: WindowBatch | None = None
-    processes: Processes = SINGLE
-
-    def evaluate(self, interval: Interval, now: Mapping[str, Any]) -> tuple[dict[str, Any], Evaluation]:
-        """A row of metrics.jsonl, and the evaluation in it. `now` holds the row's step, chars, seconds and settings."""
-        mask_token, seq_len = self.mask_token, now["seq_len"]
-        evaluation = evaluate(
-            self.model, self.validation, mask_token=mask_token, seq_len=seq_len, processes=self.processes
-        )
-        totals = {name: float(total) for name, total in zip(StepSums._fields, interval.sums, strict=True)}
-        n_labels, n_positions = totals["n_labels"] or math.nan, totals["n_positions"]  # nan: every step was skipped
-        steps, chars, seconds = (now[name] - interval.start[name] for name in ("step", "chars", "seconds"))
-        row = {
-            **now,
-            "corpus": self.corpus,
-            "loss.train": totals["loss_sum"] / n_labels,
-            "accuracy.train": totals["n_correct"] / n_labels,
-            "loss.valid": evaluation.loss,
-            "loss.valid_stderr": evaluation.loss_stderr,
-            "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
-            "accuracy.valid": evaluation.accuracy,
-            "grad_norm": totals["grad_norm"] / steps,
-            "weight_norm": weight_norm(self.model),
-            "chars_per_second": round(chars / max(seconds, 1e-9), 1),
-        }
-        if evaluation.per_character is not None:
-            row |= per_character(evaluation.per_character)
-        if totals["n_labels"] < n_positions:
-            row["ignored_labels"] = 1 - totals["n_labels"] / n_positions
-        if self.validation_pairs is not None:
-            row |= self._pairs(totals, self.validation_pairs)
-        if self.references.floor() is not None:
-            floor = self.references.losses["floor"]
-            row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
-        return row, evaluation
-
-    def _pairs(self, totals: Mapping[str, float], validation: WindowBatch) -> dict[str, float]:
-        """The second objective's entries of a row. Guessing has an accuracy of one half."""
-        name, n_pairs = self.pairs_objective, totals["n_pairs"] or math.nan
-        loss, accuracy = evaluate_pairs(self.model, validation)
-        return {
-            f"loss.{name}.train": totals["pair_loss_sum"] / n_pairs,
-            f"accuracy.{name}.train": totals["n_pairs_correct"] / n_pairs,
-            f"loss.{name}.valid": loss,
-            f"accuracy.{name}.valid": accuracy,
-        }
 
 
 def per_character(loss: float) -> dict[str, float]:

@@ -16,9 +16,10 @@ from training.callbacks import Callbacks, Guess, KnobPanel
 from training.checkpoint import environment, save_best, save_last
 from training.clock import TrainingClock
 from training.compilation import Compilation
-from training.evaluation import Evaluation, Evaluator, Interval
+from training.evaluation import Evaluation
+from training.evaluator import Evaluator, Interval
 from training.optimizers import learning_rate_of, set_learning_rate
-from training.schedule import Schedule, Stage, stage_at
+from training.schedule import Schedule, Stage, mean_rate, stage_at
 from training.step import StepSums, TrainingStep
 
 STEPS_BETWEEN_CHECKS = 64  # for skipped steps, on devices where reading their number synchronizes
@@ -82,7 +83,7 @@ class Trainer:
         while now.progress < 1 and not now.must_stop:
             if now.has_request:
                 self._turn_knobs(run, callbacks)
-            stage = self.knobs.applied_to(stage_at(self.schedule.stages, now.progress))
+            stage = self.knobs.applied_to(stage_at(self.schedule.stages, now.progress, self.step))
             if not self.compilation.is_ready(stage):
                 with self._paused():
                     self.compilation.prepare(stage, callbacks.says)
@@ -149,10 +150,11 @@ class Trainer:
     def _evaluate(self, run: RunFolder | None, callbacks: Callbacks, stage: Stage, progress: float) -> None:
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
         health_checks.check_skipped_steps(self.training_step.skipped_in_a_row, self.step, stage.seq_len)
+        rate = self.knobs.knobs.masking_prob or mean_rate(self.schedule.stages, stage)
         settings = {
             "wall_seconds": round(self.wall_seconds, 3),
             "seq_len": stage.seq_len,
-            "masking_prob": stage.masking_prob,
+            "masking_prob": rate,
             "learning_rate": learning_rate_of(self.training_step.optimizers),
         }
         row, evaluation = self.evaluator.evaluate(self.interval, self.position() | settings)
@@ -165,7 +167,7 @@ class Trainer:
             self._record(run, callbacks, row, evaluation, best)
         self.best_loss = self.processes.from_first(self.best_loss)
         if self.n_evaluations % self.schedule.evaluations_per_sample == 0:
-            callbacks.sampled(self.sample(stage.masking_prob))
+            callbacks.sampled(self.sample(rate))
 
     def _record(
         self, run: RunFolder, callbacks: Callbacks, row: dict[str, Any], evaluation: Evaluation, best: Weights | None
@@ -196,7 +198,7 @@ class Trainer:
         return {name: getattr(self, name) for name in COUNTERS} | {
             "seconds": self.clock.seconds,
             "knobs": self.knobs.state_dict(),
-            "interval": {"start": self.interval.start, "sums": list(self.interval.sums)},
+            "interval": {"start": self.interval.start, "sums": self.interval.sums._asdict()},
             "training_step": self.training_step.state_dict(),
         }
 
@@ -207,6 +209,9 @@ class Trainer:
         # With a longer budget the evaluations are farther apart, so fewer of them are done.
         self.n_evaluations = min(self.n_evaluations, self.schedule.evaluations_due(self.progress()))
         self.knobs.load_state_dict(state["knobs"])
-        sums = StepSums(*(total.to(self.device) for total in state["interval"]["sums"]))
-        self.interval = Interval(state["interval"]["start"], sums)
+        start, sums = state["interval"]["start"], state["interval"]["sums"]
+        if isinstance(sums, list):  # earlier versions had other sums: the interval starts here
+            self.interval = Interval(self.position(), StepSums.zeros(self.device))
+        else:
+            self.interval = Interval(start, StepSums(**{name: total.to(self.device) for name, total in sums.items()}))
         self.training_step.load_state_dict(state["training_step"])

@@ -6,13 +6,14 @@ launch. A wrong graph would train wrongly in silence, so each one is checked aga
 
 import gc
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from data.masking import MaskedBatch
+from data.masking import MaskedBatch, n_masked_in
 from training.schedule import Stage
 from training.step import StepSums, TrainingStep
 
@@ -21,6 +22,7 @@ EAGER_REPEATS = 3  # that a replayed step is compared with
 TOLERANCE = 1e-6  # relative difference between a replayed step and an eager one
 LARGEST_NOISE = 1e-3  # the same if eager steps differ too: a wrong learning rate changes weights by more
 Batches = Sequence[MaskedBatch]
+Shape = tuple[int, int]  # the length of a batch's windows, and the number of its positions: all batches have the same
 Outcome = tuple[StepSums, list[torch.Tensor]]
 
 
@@ -35,6 +37,7 @@ def can_record(step: TrainingStep) -> bool:
 class RecordedUpdate:
     """Runs `step.update` eagerly until it is recorded, then replays it.
 
+    Each number of masked positions has a graph of its own. Graphs of windows of another length are dropped.
     A graph reads and writes the addresses that it was recorded with. So batches are copied into the tensors of the
     recorded batches, and learning rates are tensors on the device, in eager steps too.
     """
@@ -42,21 +45,24 @@ class RecordedUpdate:
     def __init__(self, step: TrainingStep):
         self.step = step
         self._rates = [torch.zeros((), device=step.device) for _ in self._groups()]
-        self._shape: list[tuple[torch.Size, torch.Size]] = []
-        self._n_eager = 0
-        self._recorded: tuple[torch.cuda.CUDAGraph, Batches, Outcome] | None = None
+        self._n_eager: Counter[Shape] = Counter()
+        self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Outcome]] = {}
 
     def __call__(self, batches: Batches) -> Outcome:
-        self._forget_other_shapes(batches)
-        if self._recorded is None:
-            self._n_eager += 1
-            return self._eager(batches)
-        return self._replay(batches)
+        shape = _shape(batches)
+        if any(seq_len != shape[0] for seq_len, _ in self._n_eager):
+            self._n_eager.clear()
+            self._recorded.clear()
+        if shape in self._recorded:
+            return self._replay(batches)
+        self._n_eager[shape] += 1
+        return self._eager(batches)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to record."""
-        return self._recorded is None and self._n_eager >= EAGER_STEPS
+    def is_due(self, stage: Stage) -> bool:
+        """Whether it is time to record the update of a stage."""
+        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
+        shape = (stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob))
+        return shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
 
     def record(self, stage: Stage) -> None:
         """Record an update for the shapes of a stage, and check it. Training is unchanged afterwards.
@@ -66,9 +72,6 @@ class RecordedUpdate:
         states = [{key: dict(value) for key, value in o.state.items()} for o in self.step.optimizers]
         with self.step.without_side_effects():
             batches = self.step.draw(stage)
-            self._forget_other_shapes(batches)
-            if not self.is_due:
-                return
             gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
             try:
                 graph = torch.cuda.CUDAGraph()
@@ -76,10 +79,10 @@ class RecordedUpdate:
                 stream = torch.cuda.stream(torch.cuda.current_stream(self.step.device))
                 with self._rates_on_device(), stream, torch.cuda.graph(graph):
                     result = self.step.update(batches)
-                self._recorded = graph, batches, result
+                self._recorded[_shape(batches)] = graph, batches, result
                 self._check(self.step.draw(stage))
             except Exception:
-                self._recorded = None
+                self._recorded.clear()
                 for optimizer, state in zip(self.step.optimizers, states, strict=True):
                     optimizer.state.clear()  # drops states that only the graph could use
                     optimizer.state.update(state)
@@ -106,7 +109,7 @@ class RecordedUpdate:
             for group, rate in zip(self._groups(), learning_rates, strict=True):
                 group["lr"] = rate
         if eager[0][-1] > 0:  # the last tensor counts skipped steps: the eager step was one, so it shows nothing
-            self._recorded, self._n_eager = None, 0
+            del self._recorded[_shape(batches)], self._n_eager[_shape(batches)]
             return
         for tensor, *repeats, other in zip(*eager, replayed, strict=True):
             noise = max(relative_difference(tensor, repeat) for repeat in repeats)
@@ -137,8 +140,7 @@ class RecordedUpdate:
             return self.step.update(batches)
 
     def _replay(self, batches: Batches) -> Outcome:
-        assert self._recorded is not None
-        graph, static_batches, result = self._recorded
+        graph, static_batches, result = self._recorded[_shape(batches)]
         for static, batch in zip(static_batches, batches, strict=True):
             _copy_into(_inputs(static), _inputs(batch))
         with self._rates_on_device():
@@ -159,16 +161,15 @@ class RecordedUpdate:
             for group, number in zip(self._groups(), numbers, strict=True):
                 group.update(lr=number, capturable=False)
 
-    def _forget_other_shapes(self, batches: Batches) -> None:
-        shape = [(batch.inputs.shape, batch.positions.shape) for batch in batches]
-        if shape != self._shape:
-            self._shape, self._n_eager, self._recorded = shape, 0, None
-
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """The norm of the difference between two tensors, relative to the norm of the first; infinite for nan."""
     difference = (one.double() - other.double()).norm()
     return float((difference / one.double().norm()).nan_to_num(math.inf)) if difference != 0 else 0.0
+
+
+def _shape(batches: Batches) -> Shape:
+    return batches[0].inputs.shape[1], len(batches[0].positions)
 
 
 def _inputs(batch: MaskedBatch) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stage:
-    """One row of the schedule."""
+    """A row of the schedule, with one of its masking rates: a row with several becomes stages that end together."""
 
     until: float  # the share of the training budget at which the row ends
     seq_len: int
@@ -22,9 +22,20 @@ class Stage:
         return self.seq_len, self.masking_prob
 
 
-def stage_at(stages: Sequence[Stage], progress: float) -> Stage:
-    """The stage at `progress`, the share of the training budget that is spent; from 1 on, the last stage."""
-    return next((stage for stage in stages if progress < stage.until), stages[-1])
+def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
+    """The stage of a step at `progress`, the share of the training budget that is spent; from 1 on, of the last row.
+
+    The steps of a row with several masking rates cycle through them.
+    """
+    until = next((stage.until for stage in stages if progress < stage.until), stages[-1].until)
+    row = [stage for stage in stages if stage.until == until]
+    return row[step % len(row)]
+
+
+def mean_rate(stages: Sequence[Stage], stage: Stage) -> float:
+    """The mean masking rate of the row of a stage."""
+    rates = [each.masking_prob for each in stages if each.until == stage.until]
+    return sum(rates) / len(rates)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from training.schedule import Stage
 class StepSums(NamedTuple):
     """Totals of a step for the training metrics. They stay on the device: reading them would synchronize."""
 
-    loss_sum: torch.Tensor  # nats, over all labels
+    loss: torch.Tensor  # nats, the mean over the labels of a step
     n_correct: torch.Tensor
     n_labels: torch.Tensor
     n_positions: torch.Tensor  # selected positions; those without a label are ignored
@@ -31,15 +31,16 @@ class StepSums(NamedTuple):
     pair_loss_sum: torch.Tensor  # nats, over all pairs
     n_pairs_correct: torch.Tensor
     n_pairs: torch.Tensor
+    n_steps: torch.Tensor  # 1 for a step, 0 if it was skipped or had no labels
 
     @classmethod
     def zeros(cls, device: torch.device) -> "StepSums":
         """All zero. Counts are integers, because float32 cannot count beyond 16,777,216."""
-        floats = {"loss_sum", "grad_norm", "pair_loss_sum"}
-        dtypes = (torch.float32 if name in floats else torch.int64 for name in cls._fields)
+        dtypes = (torch.float32 if name in FLOATS else torch.int64 for name in cls._fields)
         return cls(*(torch.zeros((), device=device, dtype=dtype) for dtype in dtypes))
 
 
+FLOATS = {"loss", "grad_norm", "pair_loss_sum"}
 SUMMED = ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")  # over batches and processes
 
 
@@ -66,17 +67,14 @@ class TrainingStep:
     ):
         """`grad_accum_steps` splits the `chars_per_step` characters of a step into batches of equal size; `autocast`
         computes in bfloat16 where that is safe."""
-        self.model = model
-        self.windows = windows
-        self.masker = masker
+        self.model, self.windows, self.masker = model, windows, masker
         self.optimizers = list(optimizers)
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
-        self.grad_norm_clip = grad_norm_clip
-        self.autocast = autocast
+        self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
         self.processes = processes
         self.device = next(model.parameters()).device
-        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
         self.reading_synchronizes = self.device.type != "cpu"
+        self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
         self.loss_function, self.run_update = masked_loss, self.update
         self.parallel = parallel(LossModule(model, lambda: self.loss_function), processes)
 
@@ -109,18 +107,21 @@ class TrainingStep:
         # Every label has the same weight, whichever batch it is in: losses are divided by the count over all batches.
         count = torch.stack([n_labels(batch) for batch in batches]).sum()
         losses = [self.backward(batch, count, averaged=batch is batches[-1]) for batch in batches]
-        totals = {name: torch.stack([getattr(loss, name) for loss in losses]).sum() for name in SUMMED}
-        totals = self.processes.sums(totals)
+        sums_here = {name: torch.stack([getattr(loss, name) for loss in losses]).sum() for name in SUMMED}
+        totals = self.processes.sums(sums_here)
+        loss = totals.pop("loss_sum") / count.clamp(min=1)
         grad_norm = self._clip()
-        is_finite = grad_norm.isfinite() & totals["loss_sum"].isfinite()
+        is_finite = grad_norm.isfinite() & loss.isfinite()
         self._optimize_if(is_finite)
         self.model.zero_grad()
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
         sums = StepSums(
+            loss=loss,
             n_labels=count,
             n_positions=torch.full_like(count, sum(len(batch.positions) for batch in batches)),
             grad_norm=grad_norm,
             n_pairs=torch.full_like(count, sum(len(batch.inputs) for batch in batches if batch.pairs is not None)),
+            n_steps=(count > 0).long(),
             **totals,
         )
         counted = StepSums(*(torch.where(is_finite, value, torch.zeros_like(value)) for value in sums))
@@ -135,9 +136,9 @@ class TrainingStep:
         Each process computes those of its share of the windows; `averaged` adds up the gradients of all processes.
         """
         mine = batch.rows(self.processes.share(len(batch.inputs)))
-        with nullcontext() if averaged else without_averaging(self.parallel):
-            with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
-                loss = self.parallel(mine)
+        precision = torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast)
+        with precision, nullcontext() if averaged else without_averaging(self.parallel):
+            loss = self.parallel(mine)
             mean = loss.loss_sum / count.clamp(min=1)
             if mine.pairs is not None:
                 mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)
@@ -164,8 +165,7 @@ class TrainingStep:
             if is_finite:
                 self._optimize()
             return
-        # Reading `is_finite` would synchronize, so the update always runs, with gradients of 0 if it was not finite,
-        # and is then undone.
+        # Reading `is_finite` would synchronize: the update always runs, and is undone if it was not finite.
         updated = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         with torch.no_grad():
             parameters = [local(parameter) for parameter in updated]

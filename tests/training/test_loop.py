@@ -5,10 +5,12 @@ import pytest
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.masking.strategies import STRATEGIES
-from tests.conftest import TINY
+from tests.conftest import TINY, configs_for
 from training.checkpoint import load_state, load_weights
 from training.evaluation import evaluate
 from training.health_checks import HealthCheckError
+from training.schedule import Stage
+from training.step import StepSums, TrainingStep
 
 
 def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train):
@@ -25,6 +27,31 @@ def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train
     }  # fmt: skip
     assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
+
+
+def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(corpus_file, train, monkeypatch):
+    rates, drawn = [0.25, 0.5, 1.0], []
+    draw = TrainingStep.draw
+
+    def recording(step, stage, progress):
+        drawn.append(stage.masking_prob)
+        return draw(step, stage, progress)
+
+    monkeypatch.setattr(TrainingStep, "draw", recording)
+    stages = [{"until": 1.0, "seq_len": 32, "masking_prob": rates}]
+    row = train(data__corpus=str(corpus_file), training__max_steps=9, training__stages=stages).run.metrics()[-1]
+    assert drawn == rates * 3
+    assert row["masking_prob"] == pytest.approx(sum(rates) / 3)
+    assert row["loss.bound"] > 0
+
+
+def test_the_training_loss_gives_each_step_the_same_weight(corpus_file):
+    """So with evenly spaced masking rates it is the any-order bound."""
+    step = configs_for(corpus_file).step
+    few, many = (step(Stage(1.0, 32, rate)) for rate in (1 / 32, 1.0))
+    totals = StepSums(*(one + other for one, other in zip(few, many, strict=True)))
+    assert few.n_labels < many.n_labels
+    assert totals.loss / totals.n_steps == pytest.approx(float(few.loss + many.loss) / 2)
 
 
 def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train):

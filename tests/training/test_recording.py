@@ -14,7 +14,7 @@ from training import optimizers, recording
 from training.compilation import Compilation
 from training.optimizers import set_learning_rate
 from training.recording import EAGER_STEPS, RecordedUpdate, can_record, relative_difference
-from training.schedule import Stage
+from training.schedule import Stage, stage_at
 from training.step import TrainingStep
 
 STAGE = Stage(1.0, 32, 0.15)
@@ -80,9 +80,28 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
         for one, other in zip(eager.step(stage), replayed.step(stage), strict=True):
             assert torch.equal(one, other)
         assert torch.equal(weights(eager), weights(replayed))
-        n_replayed += compilation.recorded._recorded is not None
+        n_replayed += len(compilation.recorded._recorded)
     assert not lines
     assert n_replayed == 3 * len(stages)
+
+
+def test_each_masking_rate_has_its_own_graph(corpus_file, on_tape):
+    stages = [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]
+    eager, replayed = (configs_for(corpus_file, training__stages=stages) for _ in range(2))
+    recordable(eager)
+    compilation = recordable(replayed)
+    lines: list[str] = []
+    for i in range(3 * (EAGER_STEPS + 2)):
+        stage = stage_at(replayed.training.stage_rows, 0.0, step=i)
+        if not compilation.is_ready(stage):
+            compilation.prepare(stage, lines.append)
+        for configs in (eager, replayed):
+            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
+        for one, other in zip(eager.step(stage), replayed.step(stage), strict=True):
+            assert torch.equal(one, other)
+    assert torch.equal(weights(eager), weights(replayed))
+    assert not lines
+    assert len(compilation.recorded._recorded) == 3
 
 
 def learning_rate_in_the_graph(monkeypatch, step: TrainingStep) -> None:
@@ -307,9 +326,9 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
             set_learning_rate(configs.step.optimizers, 1 / (1 + i))
         sums, others = eager.step(stage), replayed.step(stage)
         assert sums.n_labels == others.n_labels
-        assert torch.allclose(sums.loss_sum, others.loss_sum, rtol=1e-3)
+        assert torch.allclose(sums.loss, others.loss, rtol=1e-3)
     assert not any("without" in line for line in lines)
-    assert compilations[1].recorded._recorded is not None
+    assert compilations[1].recorded._recorded
     assert torch.allclose(weights(eager), weights(replayed), rtol=1e-3, atol=1e-4)
 
 
@@ -323,7 +342,7 @@ def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
         step(STAGE)
     compilation.prepare(STAGE, pytest.fail)
     batches = step.draw(STAGE)
-    losses = {float(step.run_update(batches)[0].loss_sum) for _ in range(4)}
+    losses = {float(step.run_update(batches)[0].loss) for _ in range(4)}
     assert len(losses) == 4
 
 
@@ -340,4 +359,4 @@ def test_training_goes_on_after_a_recording_that_failed(corpus_file, monkeypatch
     assert len(lines) == 1
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     for _ in range(2):
-        assert step(STAGE).loss_sum.isfinite()
+        assert step(STAGE).loss.isfinite()

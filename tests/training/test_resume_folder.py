@@ -175,11 +175,11 @@ def with_a_rate_of_no_stage(state: dict) -> None:
 
 
 def with_too_few_sums(state: dict) -> None:
-    state["interval"]["sums"].pop()
+    state["interval"]["sums"].popitem()
 
 
 def with_a_sum_of_another_shape(state: dict) -> None:
-    state["interval"]["sums"][0] = torch.zeros(3)
+    state["interval"]["sums"]["loss"] = torch.zeros(3)
 
 
 def with_a_negative_count(state: dict) -> None:

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from training.schedule import Budget, Stage, learning_rate_at, stage_at
+from training.schedule import Budget, Stage, learning_rate_at, mean_rate, stage_at
 
 SHAPE = {"warmup": 0.1, "decay": 0.4, "final": 0.05}
 STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
@@ -15,6 +15,13 @@ def test_a_stage_applies_before_its_end_and_the_next_from_there():
 
 def test_the_last_stage_applies_to_the_end_and_beyond():
     assert stage_at(STAGES, 1.0) is stage_at(STAGES, 1.2) is STAGES[-1]
+
+
+def test_the_steps_of_a_row_cycle_through_its_masking_rates():
+    stages = [Stage(0.5, 32, 0.1), Stage(0.5, 32, 0.5), Stage(0.5, 32, 0.9), Stage(1.0, 64, 0.2)]
+    assert [stage_at(stages, 0.4, step).masking_prob for step in range(5)] == [0.1, 0.5, 0.9, 0.1, 0.5]
+    assert {stage_at(stages, progress, 4) for progress in (0.5, 1.2)} == {stages[3]}
+    assert mean_rate(stages, stages[1]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
