@@ -7,6 +7,7 @@ import warnings
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,10 +17,14 @@ import torch
 
 @dataclass(frozen=True)
 class Automaton:
-    """State s writes `characters[s]`, then moves to state t with probability `successors[s][t]`."""
+    """State s writes `characters[s]`, then moves to state t with probability `successors[s][t]`.
+
+    `descriptions[s]`, if there are any, are the state's distinctions in the grammar, such as {"number": "plural"}.
+    """
 
     characters: str
     successors: tuple[Mapping[int, float], ...]
+    descriptions: tuple[Mapping[str, str], ...] = ()
 
     @property
     def alphabet(self) -> str:
@@ -54,22 +59,24 @@ class Automaton:
     def merged(self) -> "Automaton":
         """The automaton with equivalent states merged, which writes the same texts with the same probabilities.
 
-        States are equivalent if they write the same character and move to equivalent states with the same
-        probabilities, as the last letters of words that end alike. State 0 stays state 0.
+        States are equivalent if they write the same character, have the same description, and move to equivalent
+        states with the same probabilities, as the last letters of words that end alike. State 0 stays state 0.
         """
+        kinds = [frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)]
         group, n_groups = list(range(len(self.characters))), 0
         while True:
-            number: dict[tuple[str, frozenset[tuple[int, float]]], int] = {}
+            number: dict[tuple[str, frozenset[tuple[str, str]], frozenset[tuple[int, float]]], int] = {}
             merged = []
-            for character, following in zip(self.characters, self.successors, strict=True):
-                probs: dict[int, float] = defaultdict(float)
+            for character, kind, following in zip(self.characters, kinds, self.successors, strict=True):
+                moves: dict[int, float] = defaultdict(float)
                 for state, probability in following.items():
-                    probs[group[state]] += probability
-                merged.append(number.setdefault((character, frozenset(probs.items())), len(number)))
+                    moves[group[state]] += probability
+                merged.append(number.setdefault((character, kind, frozenset(moves.items())), len(number)))
             group = merged
             if len(number) == n_groups:
-                characters = "".join(character for character, _ in number)
-                return Automaton(characters, tuple(dict(sorted(probs)) for _, probs in number))
+                characters = "".join(character for character, _, _ in number)
+                descriptions = tuple(dict(kind) for _, kind, _ in number) if self.descriptions else ()
+                return Automaton(characters, tuple(dict(sorted(moves)) for _, _, moves in number), descriptions)
             n_groups = len(number)
 
     def write(self, length: int, seed: int) -> str:
@@ -113,11 +120,20 @@ class Builder:
     def __init__(self) -> None:
         self._characters: list[str | None] = []  # of each node; None for a joint
         self._edges: list[dict[int, float]] = []
+        self._descriptions: list[dict[str, str]] = []
+        self._description: dict[str, str] = {}  # of new nodes
+
+    def describing(self, **description: str) -> "Builder":
+        """The same builder, whose new states have this description in addition to its own."""
+        other = copy(self)  # with the same lists
+        other._description = self._description | description
+        return other
 
     def joint(self, character: str | None = None) -> int:
         """Add a joint, or a state that writes `character`, and return its number."""
         self._characters.append(character)
         self._edges.append({})
+        self._descriptions.append(self._description)
         return len(self._edges) - 1
 
     def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
@@ -162,4 +178,5 @@ class Builder:
                     number[target] = len(order)
                     order.append(target)
         successors = tuple({number[t]: p for t, p in following(node).items()} for node in order)
-        return Automaton("".join(self._characters[node] or "" for node in order), successors)
+        characters = "".join(self._characters[node] or "" for node in order)
+        return Automaton(characters, successors, tuple(self._descriptions[node] for node in order))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from data.play.automaton import Automaton
 
+NONE = "none"  # the value of a distinction that a state does not have
 WINDOWS_AT_ONCE = 8  # 0.1 GB for windows of 256 characters and 7,000 states
 
 
@@ -73,6 +74,7 @@ class Floor:
         self.transitions = automaton.transitions()
         self.transposed = automaton.transitions(transposed=True)
         self.stationary = automaton.stationary()
+        self.descriptions = automaton.descriptions
 
     def losses(self, windows: Tensor, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
         """-log P(true character | everything shown) in nats, `[n_windows, seq_len]`; 0 where not scored.
@@ -94,6 +96,25 @@ class Floor:
         automaton cannot have written what is shown.
         """
         return self._sums(shown, wanted, channel, self.char_of_state, self.n_chars)
+
+    def values(self, distinction: str) -> list[str]:
+        """The values of one of the grammar's distinctions, such as "number", sorted; "none" for states without it.
+
+        Raises ValueError if the grammar does not have the distinction.
+        """
+        found = {description.get(distinction, NONE) for description in self.descriptions}
+        if found <= {NONE}:
+            raise ValueError(f"the automaton's states have no distinction {distinction!r}")
+        return sorted(found)
+
+    def beliefs(self, shown: Tensor, wanted: Tensor, distinction: str) -> Tensor:
+        """P(value of a distinction | all visible characters) at the wanted positions, `[n_wanted, n_values]`.
+
+        As `posteriors`, for a text with holes; the columns are in the order of `values(distinction)`.
+        """
+        number = {value: i for i, value in enumerate(self.values(distinction))}
+        group = torch.tensor([number[description.get(distinction, NONE)] for description in self.descriptions])
+        return self._sums(shown, wanted, hiding_channel(self.n_chars), group, len(number))
 
     def _sums(self, shown: Tensor, wanted: Tensor, channel: Channel, group: Tensor, n_groups: int) -> Tensor:
         """P(group of the state | everything shown) at the wanted positions, `[n_wanted, n_groups]`.

@@ -10,6 +10,7 @@ computed exactly (see `data.play.floor`). A model can learn from it, from short 
 - the speakers: the two speakers of a topic take turns.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 from data.play import words
@@ -19,6 +20,7 @@ PLAY = "play"
 LENGTH = 1_000_000
 SEED = 1
 
+SENTENCES = ("statement", "question", "exclamation")
 NEW_TOPIC = 0.1  # the probability of a new topic after a speech that asks nothing
 
 
@@ -29,7 +31,11 @@ def play(length: int = LENGTH, seed: int = SEED) -> str:
 
 @lru_cache(maxsize=1)
 def grammar() -> Automaton:
-    """The automaton that writes the play."""
+    """The automaton that writes the play.
+
+    It describes its states by topic (the vowel), speaker, word (noun, verb, verb ending, ...), number (singular,
+    plural) and sentence (statement, question, exclamation). A state outside clauses has neither number nor sentence.
+    """
     build = Builder()
     scenes = [(topic, turn) for topic in words.topics() for turn in (0, 1)]
     free = {(topic.speakers, turn): build.joint() for topic, turn in scenes}  # a speech begins; nothing was asked
@@ -42,7 +48,14 @@ def grammar() -> Automaton:
         for speech in elsewhere:
             build.text(over, "", free[speech], NEW_TOPIC / len(elsewhere))
         _speech(build, topic, turn, free[this], asked[this], over, asked[other])
-    return build.automaton(next(iter(free.values())))
+    return _punctuated(build.automaton(next(iter(free.values()))))
+
+
+def _punctuated(automaton: Automaton) -> Automaton:
+    """Tell spaces and punctuation from the words that they were built with."""
+    states = zip(automaton.characters, automaton.descriptions, strict=True)
+    descriptions = tuple(d if char.isalpha() else {**d, "word": "space or punctuation"} for char, d in states)
+    return replace(automaton, descriptions=descriptions)
 
 
 def _speech(build: Builder, topic: words.Topic, turn: int, free: int, asked: int, over: int, answer: int) -> None:
@@ -51,30 +64,32 @@ def _speech(build: Builder, topic: words.Topic, turn: int, free: int, asked: int
     It begins at `free`, or at `asked` if it answers; it ends at `over`, or at `answer` if it asks.
     """
     heading = topic.speakers[turn] + ":\n"
+    build = build.describing(topic=topic.vowel, speaker=topic.speakers[turn])
+    stating, questioning, exclaiming = (build.describing(sentence=kind) for kind in SENTENCES)
     sentence, ended, clause, ending, end, answering = (build.joint() for _ in range(6))
-    build.text(free, heading, sentence)
-    build.text(asked, heading, answering)
-    build.choice(answering, _weighted(words.ANSWERS, ", "), clause)
+    build.describing(word="heading").text(free, heading, sentence)
+    build.describing(word="heading").text(asked, heading, answering)
+    stating.describing(word="answer").choice(answering, _weighted(words.ANSWERS, ", "), clause)
 
     # A statement of one or more clauses.
     statement, joined = build.joint(), build.joint()
     build.text(sentence, "", statement, 0.65)
-    _clause(build, topic, statement, ending, capital=True, also_from=clause)
-    build.text(ending, ".", ended, 0.8)
-    build.text(ending, ", ", joined, 0.2)
-    build.choice(joined, _weighted(words.CONJUNCTIONS), clause)
+    _clause(stating, topic, statement, ending, capital=True, also_from=clause)
+    stating.text(ending, ".", ended, 0.8)
+    stating.text(ending, ", ", joined, 0.2)
+    stating.describing(word="conjunction").choice(joined, _weighted(words.CONJUNCTIONS), clause)
 
     # A question, which ends the speech. Its first word announces the question mark at its end.
     question, asking = build.joint(), build.joint()
-    build.choice(sentence, _weighted(words.QUESTION_WORDS, total=0.2), question)
-    _clause(build, topic, question, asking, capital=False)
-    build.text(asking, "?\n\n", answer)
+    questioning.describing(word="question word").choice(sentence, _weighted(words.QUESTION_WORDS, total=0.2), question)
+    _clause(questioning, topic, question, asking, capital=False)
+    questioning.text(asking, "?\n\n", answer)
 
     # An exclamation.
     called, shouted = build.joint(), build.joint()
-    build.choice(sentence, _weighted(words.OATHS, ", ", total=0.15), called)
-    _noun_phrase(build, topic, called, shouted)
-    build.text(shouted, "!", ended)
+    exclaiming.describing(word="oath").choice(sentence, _weighted(words.OATHS, ", ", total=0.15), called)
+    _noun_phrase(exclaiming, topic, called, shouted)
+    exclaiming.text(shouted, "!", ended)
 
     build.text(ended, " ", sentence, 0.45)
     build.text(ended, "\n", sentence, 0.3)
@@ -87,25 +102,27 @@ def _clause(
 ) -> None:
     """Subject, verb and perhaps an object. `also_from` is a second beginning of the same clause, in lower case."""
     verbed, object_begins = build.joint(), build.joint()
-    for articles, plural_noun, verb_ending in (
-        (words.SINGULAR_ARTICLES, "", words.SINGULAR_VERB),
-        (words.PLURAL_ARTICLES, words.PLURAL_NOUN, words.PLURAL_VERB),
+    for number, articles, plural_noun, verb_ending in (
+        ("singular", words.SINGULAR_ARTICLES, "", words.SINGULAR_VERB),
+        ("plural", words.PLURAL_ARTICLES, words.PLURAL_NOUN, words.PLURAL_VERB),
     ):
+        part = build.describing(number=number)
         described, named, placed, place, acting, verb, stem = (build.joint() for _ in range(7))
         shares = _weighted(articles, total=1.0)
-        build.choice(start, {word.capitalize() if capital else word: w for word, w in shares.items()}, described)
+        article = part.describing(word="article")
+        article.choice(start, {word.capitalize() if capital else word: w for word, w in shares.items()}, described)
         if also_from is not None:
-            build.choice(also_from, shares, described)
+            article.choice(also_from, shares, described)
         noun = build.joint()
-        build.choice(described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun)
-        _noun(build, topic, noun, plural_noun, named)
-        build.text(named, " ", acting, 0.8)
-        build.text(named, " ", placed, 0.2)
-        build.choice(placed, _weighted(words.PREPOSITIONS), place)
-        build.choice(place, _weighted(words.PLACES), acting)
-        build.choice(acting, {"": 0.75} | _weighted(words.ADVERBS, total=0.25), verb)
-        build.choice(verb, _weighted(topic.verbs, ""), stem)
-        build.text(stem, verb_ending, verbed)
+        part.describing(word="adjective").choice(described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun)
+        _noun(part, topic, noun, plural_noun, named)
+        part.text(named, " ", acting, 0.8)
+        part.text(named, " ", placed, 0.2)
+        part.describing(word="preposition").choice(placed, _weighted(words.PREPOSITIONS), place)
+        part.describing(word="place").choice(place, _weighted(words.PLACES), acting)
+        part.describing(word="adverb").choice(acting, {"": 0.75} | _weighted(words.ADVERBS, total=0.25), verb)
+        part.describing(word="verb").choice(verb, _weighted(topic.verbs, ""), stem)
+        part.describing(word="verb ending").text(stem, verb_ending, verbed)
     build.text(verbed, "", end, 0.35)
     build.text(verbed, " ", object_begins, 0.65)
     _noun_phrase(build, topic, object_begins, end)
@@ -113,16 +130,19 @@ def _clause(
 
 def _noun_phrase(build: Builder, topic: words.Topic, start: int, end: int) -> None:
     """An article and a noun, singular or plural: an object, or the addressee of an exclamation."""
-    for articles, plural_noun in ((words.SINGULAR_ARTICLES, ""), (words.PLURAL_ARTICLES, words.PLURAL_NOUN)):
-        noun = build.joint()
-        build.choice(start, _weighted(articles, total=1.0), noun)
-        _noun(build, topic, noun, plural_noun, end)
+    for number, articles, plural_noun in (
+        ("singular", words.SINGULAR_ARTICLES, ""),
+        ("plural", words.PLURAL_ARTICLES, words.PLURAL_NOUN),
+    ):
+        part, noun = build.describing(number=number), build.joint()
+        part.describing(word="article").choice(start, _weighted(articles, total=1.0), noun)
+        _noun(part, topic, noun, plural_noun, end)
 
 
 def _noun(build: Builder, topic: words.Topic, start: int, ending: str, end: int) -> None:
     stem = build.joint()
-    build.choice(start, _weighted(topic.nouns, ""), stem)
-    build.text(stem, ending, end)
+    build.describing(word="noun").choice(start, _weighted(topic.nouns, ""), stem)
+    build.describing(word="noun ending").text(stem, ending, end)
 
 
 def _weighted(choices: tuple[str, ...], after: str = " ", total: float | None = None) -> dict[str, float]:

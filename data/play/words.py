@@ -32,6 +32,7 @@ SINGULAR_VERB, PLURAL_VERB, PLURAL_NOUN = "i", "u", "s"
 class Topic:
     """The words of one topic, the most frequent ones first. Verbs are without their endings."""
 
+    vowel: str
     speakers: tuple[str, str]
     nouns: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -42,6 +43,7 @@ def topics() -> tuple[Topic, ...]:
     """The four topics, each with its own vowel and its own order of frequency."""
     return tuple(
         Topic(
+            vowel,
             NAMES[number],
             _words(NOUNS, vowel, shift=20 * number),
             _words(VERBS, vowel, shift=5 * number),

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -56,6 +57,25 @@ def test_merging_keeps_the_probability_of_every_text():
         expected = probability(automaton, before, text)
         assert probability(merged, after, text) == pytest.approx(expected, abs=1e-12)
     assert merged.merged() == merged
+
+
+def test_states_have_the_description_of_their_builder():
+    build = Builder()
+    start, middle = build.joint(), build.joint()
+    greeting = build.describing(kind="greeting")
+    greeting.describing(number="one").text(start, "a", middle, 0.5)
+    greeting.text(start, "b", middle, 0.5)
+    build.text(middle, " ", start)
+    automaton = build.automaton(start)
+    described = dict(zip(automaton.characters, automaton.descriptions, strict=True))
+    assert described == {"a": {"kind": "greeting", "number": "one"}, "b": {"kind": "greeting"}, " ": {}}
+
+
+def test_states_with_different_descriptions_are_not_merged():
+    alike = Automaton("aab", ({2: 1.0}, {2: 1.0}, {0: 0.5, 1: 0.5}))
+    assert len(alike.merged().characters) == 2
+    described = replace(alike, descriptions=({"number": "one"}, {"number": "two"}, {}))
+    assert described.merged() == described
 
 
 def probability(automaton: Automaton, visits: torch.Tensor, text: str) -> float:

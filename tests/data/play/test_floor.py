@@ -1,3 +1,5 @@
+import math
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -8,6 +10,7 @@ from data.corpus import load_corpus
 from data.counting import count
 from data.play.automaton import Automaton
 from data.play.floor import Channel, Floor, corrupted_channel, hiding_channel, masked_channel
+from data.play.scoring import log_probability
 from data.protocol import validation_set
 from data.vocabulary import Vocabulary
 
@@ -73,6 +76,30 @@ def test_posteriors_of_a_text_with_holes_equal_enumeration(misprint_prob: float)
     for window, found in zip(shown.numpy(), posteriors.numpy(), strict=True):
         expected = by_enumeration(automaton, window, np.ones(5, dtype=bool), channel)
         assert np.abs(found - expected).max() < 1e-12
+
+
+def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
+    """The value of a state that writes a is one of a1 and a2: an automaton that writes two kinds of a knows them."""
+    automaton = random_automaton(4)
+    kinds = [c + str(automaton.characters[:s].count(c)) for s, c in enumerate(automaton.characters)]
+    described = replace(automaton, descriptions=tuple({"kind": kind} if kind != "b0" else {} for kind in kinds))
+    all_visible = Automaton("".join(chr(ord("0") + s) for s in range(len(kinds))), automaton.successors)
+    shown = torch.tensor([0, 3, 2, 3, 1])
+    posterior = np.zeros((5, len(kinds)))
+    for states in product(range(len(kinds)), repeat=5):  # their texts fit if each state writes what is shown
+        written = torch.tensor([automaton.alphabet.index(automaton.characters[state]) for state in states])
+        if ((shown == written) | (shown == 3)).all():
+            text = torch.tensor([states])
+            posterior[np.arange(5), states] += math.exp(log_probability(Floor(all_visible), text).item())
+    floor = Floor(described)
+    values = floor.values("kind")
+    assert values == sorted({*kinds, "none"} - {"b0"})
+    beliefs = floor.beliefs(shown[None], torch.ones(1, 5, dtype=torch.bool), "kind").numpy()
+    columns = [values.index(kind if kind != "b0" else "none") for kind in kinds]
+    expected = posterior / posterior.sum(1, keepdims=True)
+    assert np.abs(beliefs[:, columns] - expected).max() < 1e-12
+    with pytest.raises(ValueError, match="no distinction 'mood'"):
+        floor.values("mood")
 
 
 def test_channels_are_probabilities():

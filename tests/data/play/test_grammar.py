@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from data.play import words
+from data.play.floor import Floor
 from data.play.grammar import grammar, play
 from data.vocabulary import Vocabulary
 
@@ -89,6 +90,36 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text: str):
         assert verb.endswith(words.SINGULAR_VERB if singular else words.PLURAL_VERB), sentence
         checked += 1
     assert checked > 1_000
+
+
+def test_states_know_the_distinctions_of_the_grammar():
+    """The whole of a text decides them; the kinds of its words follow from the lists of words."""
+    floor, text = Floor(grammar()), play(500, seed=0)
+    ids = Vocabulary(grammar().alphabet).encode(text)[None]
+
+    def most_probable(distinction: str) -> list[str]:
+        beliefs = floor.beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
+        return [floor.values(distinction)[i] for i in beliefs.argmax(1)]
+
+    word, topic, speaker, number, sentence = map(most_probable, ("word", "topic", "speaker", "number", "sentence"))
+    nouns = {noun for topic in words.topics() for noun in topic.nouns}
+    places = []
+    for match in re.finditer(r"[A-Za-z]+|[^A-Za-z]", text[: text.rindex("\n\n")]):
+        at, written = match.start(), match[0]
+        places.append(word[at])
+        if word[at] == "noun":
+            assert written.removesuffix(words.PLURAL_NOUN) in nouns
+            assert number[at] == ("plural" if written.endswith(words.PLURAL_NOUN) else "singular")
+            assert written[1] == topic[at]
+        if word[at] == "verb":
+            assert word[match.end() - 1] == "verb ending"
+            assert number[at] == ("plural" if written.endswith(words.PLURAL_VERB) else "singular")
+        if word[at] == "heading":
+            assert written == speaker[at]
+        if written in ".?!":
+            assert sentence[at] == {".": "statement", "?": "question", "!": "exclamation"}[written]
+        assert (word[at] == "space or punctuation") == (not written.isalpha())
+    assert len(set(places)) == 13  # all kinds of words; endings are the other two
 
 
 def test_the_play_never_changes():
