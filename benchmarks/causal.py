@@ -3,7 +3,11 @@
 python -m benchmarks.causal [--seeds 1] [--seconds 180] [--preset write] [--corpus tiny_shakespeare]
 
 The twin (benchmarks/causal_twin.py) has the shape, the windows and the optimizer of the preset, and is trained by the
-same loop for as many seconds. It is measured on all characters of the protocol's validation windows:
+same loop for as many seconds. A masked model sees other masks each time it comes back to a text; the twin sees the same
+next characters, and its table of n-grams learns them by heart. So the twin is also trained with more n-grams left out,
+and without any. The best of these is the peer, which favors the twin: it is chosen on the validation text.
+
+The loss is over all characters of the protocol's validation windows:
 
     nats per character = -1 / 256 sum_t log p(x_t | x_0 ... x_{t-1})      bits = nats / log 2
 
@@ -28,6 +32,7 @@ from torch.nn import functional as F
 
 from benchmarks.causal_twin import shifted
 from benchmarks.command import preset_values, run_benchmark
+from benchmarks.report import by_variant
 from benchmarks.trials import COMMON, run_trials, trials_of
 from configs.command_line import presets
 from configs.experiment import configs_of
@@ -39,18 +44,29 @@ from training.checkpoint import load_last, put_weights
 from training.evaluation import CHARS_AT_ONCE
 
 TWIN = {"model.architecture": "causal", "masking.strategy": "next_character"}
+DROPOUTS = (0.5, 0.8)  # shares of the n-grams that are left out in training
 
 
 def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, print their losses, and write them."""
-    keys = twin_keys(options.preset) | {"data.corpus": options.corpus, "training.max_seconds": options.seconds}
-    trials = trials_of({"causal": keys}, COMMON, options.seeds)
-    measured = run_trials(path, trials, measure, options.seconds + 45, options.preset)
-    runs = [row["results"] for row in measured["trials"]]
-    for row in measured["trials"]:
-        print(f"seed {row['seed']}: {in_words(row['results'])}")
-    nats = [run["nats"] for run in runs]
-    print(f"{len(runs)} seeds: {with_error(f'{fmean(nats):.4f}', standard_error(nats))} nats per character over seeds")
+    common = COMMON | {"data.corpus": options.corpus, "training.max_seconds": options.seconds}
+    trials = trials_of(variants(options.preset), common | twin_keys(options.preset), options.seeds)
+    results = by_variant(run_trials(path, trials, measure, options.seconds + 45, options.preset)["trials"])
+    for variant, runs in results.items():
+        for seed, run in runs.items():
+            print(f"{variant}, seed {seed}: {in_words(run)}")
+    nats = {variant: [run["nats"] for run in runs.values()] for variant, runs in results.items()}
+    best = min(nats, key=lambda variant: fmean(nats[variant]))
+    mean = with_error(f"{fmean(nats[best]):.4f}", standard_error(nats[best]))
+    print(f"the best twin is {best}: {mean} nats per character over {len(nats[best])} seeds")
+
+
+def variants(preset: str) -> dict[str, dict[str, Any]]:
+    """The twins of a preset, with their keys: one, or several that differ in how they use n-grams."""
+    if preset_values(preset, {})["model.ngrams"] < 2:
+        return {"the preset": {}}
+    dropouts = {f"model.ngram_dropout={dropout}": {"model.ngram_dropout": dropout} for dropout in DROPOUTS}
+    return {"the preset": {}, **dropouts, "model.ngrams=0": {"model.ngrams": 0}}
 
 
 def twin_keys(preset: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import causal, trials
-from benchmarks.causal import twin_keys, window_losses
+from benchmarks.causal import twin_keys, variants, window_losses
 from benchmarks.causal_twin import NextCharacter, visible_ngrams
 from benchmarks.command import preset_values
 from configs.command_line import presets
@@ -109,9 +109,15 @@ def test_the_twin_of_a_preset_keeps_its_windows(preset):
     assert [(row["until"], row["seq_len"]) for row in twin_keys(preset)["training.stages"]] == windows
 
 
+def test_twins_differ_in_their_ngrams_only_if_the_preset_has_some():
+    assert list(variants("modernbert")) == ["the preset"]
+    assert {key for keys in variants("quick").values() for key in keys} == {"model.ngrams", "model.ngram_dropout"}
+
+
 def test_a_twin_is_trained_and_measured(tmp_path, corpus_file, monkeypatch, capsys):
     monkeypatch.setattr(trials, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(causal, "COMMON", TINY | {"training.max_steps": 60, "model.ngrams": 3})
+    monkeypatch.setattr(causal, "COMMON", TINY | {"training.max_steps": 60})
+    monkeypatch.setattr(causal, "variants", lambda preset: {"small": {"model.ngrams": 3}})
     causal.main(Namespace(preset="quick", corpus=str(corpus_file), seconds=1000.0, seeds=1), tmp_path / "causal")
     (row,) = json.loads((tmp_path / "causal.json").read_text())["trials"]
     results, corpus = row["results"], load_corpus(str(corpus_file))
