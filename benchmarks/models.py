@@ -14,6 +14,7 @@ from labml_nn.transformers.models import EmbeddingsWithPositionalEncoding
 from torch import nn
 from torch.nn import functional as F
 
+import benchmarks.causal_twin
 import benchmarks.trick_counts
 import benchmarks.trick_models
 import benchmarks.trick_neighbors

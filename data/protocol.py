@@ -81,8 +81,8 @@ def protocol_masks(n_windows: int) -> torch.Tensor:
 def bound_masks(validation: ValidationSet, rounds: int) -> torch.Tensor:
     """Masks for the any-order bound, the same on every machine: bool `[rounds, n_windows, 256]`, never on `[UNK]`.
 
-    The numbers of masked positions cover 1 to 256 evenly. Those of a window lie in `rounds` equal parts of this range,
-    one in each, at the same place of each part; windows have different places.
+    The numbers of masked positions are uniform in 1 ... 256, in a way that lowers the variance of the estimate: the
+    range has `rounds` equal parts, each window has a number in each part, and the windows cover each part evenly.
     """
     generator = np.random.Generator(np.random.PCG64([SEED, rounds]))
     n_windows, seq_len = validation.windows.shape

@@ -96,6 +96,7 @@ def test_arguments_passed_through_make_are_valid():
         ("python experiment.py", ["configs/command_line.py"]),
         ("python evaluate.py", ["evaluate.py"]),
         ("python predict.py", ["predict.py"]),
+        ("python generate.py", ["generate.py"]),
         ("python export.py", ["export.py"]),
         ("python finetune.py", ["finetune.py"]),
         ("python dashboard.py", ["dashboard.py"]),

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.protocol import ValidationSet, bound_masks
+from data.protocol import ValidationSet
 from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from distributed.sharding import whole
@@ -110,12 +110,13 @@ def masked_outcomes(
 
 
 def any_order_bound(
-    model: nn.Module, validation: ValidationSet, *, mask_token: int, rounds: int, processes: Processes = SINGLE
+    model: nn.Module, windows: torch.Tensor, masks: torch.Tensor, mask_token: int, processes: Processes = SINGLE
 ) -> torch.Tensor:
-    """An upper bound of each validation window's loss, `[n_windows]` nats per token, if its tokens are written one at
-    a time, in random order. It is estimated with `rounds` masks per window; `[UNK]` stays visible and does not count.
+    """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
 
-    A model that writes a window x of L tokens in random order gives it at least the probability P(x) with
+    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.protocol.bound_masks`) of the true
+    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
+    probability P(x) with
 
         -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
                    = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
@@ -124,9 +125,9 @@ def any_order_bound(
     over exactly n positions varies less than a sum over positions masked independently, divided by their expected
     number (Nie et al. 2025).
     """
-    windows, masks = validation.windows.repeat(rounds, 1), bound_masks(validation, rounds).flatten(0, 1)
-    losses, _ = per_window(masked_outcomes(model, windows, masks, mask_token, processes), masks)
-    return (losses / masks.sum(1).clamp(min=1).cpu()).view(rounds, -1).mean(0)
+    repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
+    losses, _ = per_window(masked_outcomes(model, repeated, masked, mask_token, processes), masked)
+    return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
 
 
 @torch.no_grad()

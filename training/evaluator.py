@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from data.protocol import ValidationSet
+from data.protocol import ValidationSet, bound_masks
 from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from training.background import References
@@ -64,10 +64,8 @@ class Evaluator:
         if totals["n_labels"] < n_positions:
             row["ignored_labels"] = 1 - totals["n_labels"] / n_positions
         if self.with_bound:
-            bound = any_order_bound(
-                self.model, self.validation, mask_token=mask_token, rounds=1, processes=self.processes
-            )
-            row["loss.bound"] = bound.mean().item()
+            windows, masks = self.validation.windows, bound_masks(self.validation, rounds=1)
+            row["loss.bound"] = any_order_bound(self.model, windows, masks, mask_token, self.processes).mean().item()
         if self.validation_pairs is not None:
             row |= self._pairs(totals, self.validation_pairs)
         if self.references.floor() is not None:

@@ -3,9 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.protocol import ValidationSet, protocol_masks
+from data.protocol import ValidationSet, bound_masks, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
-from training.evaluation import evaluate, masked_outcomes, per_window, weight_norm
+from training.evaluation import any_order_bound, evaluate, masked_outcomes, per_window, weight_norm
 
 MASK = 29
 
@@ -96,3 +96,29 @@ def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
     assert weight_norm(model) == pytest.approx(5**0.5)
     model.append(model[0])
     assert weight_norm(model) == pytest.approx(5**0.5)
+
+
+def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions():
+    counts = bound_masks(validation(64), rounds=4).sum(-1)  # [4, 64]
+    assert all(part.sort().values.tolist() == list(range(64 * i + 1, 64 * i + 65)) for i, part in enumerate(counts))
+    assert all(len(set(window.tolist())) == 4 for window in counts.T)
+
+
+def test_the_masks_of_the_bound_leave_unknown_characters_visible():
+    data = validation(8)
+    data.windows[:, ::2] = 28
+    masks = bound_masks(ValidationSet(data.windows, data.masked, unknown=28), rounds=2)
+    assert not masks[:, :, ::2].any()
+    assert masks.sum(-1).amin() >= 1
+    assert masks.sum(-1).amax() > 100
+
+
+def test_the_bound_gives_every_number_of_masked_positions_the_same_weight():
+    """A model that always says the same: the bound is the mean of its losses, over whatever is masked."""
+    data, net = validation(4), model()
+    nn.init.zeros_(net.encoder.embedding.weight)
+    nn.init.normal_(net.decoder_bias)
+    losses = -net.decoder_bias.detach().log_softmax(-1)[data.windows]
+    masks = bound_masks(data, rounds=8)
+    expected = torch.stack([losses.masked_fill(~mask, 0).sum(1) / mask.sum(1) for mask in masks]).mean(0)
+    assert torch.allclose(any_order_bound(net, data.windows, masks, MASK).float(), expected, atol=1e-5)

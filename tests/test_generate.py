@@ -1,0 +1,206 @@
+"""`python generate.py`, in process except for its speed at the start."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+import writing.terminal
+from data.vocabulary import MASK
+from generate import SEPARATOR, main, reservation_about
+from runs.files import ROOT
+from tests.conftest import train_in
+from tests.writing.test_terminal import Emulator, terminal
+
+ALL_RATES = {
+    "masking__randomize_prob": 0.0,
+    "masking__no_change_prob": 0.0,
+    "training__stages": [
+        {"until": 0.2, "seq_len": 32, "masking_prob": 0.9},
+        {"until": 1.0, "seq_len": 64, "masking_prob": 0.2},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory, sentences):
+    folder = tmp_path_factory.mktemp("logs")
+    (folder / "text.txt").write_text(sentences, encoding="utf-8")
+    keys = {"data__corpus": str(folder / "text.txt"), "training__max_steps": 20}
+    train_in(folder / "mlm" / "onerate", **keys)
+    train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
+    train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
+    train_in(folder / "mlm" / "writer", **(keys | {"training__max_steps": 150, "model__ngrams": 4}), **ALL_RATES)
+    (folder / "text.txt").unlink()  # writing needs no text
+    return folder
+
+
+@pytest.fixture
+def generated(logs, capsys):
+    """Generate in this process; returns the output."""
+
+    def generate(*words, run="writer") -> str:
+        assert main([str(logs / "mlm" / run), *words]) == 0
+        output = capsys.readouterr()
+        assert output.err == ""
+        assert MASK not in output.out
+        assert "[PAD]" not in output.out
+        return output.out.removesuffix("\n")
+
+    return generate
+
+
+def test_without_a_prompt_the_text_is_as_long_as_the_windows(generated):
+    assert len(generated()) == 64
+
+
+def test_a_prompt_with_blanks_is_filled(generated):
+    text = generated("--prompt", "the c_t[MASK]sat")
+    assert len(text) == 11
+    assert re.fullmatch(r"the c.t.sat", text, re.DOTALL)
+
+
+def test_a_prompt_without_blanks_is_continued(generated):
+    text = generated("--prompt", "the cat")
+    assert len(text) == 64
+    assert text.startswith("the cat")
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 65, 300])
+def test_texts_of_any_length(generated, length):
+    assert len(generated("--length", str(length), "--steps", "5")) == length
+
+
+def test_a_prompt_with_blanks_may_be_continued_too(generated):
+    assert re.fullmatch(r"the c.t.{13}", generated("--prompt", "the c_t", "--length", "20"), re.DOTALL)
+
+
+def test_the_same_seed_gives_the_same_texts(generated):
+    three = generated("--n", "3", "--length", "20").split(f"\n{SEPARATOR}\n")
+    assert len(set(three)) == 3
+    assert [generated("--n", "2", "--length", "20").split(f"\n{SEPARATOR}\n")] == [three[:2]]
+    assert generated("--length", "20", "--seed", "0") == three[0]
+    assert generated("--length", "20", "--seed", "1") not in three
+
+
+def test_every_option_changes_the_text(generated):
+    options = [["--temperature", "0.1"], ["--order", "left-to-right"], ["--remask", "0.5"], ["--steps", "1"]]
+    texts = [generated(), *(generated(*words) for words in options)]
+    assert len(set(texts)) == 5
+
+
+def test_a_run_writes_what_it_has_learned(generated):
+    text = generated("--prompt", "the cat sat on the mat.\nthe c_t sat on the m_t.\n", "--temperature", "0")
+    assert text == "the cat sat on the mat.\nthe cat sat on the mat.\n"
+
+
+@pytest.mark.parametrize("run", ["bytes", "bpe"])
+def test_lengths_are_in_tokens(generated, run, logs):
+    assert generated("--prompt", "the cat", "--length", "30", run=run).startswith("the cat")
+    assert len(generated("--length", "1", run="bytes").encode(errors="replace")) <= 3  # a byte, or U+FFFD
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--length", "0"], "--length 0 is out of range: it must be from 1 to 1,000,000"),
+        (["--length", "3", "--prompt", "the cat"], "--length 3 is shorter than the prompt, which has 7 tokens"),
+        (["--length", "7", "--prompt", "the cat"], "the prompt has no blanks and 7 tokens already"),
+        (["--prompt", "t" * 64], "the prompt has no blanks and 64 tokens already"),
+        (["--prompt", "t" * 65, "--length", "100"], "--prompt: the text has 65 characters; the run was trained on at"),
+        (["--prompt", "ca_ é"], "--prompt: the character 'é' is not in the vocabulary"),
+        (["--steps", "0"], "--steps 0 is below 1"),
+        (["--temperature", "-1"], "--temperature -1.0 is out of range"),
+        (["--temperature", "nan"], "--temperature nan is out of range"),
+        (["--temperature", "inf"], "--temperature inf is out of range"),
+        (["--remask", "1"], "--remask 1.0 is out of range: it must be at least 0 and below 1"),
+        (["--remask", "nan"], "--remask nan is out of range"),
+        (["--n", "0"], "--n 0 is below 1"),
+        (["--seed", "-1"], "--seed -1 is out of range"),
+        (["--seed", "2147483648"], "--seed 2147483648 is out of range: it must be from 0 to 2147483647"),
+        (["--order", "backwards"], "invalid choice: 'backwards'"),
+        (["--gif", "text.png"], "--gif text.png does not end with .gif"),
+        (["--gif", "no/such/text.gif"], "--gif no/such/text.gif: there is no folder no/such"),
+        (["--length", "5000", "--gif", "text.gif"], "--gif records texts of at most 4,000 tokens, not 5,000"),
+    ],
+)
+def test_wrong_input_is_one_line(logs, capsys, words, message):
+    assert main([str(logs / "mlm" / "writer"), *words]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+
+
+def test_a_gif_is_never_replaced(logs, capsys, tmp_path):
+    (tmp_path / "text.gif").write_text("precious")
+    assert main([str(logs / "mlm" / "writer"), "--gif", str(tmp_path / "text.gif")]) == 2
+    assert "exists: remove it" in capsys.readouterr().err
+    assert (tmp_path / "text.gif").read_text() == "precious"
+
+
+def test_a_gif_records_the_first_text(generated, tmp_path):
+    words = ["--length", "20", "--n", "2"]
+    assert generated(*words, "--gif", str(tmp_path / "text.gif")) == generated(*words)
+    with Image.open(tmp_path / "text.gif") as image:
+        assert 20 <= image.n_frames <= 22
+
+
+def test_a_run_at_one_masking_rate_warns(logs, capsys):
+    assert main([str(logs / "mlm" / "onerate"), "--length", "5"]) == 0
+    output = capsys.readouterr()
+    assert "at masking rates of 15% to 30% only: it has never seen mostly masked text" in output.err
+    assert output.err.count("\n") == 1
+    assert len(output.out) == 6
+
+
+@pytest.mark.parametrize(
+    ("stages", "masking_prob", "randomize_prob", "reason"),
+    [
+        ([{}], 0.15, 0.0, "at masking rates of 15% only: it has never seen mostly masked text"),
+        ([{"masking_prob": 0.3}, {}], 0.6, 0.0, "at masking rates of 30% to 60% only"),
+        ([{"masking_prob": 0.9}], 0.15, 0.0, "at masking rates of 90% only: it has never seen text with few blanks"),
+        ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.1, "with random replacements"),
+        ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.0, None),
+        ([{}, {"masking_prob": 1.0}], 0.15, 0.0, None),
+    ],
+)
+def test_reservations_follow_from_the_rates(stages, masking_prob, randomize_prob, reason):
+    keys = {"masking.masking_prob": masking_prob, "masking.randomize_prob": randomize_prob}
+    found = reservation_about({"training.stages": stages, **keys})
+    assert reason in found if reason else found == ""
+
+
+def test_a_terminal_shows_the_text_step_by_step(logs, monkeypatch):
+    monkeypatch.setattr(writing.terminal, "SECONDS_PER_FRAME", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal(30, 24) as (stream, output):
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert main([str(logs / "mlm" / "writer"), "--length", "40", "--steps", "8", "--n", "2"]) == 0
+        shown = output()
+    assert shown.count("\x1b[J") == 2 * (1 + 8 + 1)
+    assert f"\x1b[2m{'·' * 29}" in shown
+    final = Emulator(30, 24).feed(shown)
+    with open(logs / "piped.txt", "w+", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        assert main([str(logs / "mlm" / "writer"), "--length", "40", "--steps", "8", "--n", "2"]) == 0
+        file.seek(0)
+        piped = Emulator(30, 24).feed(file.read().replace("\n", "\r\n"))
+    assert final.rows == piped.rows
+    assert any(final.rows)
+
+
+def test_the_help_names_every_order(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "{random,left-to-right,confidence,entropy,margin}" in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_is_no_error(logs):
+    """As `head` does: the first text is enough."""
+    command = f"{sys.executable} generate.py {logs}/mlm/writer --length 3 --n 300 | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, cwd=ROOT, text=True, timeout=120)
+    assert done.returncode == 0
+    assert done.stderr == ""

@@ -1,0 +1,58 @@
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from tests.trained.conftest import small_run, text_file  # noqa: F401  (a fixture)
+from trained.load import Trained
+
+
+class Joint(nn.Module):
+    """The exact model of texts that come from a table of their probabilities, by summing over all texts that fit."""
+
+    def __init__(self, table: Tensor):
+        """`table` has one axis per position, each over the tokens; the token after them is the blank."""
+        super().__init__()
+        self.table = table
+        self.n_tokens = table.shape[0]
+
+    def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
+        return torch.stack([self.log_posterior(inputs, int(position)) for position in positions])
+
+    def log_posterior(self, inputs: Tensor, position: int) -> Tensor:
+        row, column = divmod(position, inputs.shape[1])
+        fitting = self.table
+        for axis, token in enumerate(inputs[row].tolist()):
+            if token < self.n_tokens:
+                only = torch.zeros(self.n_tokens, dtype=torch.float64).index_fill(0, torch.tensor(token), 1.0)
+                fitting = fitting * only.view([-1 if i == axis else 1 for i in range(self.table.dim())])
+        return fitting.movedim(column, 0).flatten(1).sum(1).log()
+
+
+@pytest.fixture(scope="session")
+def joint() -> Joint:
+    """Three tokens, three positions that depend on each other; one text in five is impossible."""
+    generator = torch.Generator().manual_seed(0)
+    table = torch.rand(3, 3, 3, generator=generator, dtype=torch.float64) ** 3
+    table[torch.rand(3, 3, 3, generator=generator) < 0.2] = 0
+    return Joint(table / table.sum())
+
+
+def generators(n: int, seed: int = 0) -> list[Generator]:
+    return [Generator().manual_seed(seed * 1_000_000 + i) for i in range(n)]
+
+
+@pytest.fixture(scope="session")
+def writer(tmp_path_factory, text_file) -> Trained:  # noqa: F811
+    """A run that has learned little."""
+    keys = {"masking__masking_prob": 0.9, "training__max_steps": 20}
+    return small_run(tmp_path_factory.mktemp("writer") / "run", text_file, **keys)
+
+
+def chi_square(counts: Tensor, probabilities: Tensor) -> float:
+    """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4 for equal ones."""
+    expected = probabilities.double() * counts.sum()
+    possible = expected > 0
+    assert counts[~possible].sum() == 0, "something impossible was drawn"
+    statistic = ((counts[possible] - expected[possible]) ** 2 / expected[possible]).sum()
+    freedom = int(possible.sum()) - 1
+    return float((statistic - freedom) / (2 * freedom) ** 0.5)

@@ -1,0 +1,37 @@
+import pytest
+import torch
+
+from writing.orders import BLIND, BY_PROBABILITY, ORDERS, confidence, entropy, left_to_right, margin, random
+
+PROBABILITIES = torch.tensor(
+    [
+        [0.50, 0.50, 0.00, 0.00],  # the lowest entropy, no margin
+        [0.55, 0.15, 0.15, 0.15],  # the largest margin
+        [0.60, 0.38, 0.01, 0.01],  # the largest probability
+    ],
+    dtype=torch.float64,
+)
+
+
+@pytest.mark.parametrize(("order", "first"), [(confidence, 2), (entropy, 0), (margin, 1)])
+def test_each_order_prefers_another_blank(order, first):
+    assert order(PROBABILITIES).argmax() == first
+
+
+def test_scores_are_what_they_are_called():
+    assert entropy(PROBABILITIES)[0].item() == pytest.approx(-torch.log(torch.tensor(2.0)).item())
+    assert margin(PROBABILITIES).tolist() == pytest.approx([0.0, 0.40, 0.22])
+
+
+def test_a_vocabulary_may_have_one_token():
+    assert [order(torch.ones(2, 1)).tolist() for order in BY_PROBABILITY.values()] == [[1, 1], [0, 0], [1, 1]]
+
+
+def test_blind_orders_do_not_look():
+    uniform = torch.tensor([[0.3, 0.9, 0.1]])
+    assert random(uniform).tolist() == uniform.tolist()
+    assert left_to_right(uniform).argsort(descending=True).tolist() == [[0, 1, 2]]
+
+
+def test_every_order_has_a_name():
+    assert set(ORDERS) == {*BLIND, *BY_PROBABILITY} == {"random", "confidence", "entropy", "margin", "left-to-right"}

@@ -1,0 +1,68 @@
+"""Records as a GIF how a text is written."""
+
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from data.vocabulary import Vocabulary
+from runs.files import write_atomically
+from writing.frames import EMPTY, NEW, WRITTEN, Cell, cells, wrap
+
+COLUMNS, FONT_SIZE, LINE, MARGIN = 64, 16, 21, 12  # characters; the others in pixels
+MOST_FRAMES = 60
+MILLISECONDS, LAST_MILLISECONDS = 100, 3_000  # per frame
+BACKGROUND, HIGHLIGHT = "#ffffff", "#c9f2d0"
+COLORS = {WRITTEN: "#202020", NEW: "#005a1c", EMPTY: "#b4b4b4"}
+PALETTE = 16  # colors, with those of the smooth edges of letters
+
+
+class Recording:
+    """The steps of a text, thinned out evenly to at most 60 frames."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        self.frames: list[Tensor] = []
+        self.every, self.n = 1, 0  # texts per frame; texts
+
+    def add(self, ids: Tensor) -> None:
+        """The text before the first step or after the next one, `[length]`."""
+        if self.n % self.every == 0:
+            self.frames.append(ids)
+        if len(self.frames) > MOST_FRAMES:
+            self.frames = self.frames[::2]
+            self.every *= 2
+        self.n += 1
+        self.last = ids
+
+    def save(self, path: Path) -> None:
+        """Write the GIF, with a pause at its end. Raises OSError."""
+        texts = [*self.frames, self.last, self.last]  # the second time without highlights
+        pages = [wrap(cells(*pair, self.vocabulary), COLUMNS) for pair in zip(texts, [texts[0], *texts], strict=False)]
+        height = max(map(len, pages))
+        images = [picture(lines, height) for lines in pages]
+        palette = images[len(images) // 2].quantize(PALETTE)
+        first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+        durations = [MILLISECONDS] * len(rest) + [LAST_MILLISECONDS]
+        file = BytesIO()
+        first.save(file, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
+        write_atomically(path, file.getvalue())
+
+
+def picture(lines: list[list[Cell]], height: int) -> Image.Image:
+    """An image of `height` lines of text, 64 columns wide."""
+    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf", FONT_SIZE)
+    advance = font.getlength("M")
+    image = Image.new("RGB", (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN), BACKGROUND)
+    drawing = ImageDraw.Draw(image)
+    for row, line in enumerate(lines):
+        column, y = 0, MARGIN + row * LINE
+        for cell in line:
+            left, right = (MARGIN + round(c * advance) for c in (column, column + cell.columns))
+            if cell.kind == NEW:
+                drawing.rectangle((left, y, right - 1, y + LINE - 1), fill=HIGHLIGHT)
+            drawing.text((left, y), cell.character, fill=COLORS[cell.kind], font=font)
+            column += cell.columns
+    return image

@@ -1,0 +1,57 @@
+"""A text that is being written, as lines of characters: what the terminal and the animation show."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from torch import Tensor
+
+from data.vocabulary import Vocabulary, printable
+
+BLANK = "·"  # the picture of a blank
+WRITTEN, NEW, EMPTY = "written", "new", "empty"  # kinds of cells
+
+
+class Cell(NamedTuple):
+    """A character on the screen."""
+
+    character: str
+    kind: str
+
+    @property
+    def columns(self) -> int:
+        """The columns that a terminal gives to the character: 0 for a combining one, 2 for a wide one such as 中."""
+        if unicodedata.category(self.character) in ("Mn", "Me", "Cf"):
+            return 0
+        return 2 if unicodedata.east_asian_width(self.character) in "WF" else 1
+
+
+def cells(ids: Tensor, before: Tensor, vocabulary: Vocabulary) -> Iterator[Cell]:
+    """The characters of a text `ids` `[length]`; those are new that were blanks in `before` `[length]`.
+
+    A blank is one cell. A control character is shown as in `printable`, a tab as a space.
+    """
+    empty, new = ids == vocabulary.mask_token, ids != before
+    kinds = [EMPTY if e else NEW if n else WRITTEN for e, n in zip(empty.tolist(), new.tolist(), strict=True)]
+    for kind, group in groupby(zip(kinds, ids.tolist(), strict=True), lambda pair: pair[0]):
+        tokens = [token for _, token in group]  # decoded together, since a token may be part of a character
+        text = BLANK * len(tokens) if kind == EMPTY else printable(vocabulary.decode(tokens)).replace("\t", " ")
+        yield from (Cell(character, kind) for character in text)
+
+
+def wrap(characters: Iterable[Cell], width: int) -> list[list[Cell]]:
+    """Lines of at most `width` columns. A newline ends a line, and so does the last column."""
+    lines: list[list[Cell]] = [[]]
+    used = 0
+    for cell in characters:
+        if cell.character == "\n":
+            lines.append([])
+            used = 0
+            continue
+        if used and used + cell.columns > width:
+            lines.append([])
+            used = 0
+        lines[-1].append(cell)
+        used += cell.columns
+    return lines

@@ -1,0 +1,124 @@
+"""Writes texts with a masked language model: masked diffusion, from blanks to text in a given number of steps.
+
+In each step the order chooses blanks, and each gets a token drawn from the model's probabilities. The tokens of a step
+do not see each other. If the probabilities are exact and each step writes one token, so are those of the texts.
+
+Austin et al. 2021 (D3PM, arXiv 2107.03006), Sahoo et al. 2024 (MDLM, arXiv 2406.07524), Nie et al. 2025 (LLaDA, arXiv
+2502.09992).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from writing.orders import BLIND, BY_PROBABILITY
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Writes tokens below `n_ordinary` in place of blanks, which are `mask_token`.
+
+    `model(ids, positions)` returns logits `[n_positions, n_tokens]`. `order` is one of `writing.orders.ORDERS`. A
+    `temperature` of 0 takes the most probable tokens. `remask` is the probability with which, after each step but the
+    last, each written token becomes a blank again; the next step writes correspondingly more (ReMDM, Wang et al. 2025,
+    arXiv 2503.00307, with a constant probability).
+    """
+
+    model: nn.Module
+    mask_token: int
+    n_ordinary: int
+    order: str = "random"
+    temperature: float = 1.0
+    remask: float = 0.0
+
+    @torch.no_grad()
+    def write(self, ids: Tensor, steps: int, generators: Sequence[Generator]) -> Iterator[Tensor]:
+        """The texts after each step, `[n, length]`, from `ids` `[n, length]`, whose other tokens stay.
+
+        After step k of K, a text with B blanks has B * (1 - k / K) of them left, rounded. K is `steps`, or the number
+        of blanks if that is smaller. Each text has its own generator (on the CPU), so it does not depend on the others.
+        """
+        is_free = ids == self.mask_token
+        n_blanks = is_free.sum(1)
+        steps = min(steps, int(n_blanks.max()))
+        for step in range(1, steps + 1):
+            if self.remask and step > 1:
+                ids = ids.masked_fill(is_free & (uniform(generators, ids) < self.remask), self.mask_token)
+            n_left = (2 * n_blanks * (steps - step) + steps) // (2 * steps)  # rounded in whole numbers
+            chosen, log_probs = self.choose(ids, (ids == self.mask_token).sum(1) - n_left, generators)
+            ids = ids.masked_scatter(chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature))
+            yield ids
+
+    def choose(self, ids: Tensor, counts: Tensor, generators: Sequence[Generator]) -> tuple[Tensor, Tensor]:
+        """The blanks of `ids` `[n, length]` that come next, `counts` `[n]` of each text, by the order.
+
+        Returns where they are, bool `[n, length]`, and the log-probabilities of their tokens, `[n_chosen, n_ordinary]`.
+        """
+        blanks = ids == self.mask_token
+        if self.order in BLIND:
+            chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
+            return chosen, self.log_probabilities(ids, chosen)
+        log_probs = self.log_probabilities(ids, blanks)
+        scores = torch.zeros(ids.shape, dtype=torch.float64, device=ids.device)
+        scores[blanks] = BY_PROBABILITY[self.order](log_probs.exp())
+        chosen = highest(scores, blanks, counts)
+        return chosen, log_probs[chosen[blanks]]
+
+    def write_in_pieces(
+        self, ids: Tensor, steps: int, generators: Sequence[Generator], window: int
+    ) -> Iterator[Tensor]:
+        """As `write`, for texts of any length: the model reads `window` tokens at once.
+
+        The pieces are written one after the other, and each sees at least the half window before it. A piece gets the
+        share of `steps` that it has of the blanks, at least one.
+        """
+        total = int((ids == self.mask_token).sum(1).max())
+        steps, n_done, n_used = min(steps, total), 0, 0
+        for begin, end in pieces(ids.shape[1], window):
+            n_blanks = int((ids[:, begin:end] == self.mask_token).sum(1).max())
+            if n_blanks:
+                n_done += n_blanks
+                n_steps = max(1, steps * n_done // total - n_used)
+                n_used += n_steps
+                for piece in self.write(ids[:, begin:end], n_steps, generators):
+                    ids = torch.cat([ids[:, :begin], piece, ids[:, end:]], 1)
+                    yield ids
+
+    def log_probabilities(self, ids: Tensor, where: Tensor) -> Tensor:
+        """Log-probabilities `[n, n_ordinary]` (float64) of the tokens where `where` `[n, length]` is true."""
+        logits = self.model(ids, where.flatten().nonzero().flatten())
+        return logits[:, : self.n_ordinary].double().log_softmax(-1)
+
+
+def pieces(length: int, window: int) -> list[tuple[int, int]]:
+    """Begin and end of each window over a text. Each window begins with at least the second half of the one before."""
+    begins = [*range(0, length - window, window - window // 2), max(0, length - window)]
+    return [(begin, min(begin + window, length)) for begin in begins]
+
+
+def highest(scores: Tensor, blanks: Tensor, counts: Tensor) -> Tensor:
+    """Where the `counts` `[n]` blanks with the highest scores are, `[n, length]`; of equal ones those further left."""
+    ranks = scores.masked_fill(~blanks, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(1)
+    return ranks < counts[:, None]
+
+
+def draw(log_probs: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+    """Tokens `[n]` by their log-probabilities `[n, n_ordinary]`: the first at which the sum of the probabilities
+    exceeds `uniform` `[n]`. Both are float64.
+
+    The usual argmax with Gumbel noise in float32 draws improbable tokens too rarely, which is a lower temperature
+    (Zheng et al. 2024, arXiv 2409.02908).
+    """
+    relative = log_probs - log_probs.amax(-1, keepdim=True)
+    if temperature == 0:
+        return relative.argmax(-1)
+    sums = (relative / temperature).exp().cumsum(-1)
+    return torch.searchsorted(sums, uniform[:, None] * sums[:, -1:], right=True).squeeze(1)
+
+
+def uniform(generators: Sequence[Generator], ids: Tensor) -> Tensor:
+    """Random numbers in [0, 1) of the shape of `ids` `[n, length]` (float64), each row from its own generator."""
+    rows = [torch.rand(ids.shape[1], generator=generator, dtype=torch.float64) for generator in generators]
+    return torch.stack(rows).to(ids.device)
