@@ -27,7 +27,8 @@ from trained.load import Trained, load_trained
 from training.checkpoint import CheckpointError
 from training.evaluation import evaluate, per_character
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
-from writing.measures import bound, in_orders
+from writing.measures import bound, in_orders, of_the_grammar
+from writing.phenomena import excess_by_phenomenon
 
 
 def main(arguments: list[str]) -> int:
@@ -80,10 +81,15 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarr
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
         "bound": lambda: bound(trained, validation),
     }
+    why_not, automaton = without_counting(vocabulary, data.loaded), data.loaded.automaton
+    if why_not:
+        del measures["counting"]
+    if automaton and not why_not:
+        measures["phenomena"] = lambda: excess_by_phenomenon(model, validation, vocabulary)
     if with_writing:
         measures["orders"] = lambda: in_orders(trained, validation)
-    if why_not := without_counting(vocabulary, data.loaded):
-        del measures["counting"]
+        if automaton and not why_not:
+            measures["grammar"] = lambda: of_the_grammar(automaton, trained, validation)
     for name, compute in measures.items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
@@ -106,9 +112,7 @@ def print_tables(results: dict[str, Any]) -> None:
     print("  reference losses     " + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items()))
     if "excess" in results:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
-    print(f"  any-order bound      {_likelihood(results['bound'])}")
-    for order, row in results.get("orders", {}).items():
-        print(f"    {order:18} {_likelihood(row)}   ({row['n']} windows)")
+    print_writing(results)
     for name, row in {"one at a time": results["one_at_a_time"], **results["hard_masks"]}.items():
         print(f"  {name:18}   {_row(row)}   ({row['n']:,})")
     counting = results.get("counting", {})
@@ -120,6 +124,26 @@ def print_tables(results: dict[str, Any]) -> None:
         print(f"  {title}")
         for name, row in results[table].items():
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")
+    if "phenomena" in results:
+        print("  excess by phenomenon")
+    for name, row in results.get("phenomena", {}).items():
+        excess = statistics.with_error(f"{row['excess']:.4f}", row["stderr"])
+        print(f"    {name:22} {excess} nats above a floor of {row['floor']:.3f}   ({row['n']:,})")
+
+
+def print_writing(results: dict[str, Any]) -> None:
+    """Print how well one run writes, as far as it was measured."""
+    print(f"  any-order bound      {_likelihood(results['bound'])}")
+    for order, row in results.get("orders", {}).items():
+        print(f"    {order:18} {_likelihood(row)}   ({row['n']} windows)")
+    if grammar := results.get("grammar"):
+        print(
+            f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f} nats"
+        )
+        print("  written texts        impossible   cuts per 1,000 characters   nats per character up to the first cut")
+        for name, row in grammar["texts"].items():
+            cuts = statistics.with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])
+            print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
 
 
 def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> None:

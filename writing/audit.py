@@ -23,6 +23,7 @@ class Judge:
     """Compares texts of `length` characters with those that the automaton itself writes."""
 
     def __init__(self, automaton: Automaton, vocabulary: Vocabulary, length: int):
+        self.length = length
         self.posterior = TruePosterior(automaton, vocabulary)
         self.entropy_rate = entropy_rate(automaton)  # nats per character
         own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(OWN_TEXTS, length)

@@ -7,10 +7,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from configs.seeds import derived_seed
+from data.play.automaton import Automaton
+from data.play.scoring import score
 from data.protocol import ValidationSet, bound_masks
 from runs.statistics import standard_error
 from trained.load import Trained
 from training.evaluation import CHARS_AT_ONCE, any_order_bound
+from writing.audit import Judge
 from writing.likelihood import order_losses
 from writing.sampler import Sampler
 
@@ -18,6 +22,8 @@ Likelihood = dict[str, Any]  # nats and bits per character, the standard error o
 ROUNDS = 8  # masks per window for the bound
 WINDOWS = 32  # for the likelihood in an order, which needs a pass of the model per token
 ORDERS = ("left-to-right", "random", "confidence")
+TEXTS = 16  # that are written per setting, to be judged by the grammar
+CHARS_PER_STEP = (1, 4)
 
 
 def bound(trained: Trained, validation: ValidationSet) -> Likelihood:
@@ -40,6 +46,29 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
             for i in range(0, len(windows), at_once)
         ]
         found[order] = _likelihood(torch.cat(parts).cpu(), windows, validation, trained)
+    return found
+
+
+def of_the_grammar(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
+    """The play's entropy rate in nats per character, and the exact likelihood of its validation windows."""
+    judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
+    losses = score(judge.posterior.floor, judge.posterior.to_floor(validation.windows)).losses.sum(1)
+    exact = _likelihood(losses, validation.windows, validation, trained)
+    return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": _texts(trained, judge)}
+
+
+def _texts(trained: Trained, judge: Judge) -> dict[str, dict[str, float]]:
+    """The grammar's judgement of texts that the run writes in each of `ORDERS`: see `Judge.measures`."""
+    mask_token, n_ordinary, length = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, judge.length
+    device = next(trained.model.parameters()).device
+    found = {}
+    for order in ORDERS:
+        for chars_per_step in CHARS_PER_STEP:
+            blanks = torch.full((TEXTS, length), mask_token, device=device)
+            generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
+            sampler = Sampler(trained.model, mask_token, n_ordinary, order)
+            *_, texts = sampler.write(blanks, length // chars_per_step, generators)
+            found[f"{order}, {chars_per_step} per step"] = judge.measures(texts)
     return found
 
 
