@@ -140,7 +140,7 @@ def print_writing(results: dict[str, Any]) -> None:
         print(
             f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f} nats"
         )
-        print("  written texts        impossible   cuts per 1,000 characters   nats per character up to the first cut")
+        print("  written texts        impossible   cuts per 1,000 characters   nats per character")
         for name, row in grammar["texts"].items():
             cuts = statistics.with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])
             print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")

@@ -7,9 +7,9 @@ not see each other: this factorization error is all that is wrong with its texts
 what it has not learned. With one character per step, the ideal sampler writes the grammar's own texts.
 
 A text is cut before each character that the grammar cannot write after those since the last cut. Cuts per 1,000
-characters are finite for every text, in contrast to its probability. Nats per character are those of the characters
-before the first cut, minus those of the grammar's own texts at the same offsets, plus the entropy rate. The grammar's
-own texts have the entropy rate. Texts with fewer nats are not better: they have too little variety.
+characters are finite for every text, in contrast to its probability. Nats per character are given the characters since
+the last cut, minus those of the grammar's own texts at the same distance from their beginning, plus the entropy rate.
+The grammar's own texts have the entropy rate. Texts with fewer nats are not better: they have too little variety.
 """
 
 import math

@@ -37,22 +37,24 @@ class Judge:
         - `first_impossible`: the offset of the first impossible character, the median (no standard error); `length` if
           there is none.
         - `cuts`: cuts per 1,000 characters; 0 if all texts are possible.
-        - `nats`: nats per character before the first cut, minus those of the grammar's own texts at the same offsets,
-          plus the entropy rate. The expected value for the grammar's texts is the entropy rate. A lower one is not
-          better: such texts have too little variety. nan if there are no such characters.
+        - `nats`: nats per character given those since the last cut, minus those of the grammar's own texts at the same
+          distance from their beginning, plus the entropy rate. The expected value for the grammar's texts is the
+          entropy rate. A lower one is not better: such texts have too little variety.
         - `nats_of_possible`: the same for possible texts only; nan if there are none.
         """
         losses, is_cut = cut(self.posterior.floor, self.posterior.to_floor(ids))
         n, length = ids.shape
-        is_beginning = is_cut.cumsum(1) == 0
-        first = is_beginning.sum(1).double()
-        excess = torch.where(is_beginning, losses - self.own_losses, 0.0).sum(1)
+        columns = torch.arange(length)
+        from_cut = columns - torch.where(is_cut, columns, 0).cummax(1).values
+        counted = losses.isfinite()
+        excess = torch.where(counted, losses - self.own_losses[from_cut], 0.0).sum(1)
+        first = (is_cut.cumsum(1) == 0).sum(1).double()
         possible = first == length
         found = {"first_impossible": first.quantile(0.5).item()}
         for name, (value, stderr) in {
             "impossible": ratio((~possible).double(), torch.ones(n)),
             "cuts": ratio(PER * is_cut.sum(1).double(), torch.full((n,), length)),
-            "nats": ratio(excess, first),
+            "nats": ratio(excess, counted.sum(1)),
             "nats_of_possible": ratio(excess[possible], first[possible]),
         }.items():
             found |= {name: value + self.entropy_rate * name.startswith("nats"), f"{name}_stderr": stderr}

@@ -87,6 +87,18 @@ def test_impossible_texts_still_have_measures(judge):
     assert nothing["nats"] != nothing["nats"]  # nan
 
 
+def test_each_piece_counts_as_a_text(judge):
+    """The losses of one are compared with those at the same distance from the beginning of the grammar's own texts."""
+    pieces = ["abcabd", "c", "cabda"]
+    texts = [Vocabulary("abcdex").encode(piece)[None] for piece in pieces]
+    found = judge.measures(torch.cat(texts, 1))
+    losses = [cut(judge.posterior.floor, judge.posterior.to_floor(ids))[0][0] for ids in texts]
+    excess = sum((own - judge.own_losses[: len(own)]).sum() for own in losses)
+    assert found["cuts"] == pytest.approx(1_000 * 2 / LENGTH)
+    assert found["nats"] == pytest.approx(judge.entropy_rate + excess.item() / LENGTH)
+    assert judge.measures(torch.cat(texts, 1))["nats_of_possible"] != found["nats"]  # nan
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_ideal_sampler_errs_only_if_it_writes_several_characters_at_once(judge, order):
     sampler = Sampler(judge.posterior, 7, 6, order)
