@@ -27,6 +27,7 @@ from configs.one_line import OneLineParser, fail, run_main
 from configs.seeds import derived_seed
 from data.vocabulary import printable
 from runs.files import ROOT
+from runs.knobs import masking_rates
 from runs.run_folder import RunFolderError
 from trained.fill import encode
 from trained.load import Trained, load_trained
@@ -126,8 +127,8 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
 
 def reservation_about(values: Mapping[str, Any]) -> str:
     """Why a run with these keys writes badly, or an empty string."""
-    probs = [stage.get("masking_prob") or values["masking.masking_prob"] for stage in values["training.stages"]]
-    rates = [rate for prob in probs for rate in (prob if isinstance(prob, list) else [prob])]
+    default = values["masking.masking_prob"]
+    rates = [rate for stage in values["training.stages"] for rate in masking_rates(stage, default)]
     lowest, highest = min(rates), max(rates)
     named = f"{lowest:.0%}" if lowest == highest else f"{lowest:.0%} to {highest:.0%}"
     if highest < HIGHEST_RATE:
@@ -135,7 +136,7 @@ def reservation_about(values: Mapping[str, Any]) -> str:
     elif lowest > LOWEST_RATE:
         how, why = f"at masking rates of {named} only", "it has never seen text with few blanks, so it writes badly"
     elif values["masking.randomize_prob"]:
-        how, why = "with random replacements", "it mistrusts the text that it continues, so it writes worse"
+        how, why = "with random replacements", "it expects wrong characters in what it continues, so it writes worse"
     else:
         return ""
     return f"the run was trained {how}: {why}; the preset write trains at all rates"

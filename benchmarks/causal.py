@@ -21,6 +21,7 @@ before it. Here the first prediction of a window has none.
 """
 
 from argparse import Namespace
+from collections.abc import Mapping
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -103,7 +104,7 @@ def window_losses(model: nn.Module, windows: Tensor, mask_token: int) -> Tensor:
     return torch.cat(losses)
 
 
-def in_words(results: dict[str, Any]) -> str:
+def in_words(results: Mapping[str, Any]) -> str:
     """One line about a run."""
     nats, bits = (
         with_error(f"{results[unit]:.4f}", results[f"{unit}_stderr"]) + f" {unit}" for unit in ("nats", "bits")

@@ -160,7 +160,7 @@ def test_a_run_at_one_masking_rate_warns(logs, capsys):
     ("stages", "masking_prob", "randomize_prob", "reason"),
     [
         ([{}], 0.15, 0.0, "at masking rates of 15% only: it has never seen mostly masked text"),
-        ([{"masking_prob": 0.3}, {"masking_prob": None}], 0.6, 0.0, "at masking rates of 30% to 60% only"),
+        ([{"masking_prob": 0.3}, {}], 0.6, 0.0, "at masking rates of 30% to 60% only"),
         ([{"masking_prob": 0.9}], 0.15, 0.0, "at masking rates of 90% only: it has never seen text with few blanks"),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.1, "with random replacements"),
         ([{"masking_prob": [0.1, 0.5, 0.9]}], 0.15, 0.0, None),

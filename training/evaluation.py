@@ -114,8 +114,9 @@ def any_order_bound(
 ) -> torch.Tensor:
     """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
 
-    The estimate uses `masks` `[n_rounds, n_windows, seq_len]` (see `data.protocol.bound_masks`) of the true `windows`
-    `[n_windows, seq_len]`. If L tokens are written one at a time in random order, the probability P(x) of a window x has
+    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.protocol.bound_masks`) of the true
+    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
+    probability P(x) with
 
         -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
                    = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random

@@ -48,21 +48,26 @@ class Sampler:
         for step in range(1, steps + 1):
             if self.remask and step > 1:
                 ids = ids.masked_fill(is_free & (uniform(generators, ids) < self.remask), self.mask_token)
-            blanks = ids == self.mask_token
             n_left = (2 * n_blanks * (steps - step) + steps) // (2 * steps)  # rounded in whole numbers
-            n_chosen = blanks.sum(1) - n_left
-            if self.order in BLIND:
-                chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, n_chosen)
-                log_probs = self.log_probabilities(ids, chosen)
-            else:
-                log_probs = self.log_probabilities(ids, blanks)
-                # All blanks of an empty text are equal. It must not be adjacent ones that are written at once.
-                scores = TIE * uniform(generators, ids)
-                scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
-                chosen = highest(scores, blanks, n_chosen)
-                log_probs = log_probs[chosen[blanks]]
+            chosen, log_probs = self.choose(ids, (ids == self.mask_token).sum(1) - n_left, generators)
             ids = ids.masked_scatter(chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature))
             yield ids
+
+    def choose(self, ids: Tensor, counts: Tensor, generators: Sequence[Generator]) -> tuple[Tensor, Tensor]:
+        """The blanks of `ids` `[n, length]` that come next, `counts` `[n]` of each text, by the order.
+
+        Returns where they are, bool `[n, length]`, and the log-probabilities of their tokens, `[n_chosen, n_ordinary]`.
+        """
+        blanks = ids == self.mask_token
+        if self.order in BLIND:
+            chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
+            return chosen, self.log_probabilities(ids, chosen)
+        log_probs = self.log_probabilities(ids, blanks)
+        # All blanks of an empty text are equal. It must not be adjacent ones that are written at once.
+        scores = TIE * uniform(generators, ids)
+        scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
+        chosen = highest(scores, blanks, counts)
+        return chosen, log_probs[chosen[blanks]]
 
     def write_in_pieces(
         self, ids: Tensor, steps: int, generators: Sequence[Generator], window: int

@@ -1,0 +1,74 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from data.vocabulary import Vocabulary
+from model.masked_language_model import MaskedLanguageModel
+from model.modern import ModernEncoder
+from tests.data.play.test_floor import random_automaton
+from writing.beliefs import DISTINCTIONS, exact_beliefs, probe, residual_streams
+from writing.truth import TruePosterior
+
+
+@pytest.fixture
+def model() -> MaskedLanguageModel:
+    torch.manual_seed(0)
+    encoder = ModernEncoder(n_tokens=5, d_model=16, n_layers=3, n_heads=2, d_ff=16, dropout=0.5)
+    for layer in encoder.layers:
+        nn.init.normal_(layer.attention.output.weight)
+    return MaskedLanguageModel(encoder)
+
+
+def masks(n_windows: int, seq_len: int) -> torch.Tensor:
+    return torch.rand(n_windows, seq_len, generator=torch.Generator().manual_seed(0)) < 0.5
+
+
+def test_streams_are_those_of_the_model(model):
+    inputs, masked = torch.randint(0, 5, (4, 10)), masks(4, 10)
+    streams = residual_streams(model, inputs, masked)
+    assert list(streams) == ["embedding", "layer 1", "layer 2", "layer 3"]
+    assert model.training
+    model.eval()
+    positions = masked.flatten().nonzero()[:, 0]
+    from_stream = model._predict(model.encoder.final_norm(streams["layer 3"]))
+    assert torch.allclose(from_stream, model(inputs, positions), atol=1e-5)
+    assert torch.allclose(streams["embedding"], model.encoder.embedding_norm(model.encoder.embedding(inputs))[masked])
+
+
+def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
+    generator = torch.Generator().manual_seed(0)
+    masked = masks(200, 20)
+    n = int(masked.sum())
+    stream = torch.randn(n, 8, generator=generator)
+    belief = (stream @ torch.randn(8, 3, generator=generator) + 5).double()
+    noise = torch.randn(n, 3, generator=generator).double()
+    constant = torch.ones(n, 8)
+    found = probe({"layer 1": stream, "embedding": constant}, {"linear": belief, "noise": noise}, masked)
+    assert found["linear"]["layer 1"] == pytest.approx(1, abs=1e-9)
+    assert abs(found["linear"]["embedding"]) < 0.01
+    assert abs(found["noise"]["layer 1"]) < 0.05
+
+
+def test_a_probe_is_measured_on_other_windows_than_it_is_fitted_on():
+    """With more features than characters a probe fits anything, and predicts nothing."""
+    masked = masks(8, 10)
+    n, generator = int(masked.sum()), torch.Generator().manual_seed(1)
+    stream, belief = torch.randn(n, 100, generator=generator), torch.rand(n, 2, generator=generator).double()
+    assert probe({"layer 1": stream}, {"word": belief}, masked)["word"]["layer 1"] < 0.5
+
+
+def test_beliefs_are_the_floors_at_masked_positions():
+    automaton = random_automaton(0)
+    described = tuple({name: str(s % 2) for name in DISTINCTIONS} for s in range(len(automaton.characters)))
+    vocabulary = Vocabulary(automaton.alphabet)
+    truth = TruePosterior(replace(automaton, descriptions=described), vocabulary)
+    masked = masks(3, 6)
+    inputs = vocabulary.encode(automaton.write(18, seed=0)).view(3, 6).masked_fill(masked, vocabulary.mask_token)
+    beliefs = exact_beliefs(truth, inputs, masked)
+    assert list(beliefs) == list(DISTINCTIONS)
+    for belief in beliefs.values():
+        assert belief.shape == (masked.sum(), 2)
+        assert math.isclose(belief.sum().item(), masked.sum().item())

@@ -1,0 +1,82 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from data.vocabulary import Vocabulary
+from tests.data.play.test_floor import random_automaton
+from writing.consistency import ORDERS, HiddenSpans, hidden_spans, joint_consistency
+from writing.truth import TruePosterior
+
+N_WINDOWS = 40
+
+
+@pytest.fixture
+def truth() -> TruePosterior:
+    automaton = random_automaton(5, n_states=6)
+    return TruePosterior(automaton, Vocabulary(automaton.alphabet))
+
+
+VOCABULARY = Vocabulary("abc")
+
+
+def spans(truth: TruePosterior, n: int, background: float) -> HiddenSpans:
+    text = random_automaton(5, n_states=6).write(N_WINDOWS * 12, seed=0)
+    windows = VOCABULARY.encode(text).view(N_WINDOWS, 12)
+    generator = torch.Generator().manual_seed(n)
+    return hidden_spans(truth, windows, VOCABULARY.mask_token, n=n, background=background, generator=generator)
+
+
+class Flattened(nn.Module):
+    """Conditionals of no joint distribution: the exact ones to the power of 0.3."""
+
+    def __init__(self, truth: TruePosterior):
+        super().__init__()
+        self.truth = truth
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return 0.3 * self.truth(inputs, positions)
+
+
+def numbers(found: dict) -> list[float]:
+    return [row["nats"] for name in ("kl", "disagreement") for row in found[name].values()]
+
+
+@pytest.mark.parametrize("background", [0.0, 0.8])
+@pytest.mark.parametrize("n", [1, 2, 6])
+def test_the_exact_posterior_is_consistent(truth, n: int, background: float):
+    found = joint_consistency(truth, spans(truth, n, background), VOCABULARY, torch.Generator().manual_seed(0))
+    assert list(found["kl"]) == list(ORDERS)
+    assert max(map(abs, numbers(found))) < 1e-9
+    assert found["exact"]["nats"] > 0
+
+
+def test_other_conditionals_disagree(truth):
+    hidden = spans(truth, 6, 0.5)
+    found = joint_consistency(Flattened(truth), hidden, VOCABULARY, torch.Generator().manual_seed(0))
+    for row in found["kl"].values():
+        assert row["nats"] > 2 * row["stderr"] > 0
+    assert len({round(number, 9) for number in numbers(found)}) == 5
+    single = joint_consistency(Flattened(truth), spans(truth, 1, 0.5), VOCABULARY, torch.Generator().manual_seed(0))
+    assert [row["nats"] for row in single["disagreement"].values()] == [0, 0]  # a single character has one order
+
+
+def test_the_exact_joint_is_a_distribution_over_spans(truth):
+    """The probabilities of all nine spans of two characters sum to 1 for every window."""
+    hidden = spans(truth, 2, 0.5)
+    columns = hidden.orders["left to right"]
+    assert (columns[:, 1] == columns[:, 0] + 1).all()
+    total = torch.zeros(N_WINDOWS, dtype=torch.float64)
+    for first in range(3):
+        for second in range(3):
+            windows = hidden.windows.scatter(1, columns, torch.tensor([first, second]).repeat(N_WINDOWS, 1))
+            generator = torch.Generator().manual_seed(2)
+            total += hidden_spans(
+                truth, windows, VOCABULARY.mask_token, n=2, background=0.5, generator=generator
+            ).exact.exp()
+    assert torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-12)
+    visible = hidden.inputs != VOCABULARY.mask_token
+    assert not visible.gather(1, columns).any()
+    assert torch.equal(hidden.inputs[visible], hidden.windows[visible])
+    assert math.isclose(visible.double().mean().item(), 0.5 * 10 / 12, abs_tol=0.1)

@@ -1,0 +1,105 @@
+"""Likelihoods against brute force on a tiny automaton, with the exact posterior in place of the network."""
+
+from itertools import combinations, pairwise, product
+
+import pytest
+import torch
+from torch import nn
+
+from data.play.automaton import Automaton
+from data.vocabulary import Vocabulary
+from training.evaluation import any_order_bound
+from writing.likelihood import order_losses
+from writing.orders import ORDERS
+from writing.sampler import Sampler
+from writing.truth import TruePosterior
+
+LENGTH = 4
+AUTOMATON = Automaton("abca", ({0: 0.2, 1: 0.5, 2: 0.3}, {2: 0.6, 3: 0.4}, {0: 0.9, 1: 0.1}, {1: 0.7, 2: 0.3}))
+VOCABULARY = Vocabulary(AUTOMATON.alphabet)
+TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
+
+
+def log_probabilities() -> torch.Tensor:
+    """log P of every text, from the probabilities of all sequences of states."""
+    transitions, start = AUTOMATON.transitions().to_dense(), AUTOMATON.stationary()
+    ids = VOCABULARY.encode(AUTOMATON.characters)
+    probability = torch.zeros(3**LENGTH, dtype=torch.float64)
+    for states in product(range(4), repeat=LENGTH):
+        steps = [transitions[s, t] for s, t in pairwise(states)]
+        text = ids[list(states)]
+        probability[int((text * 3 ** torch.arange(LENGTH - 1, -1, -1)).sum())] += (
+            start[states[0]] * torch.stack(steps).prod()
+        )
+    return probability.log()
+
+
+def all_masks() -> torch.Tensor:
+    """Every mask, repeated so that every number of masked positions is as frequent: `[n_rounds, 1, LENGTH]`."""
+    masks = []
+    for n in range(1, LENGTH + 1):
+        chosen = list(combinations(range(LENGTH), n))
+        masks += [[i in columns for i in range(LENGTH)] for columns in chosen] * (12 // len(chosen))
+    return torch.tensor(masks)[:, None]
+
+
+class Perturbed(nn.Module):
+    """The exact posterior with a temperature of 2."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+        return (self.model(inputs, positions) / 2).log_softmax(-1)
+
+
+def possible() -> tuple[torch.Tensor, torch.Tensor]:
+    """All texts that the automaton can write, and their nats per character."""
+    log_probs = log_probabilities()
+    kept = log_probs.isfinite()
+    assert log_probs.exp().sum() == pytest.approx(1)
+    return TEXTS[kept], -log_probs[kept] / LENGTH
+
+
+def bound(model: nn.Module, texts: torch.Tensor) -> torch.Tensor:
+    masks = all_masks().expand(-1, len(texts), -1)
+    return any_order_bound(model, texts, masks, VOCABULARY.mask_token)
+
+
+def generators(n: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(i) for i in range(n)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_order_gives_the_truth_its_own_likelihood(order):
+    texts, expected = possible()
+    sampler = Sampler(TruePosterior(AUTOMATON, VOCABULARY), VOCABULARY.mask_token, VOCABULARY.n_ordinary, order)
+    losses = order_losses(sampler, texts, generators(len(texts)))
+    assert (losses.mean(1) - expected).abs().max() < 1e-9
+
+
+def test_the_bound_of_the_truth_is_its_own_likelihood():
+    texts, expected = possible()
+    assert (bound(TruePosterior(AUTOMATON, VOCABULARY), texts) - expected).abs().max() < 1e-9
+
+
+def test_a_perturbed_model_has_a_higher_bound_and_a_higher_loss_in_every_order():
+    texts, expected = possible()
+    weights = (-expected * LENGTH).exp()  # the mean over texts of the automaton
+    perturbed = Perturbed(TruePosterior(AUTOMATON, VOCABULARY))
+    entropy = (weights * expected).sum()
+    assert (weights * bound(perturbed, texts)).sum() > entropy + 0.01
+    for order in ORDERS:
+        sampler = Sampler(perturbed, VOCABULARY.mask_token, VOCABULARY.n_ordinary, order)
+        assert (weights * order_losses(sampler, texts, generators(len(texts))).mean(1)).sum() > entropy + 0.01
+
+
+def test_orders_differ_where_conditionals_do_not_fit_together():
+    texts, _ = possible()
+    perturbed = Perturbed(TruePosterior(AUTOMATON, VOCABULARY))
+    losses = [
+        order_losses(Sampler(perturbed, VOCABULARY.mask_token, 3, order), texts, generators(len(texts))).sum(1)
+        for order in ("left-to-right", "confidence")
+    ]
+    assert (losses[0] - losses[1]).abs().max() > 0.01

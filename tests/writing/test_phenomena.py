@@ -1,0 +1,83 @@
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from data.corpus import load_corpus
+from data.play import words
+from data.play.grammar import grammar
+from data.protocol import ValidationSet, validation_set
+from data.vocabulary import Vocabulary
+from training.evaluation import masked_outcomes
+from writing.phenomena import PHENOMENA, KnownCharacters, excess_by_phenomenon, known_characters
+from writing.truth import TruePosterior
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary(load_corpus("play").characters)
+
+
+@pytest.fixture(scope="module")
+def validation(vocabulary) -> ValidationSet:
+    """Eight windows with more masks than the protocol's."""
+    protocol = validation_set(vocabulary.encode(load_corpus("play").validation))
+    masked = torch.rand(8, 256, generator=torch.Generator().manual_seed(0)) < 0.5
+    return ValidationSet(protocol.windows[:8], masked)
+
+
+@pytest.fixture(scope="module")
+def known(validation, vocabulary) -> KnownCharacters:
+    return known_characters(validation, vocabulary)
+
+
+class Blurred(nn.Module):
+    """The exact posterior mixed with a uniform distribution over characters."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        self.truth, self.n = TruePosterior(grammar(), vocabulary), vocabulary.n_ordinary
+
+    def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        probs = 0.75 * self.truth(inputs, positions).exp()
+        probs[:, : self.n] += 0.25 / self.n
+        return probs.log()
+
+
+def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
+    exact = excess_by_phenomenon(TruePosterior(grammar(), vocabulary), validation, vocabulary, known)
+    blurred = excess_by_phenomenon(Blurred(vocabulary), validation, vocabulary, known)
+    assert list(exact) == list(blurred) == list(PHENOMENA)
+    assert all(abs(row["excess"]) < 1e-9 for row in exact.values())
+    assert all(row["excess"] == pytest.approx(row["loss"] - row["floor"]) for row in blurred.values())
+    total = sum(row["n"] * row["loss"] for row in blurred.values())
+    losses, _ = masked_outcomes(Blurred(vocabulary), validation.windows, validation.masked, vocabulary.mask_token)
+    assert total == pytest.approx(losses.sum().item())
+    assert blurred["topic vowel"]["excess"] > 3 * blurred["topic vowel"]["stderr"] > 0
+
+
+def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
+    topics = words.topics()
+    stems = {word for topic in topics for word in (*topic.nouns, *topic.adjectives)}
+    inflected = {noun + words.PLURAL_NOUN for topic in topics for noun in topic.nouns}
+    inflected |= {verb + end for topic in topics for verb in topic.verbs for end in "iu"}
+    codes = torch.full(validation.masked.shape, -1)
+    codes[validation.masked] = known.phenomena
+    found = set()
+    for window, row in zip(validation.windows, codes, strict=True):
+        text = vocabulary.decode(window)
+        for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):
+            written = match[0]
+            if not written.isalpha():
+                expected = ["end of a sentence" if written in ".?!" else "spaces and the rest"]
+            else:
+                expected = ["first letter of a word"] + ["inside a word"] * (len(written) - 1)
+            if written in stems | inflected:
+                expected[1] = "topic vowel"
+            if written in inflected:
+                expected[-1] = "agreement"
+            for code, right in zip(row[match.start() : match.end()], expected, strict=True):
+                assert code == -1 or PHENOMENA[code] == right, written
+                found |= {right} if code >= 0 else set()
+    assert found == set(PHENOMENA)

@@ -1,0 +1,108 @@
+"""Joint consistency: do a model's predictions of neighboring characters belong to one distribution?
+
+A masked model predicts each hidden character alone. Filling n of them one after the other multiplies n conditionals,
+and the product should not depend on the order: conditionals of one joint distribution, such as the exact posterior,
+give its probability along every order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from data.play.scoring import log_probability
+from data.vocabulary import Vocabulary
+from writing.truth import TruePosterior
+
+ORDERS = ("left to right", "right to left", "random")
+
+
+@dataclass(frozen=True)
+class HiddenSpans:
+    """Windows with n hidden neighboring positions each, and holes elsewhere."""
+
+    windows: Tensor  # [n_windows, seq_len], the true ids
+    inputs: Tensor  # [n_windows, seq_len], with [MASK] in the span and at the holes
+    orders: dict[str, Tensor]  # the span's columns in each of ORDERS, [n_windows, n]
+    exact: Tensor  # [n_windows], log P(true span | visible characters) in nats
+
+
+def hidden_spans(
+    truth: TruePosterior, windows: Tensor, mask_token: int, *, n: int, background: float, generator: torch.Generator
+) -> HiddenSpans:
+    """Hide n neighboring positions of each window `[n_windows, seq_len]`, and each other with probability `background`.
+
+    The exact log-probability of the span is that of the window with it minus that of the window without it.
+    """
+    n_windows, seq_len = windows.shape
+    columns = torch.randint(seq_len - n + 1, (n_windows, 1), generator=generator) + torch.arange(n)
+    shuffle = torch.rand(n_windows, n, generator=generator).argsort(1)
+    orders = (columns, columns.flip(1), columns.gather(1, shuffle))
+    holes = torch.rand(n_windows, seq_len, generator=generator) < background
+    with_span = windows.masked_fill(holes.scatter(1, columns, False), mask_token)
+    inputs = windows.masked_fill(holes.scatter(1, columns, True), mask_token)
+    after, before = (log_probability(truth.floor, truth.to_floor(ids)) for ids in (with_span, inputs))
+    return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), after - before)
+
+
+@torch.no_grad()
+def joint_consistency(
+    model: nn.Module, spans: HiddenSpans, vocabulary: Vocabulary, generator: torch.Generator
+) -> dict[str, Any]:
+    """How far a model's products of conditionals are from the exact joint, and from each other, in nats per span.
+
+    "kl" has for each order the KL divergence from the exact joint to the model's product along it, estimated at the
+    true characters, which are a sample of the exact joint. "disagreement" has for right to left and random the
+    divergence from the product along left to right, estimated at characters that the model writes left to right. Each
+    is {"nats", "stderr"}. "exact" is the entropy of the exact joint, estimated likewise.
+    """
+    was_training = model.training
+    model.eval()
+    ordinary = vocabulary.n_ordinary
+    first, *others = ORDERS
+    kl = {order: spans.exact - _log_joint(model, spans, order, spans.windows, ordinary) for order in ORDERS}
+    written, chosen = _write(model, spans, first, ordinary, generator)
+    disagreement = {order: chosen - _log_joint(model, spans, order, written, ordinary) for order in others}
+    model.train(was_training)
+    return {
+        "exact": _estimate(-spans.exact),
+        "kl": {order: _estimate(values) for order, values in kl.items()},
+        "disagreement": {order: _estimate(values) for order, values in disagreement.items()},
+    }
+
+
+def _log_joint(model: nn.Module, spans: HiddenSpans, order: str, ids: Tensor, ordinary: int) -> Tensor:
+    """The sum of log q(character of `ids` | visible, earlier ones in the order), `[n_windows]`."""
+    total = torch.zeros(len(ids), dtype=torch.float64)
+    inputs = spans.inputs.clone()
+    for column, logs in _conditionals(model, inputs, spans.orders[order], ordinary):
+        characters = ids.gather(1, column)
+        total += logs.gather(1, characters)[:, 0]
+        inputs.scatter_(1, column, characters)
+    return total
+
+
+def _write(
+    model: nn.Module, spans: HiddenSpans, order: str, ordinary: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Windows `[n_windows, seq_len]` with spans sampled in an order, and the spans' log-probabilities `[n_windows]`."""
+    total = torch.zeros(len(spans.windows), dtype=torch.float64)
+    inputs = spans.inputs.clone()
+    for column, logs in _conditionals(model, inputs, spans.orders[order], ordinary):
+        characters = torch.multinomial(logs.exp(), 1, generator=generator)
+        total += logs.gather(1, characters)[:, 0]
+        inputs.scatter_(1, column, characters)
+    return inputs, total
+
+
+def _conditionals(model: nn.Module, inputs: Tensor, columns: Tensor, ordinary: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each step, the columns `[n_windows, 1]` and log q `[n_windows, n_ordinary]` there, given `inputs` as then."""
+    starts = torch.arange(len(inputs)) * inputs.shape[1]
+    for column in columns.split(1, dim=1):
+        yield column, model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)
+
+
+def _estimate(values: Tensor) -> dict[str, float]:
+    return {"nats": values.mean().item(), "stderr": (values.std() / len(values) ** 0.5).item()}

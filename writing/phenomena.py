@@ -1,0 +1,91 @@
+"""Where a model loses: its excess over the floor of the play, by what has to be known to predict a character."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from data.play.grammar import grammar
+from data.play.words import TOPIC_VOWELS
+from data.protocol import ValidationSet
+from data.vocabulary import Vocabulary
+from training.evaluation import masked_outcomes
+from writing.truth import TruePosterior
+
+AGREEMENT = "agreement"  # the ending of a verb, and the s of a plural noun
+SENTENCE_END = "end of a sentence"  # . ? !
+TOPIC_VOWEL = "topic vowel"  # of a noun, verb or adjective
+FIRST_LETTER = "first letter of a word"  # the first character of a window counts as inside one if it is a letter
+INSIDE = "inside a word"
+OTHER = "spaces and the rest"
+MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
+PHENOMENA = (FIRST_LETTER, INSIDE, TOPIC_VOWEL, AGREEMENT, SENTENCE_END, OTHER)
+
+
+@dataclass(frozen=True)
+class KnownCharacters:
+    """The masked characters of some validation windows, in the order of `masked.nonzero()`."""
+
+    validation: ValidationSet
+    phenomena: Tensor  # [n_masked], indices into PHENOMENA
+    floor: Tensor  # [n_masked], -log of the exact posterior in nats
+
+
+def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> KnownCharacters:
+    """The phenomenon and the floor of the masked characters in at most 192 evenly spaced windows of the play, exactly.
+
+    The phenomenon is that of the most probable state given the whole window.
+    """
+    truth = TruePosterior(grammar(), vocabulary)
+    n = validation.n_windows
+    kept = torch.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().long()
+    windows, masked = validation.windows.cpu()[kept], validation.masked.cpu()[kept]
+    beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
+    word = truth.floor.values("word")
+    kinds = [word[i] for i in beliefs.argmax(1)]
+    texts = [vocabulary.decode(window) for window in windows]
+    phenomena = [_phenomenon(kind, texts[i], t) for kind, (i, t) in zip(kinds, masked.nonzero().tolist(), strict=True)]
+    floor, _ = masked_outcomes(truth, windows, masked, vocabulary.mask_token)
+    some = replace(validation, windows=windows, masked=masked)
+    return KnownCharacters(some, torch.tensor([PHENOMENA.index(name) for name in phenomena]), floor)
+
+
+def _phenomenon(kind: str, text: str, t: int) -> str:
+    if kind in ("verb ending", "noun ending"):
+        return AGREEMENT
+    if kind in ("noun", "verb", "adjective") and text[t] in TOPIC_VOWELS:
+        return TOPIC_VOWEL
+    if text[t].isalpha():
+        return FIRST_LETTER if t > 0 and not text[t - 1].isalpha() else INSIDE
+    return SENTENCE_END if text[t] in ".?!" else OTHER
+
+
+def excess_by_phenomenon(
+    model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary, known: KnownCharacters | None = None
+) -> dict[str, dict[str, float]]:
+    """The excess of a model over the floor, by phenomenon: {name: {"n", "loss", "floor", "excess", "stderr"}}.
+
+    All but the number n of characters are in nats per masked character. `stderr` is the standard error of the excess,
+    over windows. Phenomena that do not occur are left out. `known` are the `known_characters` of the validation set,
+    which are computed if they are not given.
+    """
+    known = known_characters(validation, vocabulary) if known is None else known
+    windows, masked = known.validation.windows, known.validation.masked
+    device = validation.windows.device
+    losses, _ = masked_outcomes(model, windows.to(device), masked.to(device), vocabulary.mask_token)
+    window = masked.nonzero()[:, 0]
+    results = {}
+    for i, name in enumerate(PHENOMENA):
+        here = known.phenomena == i
+        if n := int(here.sum()):
+            excess = losses[here] - known.floor[here]
+            deviations = torch.zeros(len(windows), dtype=torch.float64)
+            deviations.index_add_(0, window[here], excess - excess.mean())
+            results[name] = {
+                "n": n,
+                "loss": losses[here].mean().item(),
+                "floor": known.floor[here].mean().item(),
+                "excess": excess.mean().item(),
+                "stderr": deviations.square().sum().sqrt().item() / n,
+            }
+    return results
