@@ -29,7 +29,7 @@ from configs.seeds import derived_seed
 from runs.figures import save_figure
 from runs.files import ROOT, write_atomically
 from trained.load import load_trained
-from writing.audit import Judge
+from writing.judge import Judge
 from writing.orders import ORDERS
 from writing.sampler import Sampler
 

@@ -14,7 +14,7 @@ from data.protocol import ValidationSet, bound_masks
 from runs.statistics import standard_error
 from trained.load import Trained
 from training.evaluation import CHARS_AT_ONCE, any_order_bound
-from writing.audit import Judge
+from writing.judge import Judge
 from writing.likelihood import order_losses
 from writing.sampler import Sampler
 

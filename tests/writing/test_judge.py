@@ -7,7 +7,7 @@ from data.play.automaton import Automaton
 from data.play.scoring import log_probability, score
 from data.vocabulary import Vocabulary
 from tests.writing.conftest import generators
-from writing.audit import Judge, cut, ratio
+from writing.judge import Judge, cut, ratio
 from writing.orders import ORDERS
 from writing.sampler import Sampler
 
