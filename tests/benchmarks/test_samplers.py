@@ -7,7 +7,7 @@ from benchmarks import samplers
 from configs.keys import ConfigError
 from data.play.entropy import entropy_rate
 from tests.trained.conftest import small_run
-from tests.writing.test_audit import WORDS
+from tests.writing.test_judge import WORDS
 
 
 @pytest.fixture
