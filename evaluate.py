@@ -1,9 +1,9 @@
 """Measure trained runs, one or several side by side.
 
-python evaluate.py RUN [RUN ...]        RUN: a folder, a uuid or its first characters, or `last`
+python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its first characters, or `last`
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,16 @@ from trained.load import Trained, load_trained
 from training.checkpoint import CheckpointError
 from training.evaluation import evaluate, per_character
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
+from writing.measures import bound, in_orders, of_the_grammar
+from writing.phenomena import excess_by_phenomenon
 
 
 def main(arguments: list[str]) -> int:
     """Measure the runs that the command line names; returns the exit code."""
     parser = OneLineParser(description="Measure trained runs, one or several side by side.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder, a uuid or its first characters, or last")
+    writing = "also measure how well the runs write, which takes a minute or more per run"
+    parser.add_argument("--writing", action="store_true", help=writing)
     parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
     try:
         options = parser.parse_args(arguments)
@@ -43,7 +47,7 @@ def main(arguments: list[str]) -> int:
             trained = load_trained(str(run.path), device=best_device())
             data = trained.data()
             print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
-            window_losses.append(measure(trained, data))
+            window_losses.append(measure(trained, data, with_writing=options.writing))
     except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
         return fail(error)
     except KeyboardInterrupt:
@@ -53,7 +57,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def measure(trained: Trained, data: DataConfigs) -> np.ndarray:
+def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarray:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
 
     Returns the mean loss of each window by the protocol, `[n_windows]`.
@@ -75,9 +79,17 @@ def measure(trained: Trained, data: DataConfigs) -> np.ndarray:
         "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
+        "bound": lambda: bound(trained, validation),
     }
-    if why_not := without_counting(vocabulary, data.loaded):
+    why_not, automaton = without_counting(vocabulary, data.loaded), data.loaded.automaton
+    if why_not:
         del measures["counting"]
+    if automaton and not why_not:
+        measures["phenomena"] = lambda: excess_by_phenomenon(model, validation, vocabulary)
+    if with_writing:
+        measures["orders"] = lambda: in_orders(trained, validation)
+        if automaton and not why_not:
+            measures["grammar"] = lambda: of_the_grammar(automaton, trained, validation)
     for name, compute in measures.items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
@@ -100,6 +112,7 @@ def print_tables(results: dict[str, Any]) -> None:
     print("  reference losses     " + ", ".join(f"{k} {v:.3f}" for k, v in results["reference_lines"].items()))
     if "excess" in results:
         print(f"  excess               {results['excess']:.4f} nats above the floor")
+    print_writing(results)
     for name, row in {"one at a time": results["one_at_a_time"], **results["hard_masks"]}.items():
         print(f"  {name:18}   {_row(row)}   ({row['n']:,})")
     counting = results.get("counting", {})
@@ -111,6 +124,26 @@ def print_tables(results: dict[str, Any]) -> None:
         print(f"  {title}")
         for name, row in results[table].items():
             print(f"    {name:18} {_row(row)}   ({row['n']:,})")
+    if "phenomena" in results:
+        print("  excess by phenomenon")
+    for name, row in results.get("phenomena", {}).items():
+        excess = statistics.with_error(f"{row['excess']:.4f}", row["stderr"])
+        print(f"    {name:22} {excess} nats above a floor of {row['floor']:.3f}   ({row['n']:,})")
+
+
+def print_writing(results: dict[str, Any]) -> None:
+    """Print how well one run writes, as far as it was measured."""
+    print(f"  any-order bound      {_likelihood(results['bound'])}")
+    for order, row in results.get("orders", {}).items():
+        print(f"    {order:18} {_likelihood(row)}   ({row['n']} windows)")
+    if grammar := results.get("grammar"):
+        print(
+            f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f} nats"
+        )
+        print("  written texts        impossible   cuts per 1,000 characters   nats per character")
+        for name, row in grammar["texts"].items():
+            cuts = statistics.with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])
+            print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
 
 
 def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> None:
@@ -148,6 +181,11 @@ def print_per_character(runs: list[RunFolder], configs: list[dict[str, Any]]) ->
         row = per_character(results.get("loss.valid_per_character", results["loss.valid"]))
         nats, bits = row.values()
         print(f"  {run.path.name[:8]}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={config['data.tokens']}")
+
+
+def _likelihood(row: Mapping[str, Any]) -> str:
+    nats = statistics.with_error(f"{row['nats']:.4f}", row["stderr"])
+    return f"{nats} nats, {row['bits']:.4f} bits per character"
 
 
 def _versus(group: statistics.Group, first: statistics.Group) -> str:

@@ -16,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
     """Plot training loss (thin) and validation loss (thick, with a band of one standard error) against time.
 
-    A dot per evaluation. A value that is null leaves a gap.
+    A dot per evaluation. A value that is null leaves a gap. The any-order bound is dashed, if the rows have one.
     """
     seconds, train, valid, error = (
         np.array([row[key] for row in rows], dtype=float)  # null becomes nan
@@ -26,6 +26,9 @@ def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
     (line,) = axes.plot(seconds, valid, ".-", label=f"{name}validation")
     axes.fill_between(seconds, valid - error, valid + error, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.plot(seconds, train, ".-", color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
+    if any("loss.bound" in row for row in rows):
+        bounds = [row.get("loss.bound") for row in rows]
+        axes.plot(seconds, np.array(bounds, dtype=float), ".--", color=line.get_color(), label=f"{name}any-order bound")
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:

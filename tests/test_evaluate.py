@@ -51,6 +51,20 @@ def test_a_run_is_measured(runs, evaluated):
     assert not (runs[0].path / "evaluation.json").exists()
 
 
+def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated):
+    assert "left-to-right" not in evaluated("last")
+    assert "any-order bound" in evaluated("last", "--writing")
+    results = strict_json(runs[2].path / "evaluation.json")
+    assert results["orders"].keys() == {"left-to-right", "random", "confidence"}
+    for row in (results["bound"], *results["orders"].values()):
+        assert row["bits"] == pytest.approx(row["nats"] / math.log(2))
+        assert row["stderr"] < 0.1
+    # The bound is the mean of the likelihoods in random order; it also lets the model predict two special tokens.
+    random, n_characters = results["orders"]["random"], len(runs[2].vocabulary()["characters"])
+    assert results["bound"]["nats"] - math.log(1 + 2 / n_characters) <= random["nats"] + 4 * random["stderr"]
+    assert results["bound"]["nats"] >= random["nats"] - 4 * random["stderr"]
+
+
 def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
     """The interval is over windows: seeds alone may differ by more than it says."""
     config = yaml.safe_load(runs[0].config_path.read_text())

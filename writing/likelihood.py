@@ -18,13 +18,13 @@ def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator
     """-log P(token | tokens written before it) in nats at each position of `texts` `[n, length]`: float64, same shape.
 
     The order is the sampler's, from blanks only; its temperature is taken as 1. With the order `random`, each text has
-    an order of its own, and the mean over orders is the any-order bound.
+    an order of its own, and the mean over orders is the any-order bound. `[UNK]` is visible from the beginning, and its
+    loss is 0.
     """
-    ids = torch.full_like(texts, sampler.mask_token)
+    ids = torch.where(texts < sampler.n_ordinary, sampler.mask_token, texts)
     losses = torch.zeros(texts.shape, dtype=torch.float64, device=texts.device)
-    one = torch.ones(len(texts), dtype=torch.int64, device=texts.device)
-    for _ in range(texts.shape[1]):
-        chosen, log_probs = sampler.choose(ids, one, generators)
+    while (blanks := ids == sampler.mask_token).any():
+        chosen, log_probs = sampler.choose(ids, blanks.any(1).long(), generators)
         losses[chosen] = -log_probs.gather(1, texts[chosen][:, None])[:, 0]
         ids = torch.where(chosen, texts, ids)
     return losses

@@ -1,7 +1,6 @@
 """The orders in which blanks are written: the blanks with the highest scores come first.
 
-Some orders compare the probabilities of the blanks' tokens, others only the blanks. Ties are for the sampler: it takes
-the blank further left.
+Some orders compare the probabilities of the blanks' tokens, others only the blanks. The sampler breaks ties at random.
 """
 
 from collections.abc import Callable, Mapping

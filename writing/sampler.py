@@ -15,6 +15,8 @@ from torch import Generator, Tensor, nn
 
 from writing.orders import BLIND, BY_PROBABILITY
 
+TIE = 1e-6  # scores with a smaller difference are ordered at random
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -61,8 +63,9 @@ class Sampler:
             chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
             return chosen, self.log_probabilities(ids, chosen)
         log_probs = self.log_probabilities(ids, blanks)
-        scores = torch.zeros(ids.shape, dtype=torch.float64, device=ids.device)
-        scores[blanks] = BY_PROBABILITY[self.order](log_probs.exp())
+        # All blanks of an empty text are equal. It must not be adjacent ones that are written at once.
+        scores = TIE * uniform(generators, ids)
+        scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
         chosen = highest(scores, blanks, counts)
         return chosen, log_probs[chosen[blanks]]
 
@@ -99,8 +102,8 @@ def pieces(length: int, window: int) -> list[tuple[int, int]]:
 
 
 def highest(scores: Tensor, blanks: Tensor, counts: Tensor) -> Tensor:
-    """Where the `counts` `[n]` blanks with the highest scores are, `[n, length]`; of equal ones those further left."""
-    ranks = scores.masked_fill(~blanks, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(1)
+    """Where the `counts` `[n]` blanks with the highest scores are, `[n, length]`."""
+    ranks = scores.masked_fill(~blanks, -torch.inf).argsort(1, descending=True).argsort(1)
     return ranks < counts[:, None]
 
 

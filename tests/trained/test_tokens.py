@@ -83,7 +83,7 @@ def test_it_is_measured(trained, capsys):
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
     assert results["loss.valid"] == pytest.approx(best["loss.valid"], abs=1e-6)
     if trained.vocabulary.tokens == "characters":
-        assert "per character" not in output
+        assert "  per character " not in output
     else:
         assert results["bits_per_character"] == pytest.approx(best["bits_per_character"], abs=1e-6)
         assert f"{results['bits_per_character']:.4f} bits" in output

@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tests.writing.conftest import chi_square, generators
+from tests.writing.conftest import Joint, chi_square, generators
 from trained.fill import encode
 from writing.orders import ORDERS
 from writing.sampler import Sampler, draw, highest, pieces
@@ -106,14 +106,25 @@ def test_left_to_right_writes_from_the_left(writer):
         assert is_blank == sorted(is_blank)
 
 
-def test_of_equal_scores_the_left_one_is_first():
-    blanks = torch.tensor([[False, True, True, True], [True, True, False, True]])
-    chosen = highest(torch.zeros(2, 4), blanks, torch.tensor([2, 1]))
-    assert chosen.tolist() == [[False, True, True, False], [True, False, False, False]]
+def test_only_blanks_are_chosen():
+    blanks = torch.tensor([[False, True, True, True], [True, True, False, False]])
+    scores = torch.tensor([[9.0, -5.0, -3.0, -4.0], [1.0, 2.0, 3.0, 4.0]])
+    chosen = highest(scores, blanks, torch.tensor([2, 1]))
+    assert chosen.tolist() == [[False, False, True, True], [False, True, False, False]]
+
+
+@pytest.mark.parametrize("order", ["confidence", "entropy", "margin"])
+def test_equal_blanks_are_chosen_at_random(order):
+    """And not side by side: characters that are written at once do not see each other."""
+    same = Joint(torch.full((2,) * 8, 2.0**-8, dtype=torch.float64))
+    texts = next(Sampler(same, 2, 2, order).write(torch.full((400, 8), 2), 4, generators(400)))
+    written = (texts != 2).sum(0)
+    assert written.sum() == 2 * 400
+    assert chi_square(written, torch.full((8,), 1 / 8)) < 4
 
 
 def test_temperature_zero_does_not_depend_on_the_seed(writer):
-    settings = {"order": "confidence", "temperature": 0.0}
+    settings = {"order": "left-to-right", "temperature": 0.0}
     assert torch.equal(
         written(writer, "_" * 30, 30, 1, **settings)[-1], written(writer, "_" * 30, 30, 2, **settings)[-1]
     )

@@ -1,0 +1,167 @@
+"""The texts that a run on the play writes, judged by the play's grammar, next to those of an ideal sampler.
+
+python -m benchmarks.samplers [RUN] [--texts 32]        RUN: a folder, a uuid or its first characters, or `last`
+
+The ideal sampler draws from the exact posterior, as many characters per step as the run. The characters of a step do
+not see each other: this factorization error is all that is wrong with its texts. The run's other errors are those of
+what it has not learned. With one character per step, the ideal sampler writes the grammar's own texts.
+
+A text is cut before each character that the grammar cannot write after those since the last cut. Cuts per 1,000
+characters are finite for every text, in contrast to its probability. Nats per character are given the characters since
+the last cut, minus those of the grammar's own texts at the same distance from their beginning, plus the entropy rate.
+The grammar's own texts have the entropy rate. Texts with fewer nats are not better: they have too little variety.
+"""
+
+import math
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from torch import Generator, nn
+
+from benchmarks.command import machine, run_benchmark, save_results
+from configs.keys import ConfigError
+from configs.seeds import derived_seed
+from runs.figures import save_figure
+from runs.files import ROOT, write_atomically
+from trained.load import load_trained
+from writing.judge import Judge
+from writing.orders import ORDERS
+from writing.sampler import Sampler
+
+LENGTH = 128  # of a text, in characters
+STEPS = (4, 8, 16, 32, 64)
+TEMPERATURES = (0.5, 0.8, 1.2)
+TEMPERED_STEPS = 16
+ORDERS_OF = {"run": ORDERS, "ideal": ("random", "confidence", "left-to-right")}  # a pass of the posterior takes longer
+COLUMNS = {
+    "impossible": "impossible texts",
+    "first_impossible": "first impossible character (median)",
+    "cuts": "cuts per 1,000 characters",
+    "nats": "nats per character",
+}
+
+
+class Setting(NamedTuple):
+    """How texts are written: by the run or the ideal sampler, in which order, in how many steps, how warm."""
+
+    writer: str
+    order: str
+    steps: int
+    temperature: float
+
+
+def main(options: Namespace, path: Path) -> None:
+    """Write, score, print a table, and write JSON, Markdown and a picture."""
+    trained = load_trained(options.run, ROOT / "logs")
+    automaton = trained.data().loaded.automaton
+    if automaton is None:
+        raise ConfigError(f"{trained.run.path} was not trained on the play: train one with data.corpus=play")
+    if options.texts < 2:
+        raise ConfigError(f"--texts {options.texts} is below 2")
+    length = min(LENGTH, trained.longest)
+    judge = Judge(automaton, trained.vocabulary, length)
+    models: dict[str, nn.Module] = {"run": trained.model, "ideal": judge.posterior}
+    rows = []
+    for setting in settings(length):
+        began = time.perf_counter()
+        sampler = Sampler(
+            models[setting.writer],
+            trained.vocabulary.mask_token,
+            trained.vocabulary.n_ordinary,
+            setting.order,
+            setting.temperature,
+        )
+        blanks = torch.full((options.texts, length), sampler.mask_token)
+        generators = [Generator().manual_seed(derived_seed(i, "samplers")) for i in range(options.texts)]
+        *_, texts = sampler.write(blanks, setting.steps, generators)
+        row = setting._asdict() | judge.measures(texts)
+        row |= {"seconds": time.perf_counter() - began, "example": trained.vocabulary.decode(texts[0])}
+        rows.append(row)
+        print(table_row(row), flush=True)
+    facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"], "texts": options.texts}
+    facts |= {"length": length, "entropy_rate": judge.entropy_rate}
+    save_results(path, **facts, settings=rows)
+    write_atomically(path.with_suffix(".md"), markdown(rows, facts).encode())
+    save_figure(path.with_suffix(".png"), figure(rows, facts))
+
+
+def settings(length: int) -> Iterator[Setting]:
+    """All orders and numbers of steps at temperature 1, then other temperatures; the fast ones first."""
+    for writer, orders in ORDERS_OF.items():
+        numbers = [steps for steps in STEPS if steps < length]
+        if writer == "run":
+            numbers.append(length)  # the ideal sampler's texts would be the grammar's own
+        yield from (Setting(writer, order, steps, 1.0) for order in orders for steps in numbers)
+        yield from (Setting(writer, "random", min(TEMPERED_STEPS, length), warmth) for warmth in TEMPERATURES)
+
+
+def table_row(row: dict[str, Any]) -> str:
+    """A row of the Markdown table."""
+    cells = [row["writer"], row["order"], str(row["steps"]), f"{row['temperature']:g}"]
+    cells += [f"{row['impossible']:.0%} ± {row['impossible_stderr']:.0%}", f"{row['first_impossible']:.0f}"]
+    cells.append(f"{row['cuts']:.1f} ± {row['cuts_stderr']:.1f}")
+    for name in ("nats", "nats_of_possible"):
+        value, stderr = row[name], row[f"{name}_stderr"]
+        error = "" if math.isnan(stderr) else f" ± {stderr:.3f}"
+        cells.append("–" if math.isnan(value) else f"{value:.3f}{error}")
+    return f"| {' | '.join(cells)} |"
+
+
+def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """The table under a text that says what was measured."""
+    here = machine()
+    where = (
+        f"{here['machine']}, {here['threads']} threads, torch {here['torch']}, commit {here['commit']}, {here['date']}"
+    )
+    headings = ["writer", "order", "steps", "temperature", *COLUMNS.values(), "the same, possible texts"]
+    lines = [
+        "# Samplers",
+        "",
+        f"{facts['texts']} texts of {facts['length']} characters per setting, scored under the play's grammar, whose"
+        f" entropy rate is {facts['entropy_rate']:.3f} nats per character; {where}. ± is a standard error over texts.",
+        "",
+        *(__doc__ or "").split("\n\n", 2)[2].splitlines(),
+        "",
+        f"| {' | '.join(headings)} |",
+        "|---" * len(headings) + "|",
+        *(table_row(row) for row in rows),
+        f"| ideal | any | {facts['length']} | 1 | 0% | {facts['length']} | 0 | {facts['entropy_rate']:.3f} | |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
+    """Three measures over the number of steps, one curve per order; those of the ideal sampler are dashed."""
+    drawn = Figure(figsize=(13, 4.5), layout="constrained")
+    at_the_end = {"impossible": 0.0, "cuts": 0.0, "nats": facts["entropy_rate"]}  # of the ideal sampler
+    panels = drawn.subplots(1, len(at_the_end))
+    for axes, (measure, end) in zip(panels, at_the_end.items(), strict=True):
+        for writer, orders in ORDERS_OF.items():
+            for order in orders:
+                chosen = [
+                    row for row in rows if (row["writer"], row["order"], row["temperature"]) == (writer, order, 1)
+                ]
+                points = [(row["steps"], row[measure], row[f"{measure}_stderr"]) for row in chosen]
+                points += [(facts["length"], end, 0.0)] if writer == "ideal" else []
+                style = {"linestyle": "-" if writer == "run" else "--", "color": f"C{ORDERS.index(order)}"}
+                steps, values, errors = zip(*points, strict=True)
+                axes.errorbar(steps, values, errors, marker=".", label=f"{writer}, {order}", **style)
+        axes.axhline(end, color="grey", linestyle=":")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([*STEPS, facts["length"]], [str(steps) for steps in (*STEPS, facts["length"])])
+        axes.set_xlabel(f"steps for {facts['length']} characters")
+        axes.set_title(COLUMNS[measure], fontsize="medium")
+    panels[0].legend(fontsize="small")
+    drawn.suptitle("Texts of a run and of the ideal sampler; dotted: the grammar's own texts", fontsize="medium")
+    return drawn
+
+
+if __name__ == "__main__":
+    run = {"nargs": "?", "default": "last", "metavar": "RUN"}
+    texts = {"type": int, "default": 32, "metavar": "N", "help": "texts per setting (default: 32)"}
+    run_benchmark(main, extra={"run": run, "texts": texts}, unnamed=["run"])

@@ -1,0 +1,91 @@
+"""Scores written texts under the grammar of the play, with measures that are finite for impossible texts too.
+
+A text is cut before each character that the grammar cannot write after those since the last cut. These are the fewest
+cuts after which each piece occurs in some play, since every part of a possible text is possible.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from data.play.automaton import Automaton
+from data.play.entropy import entropy_rate
+from data.play.floor import Floor
+from data.vocabulary import Vocabulary
+from writing.truth import TruePosterior
+
+OWN_TEXTS, OWN_SEED = 512, 1_000  # of the grammar, for comparison
+PER = 1_000  # characters
+
+
+class Judge:
+    """Compares texts of `length` characters with those that the automaton itself writes."""
+
+    def __init__(self, automaton: Automaton, vocabulary: Vocabulary, length: int):
+        self.length = length
+        self.posterior = TruePosterior(automaton, vocabulary)
+        self.entropy_rate = entropy_rate(automaton)  # nats per character
+        own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(OWN_TEXTS, length)
+        losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
+        self.own_losses = losses.mean(0)  # [length]; the first are higher, because a text may begin anywhere in a play
+
+    def measures(self, ids: Tensor) -> dict[str, float]:
+        """Measures of texts `[n, length]`, each with its standard error over texts as `<name>_stderr`.
+
+        - `impossible`: the share of texts that the grammar cannot write.
+        - `first_impossible`: the offset of the first impossible character, the median (no standard error); `length` if
+          there is none.
+        - `cuts`: cuts per 1,000 characters; 0 if all texts are possible.
+        - `nats`: nats per character given those since the last cut, minus those of the grammar's own texts at the same
+          distance from their beginning, plus the entropy rate. The expected value for the grammar's texts is the
+          entropy rate. A lower one is not better: such texts have too little variety.
+        - `nats_of_possible`: the same for possible texts only; nan if there are none.
+        """
+        losses, is_cut = cut(self.posterior.floor, self.posterior.to_floor(ids))
+        n, length = ids.shape
+        columns = torch.arange(length)
+        from_cut = columns - torch.where(is_cut, columns, 0).cummax(1).values
+        counted = losses.isfinite()
+        excess = torch.where(counted, losses - self.own_losses[from_cut], 0.0).sum(1)
+        first = (is_cut.cumsum(1) == 0).sum(1).double()
+        possible = first == length
+        found = {"first_impossible": first.quantile(0.5).item()}
+        for name, (value, stderr) in {
+            "impossible": ratio((~possible).double(), torch.ones(n)),
+            "cuts": ratio(PER * is_cut.sum(1).double(), torch.full((n,), length)),
+            "nats": ratio(excess, counted.sum(1)),
+            "nats_of_possible": ratio(excess[possible], first[possible]),
+        }.items():
+            found |= {name: value + self.entropy_rate * name.startswith("nats"), f"{name}_stderr": stderr}
+        return found
+
+
+def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses in nats given the characters since the last cut (float64), and where the cuts are (bool).
+
+    Both are `[n, length]`, as are the texts `ids`, in the floor's ids. Each piece begins with the stationary
+    distribution. A character that the automaton does not have is cut off; its loss is infinite.
+    """
+    states = floor.stationary[:, None].expand(-1, len(ids))
+    losses, is_cut = [], []
+    for t in range(ids.shape[1]):
+        writes = floor.char_of_state[:, None] == ids[:, t]
+        joint = (floor.transposed @ states if t else states) * writes
+        is_cut.append(joint.sum(0) == 0)
+        joint = torch.where(is_cut[-1], floor.stationary[:, None] * writes, joint)
+        total = joint.sum(0)
+        losses.append(-total.log())
+        states = torch.where(total == 0, floor.stationary[:, None], joint / total)
+    return torch.stack(losses, 1), torch.stack(is_cut, 1)
+
+
+def ratio(sums: Tensor, counts: Tensor) -> tuple[float, float]:
+    """The sum of `sums` `[n]` per `counts` `[n]`, and its standard error over the n texts.
+
+    The error is nan if fewer than two texts count, and so is the value if none does.
+    """
+    total, n = counts.sum(), int(counts.count_nonzero())
+    mean = sums.sum() / total if n else torch.tensor(math.nan)
+    variance = (sums - mean * counts).square().sum() * n / (n - 1) if n > 1 else torch.tensor(math.nan)
+    return mean.item(), (variance.sqrt() / total).item()

@@ -1,0 +1,92 @@
+"""How well a run predicts text as a writer: likelihoods of its validation text, in nats and bits per character."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from configs.seeds import derived_seed
+from data.play.automaton import Automaton
+from data.play.scoring import score
+from data.protocol import ValidationSet, bound_masks
+from runs.statistics import standard_error
+from trained.load import Trained
+from training.evaluation import CHARS_AT_ONCE, any_order_bound
+from writing.judge import Judge
+from writing.likelihood import order_losses
+from writing.sampler import Sampler
+
+Likelihood = dict[str, Any]  # nats and bits per character, the standard error of the nats over windows, n windows
+ROUNDS = 8  # masks per window for the bound
+WINDOWS = 32  # for the likelihood in an order, which needs a pass of the model per token
+ORDERS = ("left-to-right", "random", "confidence")
+TEXTS = 16  # that are written per setting, to be judged by the grammar
+CHARS_PER_STEP = (1, 4)
+
+
+def bound(trained: Trained, validation: ValidationSet) -> Likelihood:
+    """The any-order bound over the whole validation set: see `training.evaluation.any_order_bound`."""
+    windows, masks = validation.windows, bound_masks(validation, ROUNDS)
+    losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
+    return _likelihood(losses * _is_written(windows, trained).sum(1), windows, validation, trained)
+
+
+def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
+    """The exact likelihood of evenly spaced validation windows if the run writes them in each of `ORDERS`."""
+    windows = evenly_spaced(validation.windows, WINDOWS)
+    at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
+    found = {}
+    for order in ORDERS:
+        sampler = Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order)
+        generators = [Generator().manual_seed(i) for i in range(len(windows))]
+        parts = [
+            order_losses(sampler, windows[i : i + at_once], generators[i : i + at_once]).sum(1)
+            for i in range(0, len(windows), at_once)
+        ]
+        found[order] = _likelihood(torch.cat(parts).cpu(), windows, validation, trained)
+    return found
+
+
+def of_the_grammar(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
+    """The play's entropy rate in nats per character, and the exact likelihood of its validation windows."""
+    judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
+    losses = score(judge.posterior.floor, judge.posterior.to_floor(validation.windows)).losses.sum(1)
+    exact = _likelihood(losses, validation.windows, validation, trained)
+    return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": _texts(trained, judge)}
+
+
+def _texts(trained: Trained, judge: Judge) -> dict[str, dict[str, float]]:
+    """The grammar's judgement of texts that the run writes in each of `ORDERS`: see `Judge.measures`."""
+    mask_token, n_ordinary, length = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, judge.length
+    device = next(trained.model.parameters()).device
+    found = {}
+    for order in ORDERS:
+        for chars_per_step in CHARS_PER_STEP:
+            blanks = torch.full((TEXTS, length), mask_token, device=device)
+            generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
+            sampler = Sampler(trained.model, mask_token, n_ordinary, order)
+            *_, texts = sampler.write(blanks, length // chars_per_step, generators)
+            found[f"{order}, {chars_per_step} per step"] = judge.measures(texts)
+    return found
+
+
+def evenly_spaced(windows: Tensor, n: int) -> Tensor:
+    """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
+    rows = np.linspace(0, len(windows) - 1, min(n, len(windows))).round().astype(np.int64)
+    return windows[torch.from_numpy(rows).to(windows.device)]
+
+
+def _is_written(windows: Tensor, trained: Trained) -> Tensor:
+    """Where windows `[n_windows, seq_len]` hold tokens that a model writes: all but `[UNK]`."""
+    return windows.cpu() < trained.vocabulary.n_ordinary
+
+
+def _likelihood(losses: Tensor, windows: Tensor, validation: ValidationSet, trained: Trained) -> Likelihood:
+    """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
+    lengths = 1 if validation.lengths is None else validation.lengths[windows.cpu()]
+    n_chars = (_is_written(windows, trained) * lengths).sum(1)
+    nats = float(losses.sum() / n_chars.sum())
+    residuals = (losses - nats * n_chars) / n_chars.double().mean()  # of a ratio of two sums
+    return {"nats": nats, "bits": nats / math.log(2), "stderr": standard_error(residuals.numpy()), "n": len(windows)}
