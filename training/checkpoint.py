@@ -24,7 +24,7 @@ from torch import nn
 from distributed.sharding import load_whole
 from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
-from training.step import StepSums
+from training.objective import StepSums
 
 HASH = "sha256"
 DIGEST_SIZE = hashlib.sha256().digest_size

@@ -12,7 +12,7 @@ from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from training.background import References
 from training.evaluation import Evaluation, any_order_bound, evaluate, evaluate_pairs, per_character, weight_norm
-from training.step import StepSums
+from training.objective import StepSums
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Interval:
 
     start: Mapping[str, Any]  # step, chars and seconds of the last evaluation
     sums: StepSums
+
+
+def selection_loss(row: Mapping[str, Any]) -> float:
+    """The loss of a row that decides which weights are the best: the any-order bound, if there is one."""
+    return row.get("loss.bound", row["loss.valid"])
 
 
 @dataclass(frozen=True)

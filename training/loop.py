@@ -17,10 +17,11 @@ from training.checkpoint import environment, save_best, save_last
 from training.clock import TrainingClock
 from training.compilation import Compilation
 from training.evaluation import Evaluation
-from training.evaluator import Evaluator, Interval
+from training.evaluator import Evaluator, Interval, selection_loss
+from training.objective import StepSums
 from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, mean_rate, stage_at
-from training.step import StepSums, TrainingStep
+from training.step import TrainingStep
 
 STEPS_BETWEEN_CHECKS = 64  # for skipped steps, on devices where reading their number synchronizes
 COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "warnings")
@@ -161,7 +162,7 @@ class Trainer:
         row |= self.knobs.row()
         health_checks.check_row(row)
         self.interval = Interval(self.position(), StepSums.zeros(self.device))
-        is_best = evaluation.loss < self.best_loss
+        is_best = selection_loss(row) < self.best_loss
         best = whole_weights(self.model, self.processes.is_first) if is_best else None
         if run:
             self._record(run, callbacks, row, evaluation, best)
@@ -183,7 +184,7 @@ class Trainer:
         if best is not None:
             with reporting_os_errors(callbacks.says, "the best weights"):
                 save_best(run.checkpoints, best, {"step": self.step, "loss.valid": evaluation.loss})
-                self.best_loss = evaluation.loss
+                self.best_loss = selection_loss(row)
 
     def _save(self, run: RunFolder | None) -> None:
         self.wall_seconds = time.monotonic() - self.began

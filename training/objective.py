@@ -8,6 +8,8 @@ from torch.nn import functional as F
 
 from data.masking import IGNORED_LABEL, MaskedBatch
 
+FLOATS = {"loss", "grad_norm", "pair_loss_sum"}  # sums of `StepSums` that are not integers
+
 
 class MaskedLoss(NamedTuple):
     """Sums, not means, so that batches of different sizes can be added and divided by the number of labels once."""
@@ -17,6 +19,26 @@ class MaskedLoss(NamedTuple):
     n_correct: torch.Tensor
     pair_loss_sum: torch.Tensor  # nats, over the pairs of the batch; 0 without pairs
     n_pairs_correct: torch.Tensor
+
+
+class StepSums(NamedTuple):
+    """Totals of a step for the training metrics. They stay on the device: reading them would synchronize."""
+
+    loss: torch.Tensor  # nats, the mean over the labels of a step
+    n_correct: torch.Tensor
+    n_labels: torch.Tensor
+    n_positions: torch.Tensor  # selected positions; those without a label are ignored
+    grad_norm: torch.Tensor
+    pair_loss_sum: torch.Tensor  # nats, over all pairs
+    n_pairs_correct: torch.Tensor
+    n_pairs: torch.Tensor
+    n_steps: torch.Tensor  # 1 for a step, 0 if it was skipped or had no labels
+
+    @classmethod
+    def zeros(cls, device: torch.device) -> "StepSums":
+        """All zero. Counts are integers, because float32 cannot count beyond 16,777,216."""
+        dtypes = (torch.float32 if name in FLOATS else torch.int64 for name in cls._fields)
+        return cls(*(torch.zeros((), device=device, dtype=dtype) for dtype in dtypes))
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from data.masking import MaskedBatch, n_masked_in
+from training.objective import StepSums
 from training.schedule import Stage
-from training.step import StepSums, TrainingStep
+from training.step import TrainingStep
 
 EAGER_STEPS = 3  # per shape before recording: they create the optimizer states, which must lie outside the graph
 EAGER_REPEATS = 3  # that a replayed step is compared with
@@ -60,9 +61,12 @@ class RecordedUpdate:
 
     def is_due(self, stage: Stage) -> bool:
         """Whether it is time to record the update of a stage."""
-        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
-        shape = (stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob))
+        shape = self._shape_of(stage)
         return shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
+
+    def _shape_of(self, stage: Stage) -> Shape:
+        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
+        return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
 
     def record(self, stage: Stage) -> None:
         """Record an update for the shapes of a stage, and check it. Training is unchanged afterwards.
@@ -72,6 +76,8 @@ class RecordedUpdate:
         states = [{key: dict(value) for key, value in o.state.items()} for o in self.step.optimizers]
         with self.step.without_side_effects():
             batches = self.step.draw(stage)
+            if _shape(batches) != self._shape_of(stage):
+                raise RuntimeError("the masker's shapes vary")
             gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
             try:
                 graph = torch.cuda.CUDAGraph()

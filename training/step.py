@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,33 +14,11 @@ from data.prefetch import Prefetched
 from data.windows import Windows
 from distributed.processes import SINGLE, Processes
 from distributed.sharding import is_sharded, local, whole
-from training.objective import MaskedLoss, masked_loss, n_labels
+from training.objective import MaskedLoss, StepSums, masked_loss, n_labels
 from training.optimizers import load_optimizers
 from training.parallel import LossModule, parallel, without_averaging
 from training.schedule import Stage
 
-
-class StepSums(NamedTuple):
-    """Totals of a step for the training metrics. They stay on the device: reading them would synchronize."""
-
-    loss: torch.Tensor  # nats, the mean over the labels of a step
-    n_correct: torch.Tensor
-    n_labels: torch.Tensor
-    n_positions: torch.Tensor  # selected positions; those without a label are ignored
-    grad_norm: torch.Tensor
-    pair_loss_sum: torch.Tensor  # nats, over all pairs
-    n_pairs_correct: torch.Tensor
-    n_pairs: torch.Tensor
-    n_steps: torch.Tensor  # 1 for a step, 0 if it was skipped or had no labels
-
-    @classmethod
-    def zeros(cls, device: torch.device) -> "StepSums":
-        """All zero. Counts are integers, because float32 cannot count beyond 16,777,216."""
-        dtypes = (torch.float32 if name in FLOATS else torch.int64 for name in cls._fields)
-        return cls(*(torch.zeros((), device=device, dtype=dtype) for dtype in dtypes))
-
-
-FLOATS = {"loss", "grad_norm", "pair_loss_sum"}
 SUMMED = ("loss_sum", "n_correct", "pair_loss_sum", "n_pairs_correct")  # over batches and processes
 
 
@@ -67,10 +45,13 @@ class TrainingStep:
     ):
         """`grad_accum_steps` splits the `chars_per_step` characters of a step into batches of equal size; `autocast`
         computes in bfloat16 where that is safe."""
-        self.model, self.windows, self.masker = model, windows, masker
+        self.model = model
+        self.windows = windows
+        self.masker = masker
         self.optimizers = list(optimizers)
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
-        self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
+        self.grad_norm_clip = grad_norm_clip
+        self.autocast = autocast
         self.processes = processes
         self.device = next(model.parameters()).device
         self.reading_synchronizes = self.device.type != "cpu"
@@ -136,9 +117,9 @@ class TrainingStep:
         Each process computes those of its share of the windows; `averaged` adds up the gradients of all processes.
         """
         mine = batch.rows(self.processes.share(len(batch.inputs)))
-        precision = torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast)
-        with precision, nullcontext() if averaged else without_averaging(self.parallel):
-            loss = self.parallel(mine)
+        with nullcontext() if averaged else without_averaging(self.parallel):
+            with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
+                loss = self.parallel(mine)
             mean = loss.loss_sum / count.clamp(min=1)
             if mine.pairs is not None:
                 mean = mean + loss.pair_loss_sum / (len(batch.inputs) * self.grad_accum_steps)

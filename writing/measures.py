@@ -35,7 +35,7 @@ def bound(trained: Trained, validation: ValidationSet) -> Likelihood:
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
     """The exact likelihood of evenly spaced validation windows if the run writes them in each of `ORDERS`."""
-    windows = evenly_spaced(validation.windows, WINDOWS)
+    windows = evenly_spaced(validation.windows, WINDOWS).cpu()
     at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     found = {}
     for order in ORDERS:
@@ -45,7 +45,7 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
             order_losses(sampler, windows[i : i + at_once], generators[i : i + at_once]).sum(1)
             for i in range(0, len(windows), at_once)
         ]
-        found[order] = _likelihood(torch.cat(parts).cpu(), windows, validation, trained)
+        found[order] = _likelihood(torch.cat(parts), windows, validation, trained)
     return found
 
 
@@ -60,11 +60,10 @@ def of_the_grammar(automaton: Automaton, trained: Trained, validation: Validatio
 def _texts(trained: Trained, judge: Judge) -> dict[str, dict[str, float]]:
     """The grammar's judgement of texts that the run writes in each of `ORDERS`: see `Judge.measures`."""
     mask_token, n_ordinary, length = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, judge.length
-    device = next(trained.model.parameters()).device
     found = {}
     for order in ORDERS:
         for chars_per_step in CHARS_PER_STEP:
-            blanks = torch.full((TEXTS, length), mask_token, device=device)
+            blanks = torch.full((TEXTS, length), mask_token)
             generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
             sampler = Sampler(trained.model, mask_token, n_ordinary, order)
             *_, texts = sampler.write(blanks, length // chars_per_step, generators)

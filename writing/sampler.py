@@ -44,11 +44,13 @@ class Sampler:
         """
         is_free = ids == self.mask_token
         n_blanks = is_free.sum(1)
-        steps = min(steps, int(n_blanks.max()))
-        for step in range(1, steps + 1):
+        n_steps = n_blanks.clamp(min=1, max=steps)  # of each text
+        for step in range(1, min(steps, int(n_blanks.max())) + 1):
             if self.remask and step > 1:
-                ids = ids.masked_fill(is_free & (uniform(generators, ids) < self.remask), self.mask_token)
-            n_left = (2 * n_blanks * (steps - step) + steps) // (2 * steps)  # rounded in whole numbers
+                is_again = is_free & (uniform(generators, ids) < self.remask) & (step <= n_steps)[:, None]
+                ids = ids.masked_fill(is_again, self.mask_token)
+            n_to_come = (n_steps - step).clamp(min=0)
+            n_left = (2 * n_blanks * n_to_come + n_steps) // (2 * n_steps)  # rounded in whole numbers
             chosen, log_probs = self.choose(ids, (ids == self.mask_token).sum(1) - n_left, generators)
             ids = ids.masked_scatter(chosen, draw(log_probs, uniform(generators, ids)[chosen], self.temperature))
             yield ids
@@ -91,8 +93,9 @@ class Sampler:
 
     def log_probabilities(self, ids: Tensor, where: Tensor) -> Tensor:
         """Log-probabilities `[n, n_ordinary]` (float64) of the tokens where `where` `[n, length]` is true."""
-        logits = self.model(ids, where.flatten().nonzero().flatten())
-        return logits[:, : self.n_ordinary].double().log_softmax(-1)
+        device = next((weight.device for weight in self.model.parameters()), ids.device)  # float64 stays on the CPU
+        logits = self.model(ids.to(device), where.flatten().nonzero().flatten().to(device))
+        return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
 
 
 def pieces(length: int, window: int) -> list[tuple[int, int]]:

@@ -9,8 +9,9 @@ from tests.conftest import TINY, configs_for
 from training.checkpoint import load_state, load_weights
 from training.evaluation import evaluate
 from training.health_checks import HealthCheckError
+from training.objective import StepSums
 from training.schedule import Stage
-from training.step import StepSums, TrainingStep
+from training.step import TrainingStep
 
 
 def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train):
