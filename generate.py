@@ -4,8 +4,8 @@ python generate.py RUN                                          RUN: a folder, a
 python generate.py RUN --prompt "ROMEO:" --length 1000          continue a text
 python generate.py RUN --prompt "To be, or ______ be" --n 5     fill its blanks in five ways
 
-A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore. What is to be
-written begins as blanks. In each step the order chooses some of them, and each gets a token drawn from the model's
+A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore. The text after
+the prompt begins as blanks. In each step the order chooses some of them, and each gets a token drawn from the model's
 probabilities. In a terminal the text appears step by step. Elsewhere only the finished texts are printed, with a line
 --- between them.
 """

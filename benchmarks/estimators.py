@@ -1,9 +1,10 @@
-"""Estimators of how well a masked model predicts text, next to the truth: what each says of a run and of the grammar.
+"""Estimators of how well a masked model predicts text, applied to a run and to the exact posterior of the play.
 
 python -m benchmarks.estimators [RUN] [--windows 32]        RUN: a folder, a uuid or its first characters, or `last`
 
-The run must be on the play, whose exact nats per character are known. A likelihood is never below them on average. Each
-estimator is also applied to the exact posterior: what it misses then is its own error, not that of a model.
+The run must be on the play, whose exact nats per character are known. The expected loss of any model is at least as
+large. An estimator's error for the exact posterior is its own, not that of a model. In orders, one token at a time, the
+exact posterior's value is not measured: it is the exact one (see tests/writing/test_likelihood.py).
 """
 
 from argparse import Namespace
@@ -19,6 +20,7 @@ from benchmarks.command import run_benchmark, save_results
 from configs.keys import ConfigError
 from data.play.scoring import score
 from data.protocol import ValidationSet, bound_masks
+from data.reference_losses import without_counting
 from runs.files import ROOT
 from trained.load import load_trained
 from training.evaluation import any_order_bound, evaluate
@@ -35,8 +37,8 @@ def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
     trained = load_trained(options.run, ROOT / "logs")
     data = trained.data()
-    if data.loaded.automaton is None:
-        raise ConfigError(f"{trained.run.path} was not trained on the play: train one with data.corpus=play")
+    if data.loaded.automaton is None or without_counting(trained.vocabulary, data.loaded):
+        raise ConfigError(f"{trained.run.path} was not trained on the characters of the play: use data.corpus=play")
     if options.windows < 1:
         raise ConfigError(f"--windows {options.windows} is below 1")
     truth = TruePosterior(data.loaded.automaton, trained.vocabulary)
@@ -49,7 +51,6 @@ def main(options: Namespace, path: Path) -> None:
     rows = {}
     for name, estimate in estimators(some, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary).items():
         of_run = estimate(trained.model)
-        # One token at a time, the exact posterior gives every order the exact probability: tests show it.
         of_truth = float(exact.mean()) if name in in_order(ORDERS) else estimate(truth)
         rows[name] = {"run": of_run, "exact_posterior": of_truth}
         print(f"{name:44} {of_run:6.3f} {of_truth:6.3f}", flush=True)

@@ -3,8 +3,9 @@
 python -m benchmarks.samplers [RUN] [--texts 32]        RUN: a folder, a uuid or its first characters, or `last`
 
 The ideal sampler draws from the exact posterior, as many characters per step as the run. The characters of a step do
-not see each other: this factorization error is all that is wrong with its texts. The run's other errors are those of
-what it has not learned. With one character per step, the ideal sampler writes the grammar's own texts.
+not see each other: its only error is this factorization error. (After an impossible character, it draws as if that
+were a misprint.) Further errors of the run are due to what it has not learned. With one character per step, the ideal
+sampler writes the grammar's own texts.
 
 A text is cut before each character that the grammar cannot write after those since the last cut. Cuts per 1,000
 characters are finite for every text, in contrast to its probability. Nats per character are given the characters since
@@ -47,7 +48,7 @@ COLUMNS = {
 
 
 class Setting(NamedTuple):
-    """How texts are written: by the run or the ideal sampler, in which order, in how many steps, how warm."""
+    """How texts are written: by the run or the ideal sampler, in an order, in so many steps, at a temperature."""
 
     writer: str
     order: str
@@ -59,8 +60,8 @@ def main(options: Namespace, path: Path) -> None:
     """Write, score, print a table, and write JSON, Markdown and a picture."""
     trained = load_trained(options.run, ROOT / "logs")
     automaton = trained.data().loaded.automaton
-    if automaton is None:
-        raise ConfigError(f"{trained.run.path} was not trained on the play: train one with data.corpus=play")
+    if automaton is None or not trained.vocabulary.is_characters:
+        raise ConfigError(f"{trained.run.path} was not trained on the characters of the play: use data.corpus=play")
     if options.texts < 2:
         raise ConfigError(f"--texts {options.texts} is below 2")
     length = min(LENGTH, trained.longest)
@@ -97,7 +98,7 @@ def settings(length: int) -> Iterator[Setting]:
         if writer == "run":
             numbers.append(length)  # the ideal sampler's texts would be the grammar's own
         yield from (Setting(writer, order, steps, 1.0) for order in orders for steps in numbers)
-        yield from (Setting(writer, "random", min(TEMPERED_STEPS, length), warmth) for warmth in TEMPERATURES)
+        yield from (Setting(writer, "random", min(TEMPERED_STEPS, length), temperature) for temperature in TEMPERATURES)
 
 
 def table_row(row: dict[str, Any]) -> str:
@@ -118,7 +119,7 @@ def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     where = (
         f"{here['machine']}, {here['threads']} threads, torch {here['torch']}, commit {here['commit']}, {here['date']}"
     )
-    headings = ["writer", "order", "steps", "temperature", *COLUMNS.values(), "the same, possible texts"]
+    headings = ["writer", "order", "steps", "temperature", *COLUMNS.values(), "nats per character, possible texts only"]
     lines = [
         "# Samplers",
         "",

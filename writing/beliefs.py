@@ -1,4 +1,4 @@
-"""What a model believes about the grammar: linear probes of its residual stream for the exact posterior.
+"""Linear probes of a model's residual stream for the grammar's exact posterior.
 
 Shai et al. (2024, arXiv 2405.15943) found that transformers trained on text from a hidden Markov model represent the
 posterior over its states linearly, left to right. Here the text has holes, and the posterior is given both sides.

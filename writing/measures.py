@@ -34,7 +34,10 @@ def bound(trained: Trained, validation: ValidationSet) -> Likelihood:
 
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
-    """The exact likelihood of evenly spaced validation windows if the run writes them in each of `ORDERS`."""
+    """The likelihood of evenly spaced validation windows if the run writes them in each of `ORDERS`.
+
+    It is exact, except for the order `random`: each window is written in one random order, a sample of the bound.
+    """
     windows = evenly_spaced(validation.windows, WINDOWS).cpu()
     at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     found = {}

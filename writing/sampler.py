@@ -65,7 +65,7 @@ class Sampler:
             chosen = highest(BLIND[self.order](uniform(generators, ids)), blanks, counts)
             return chosen, self.log_probabilities(ids, chosen)
         log_probs = self.log_probabilities(ids, blanks)
-        # All blanks of an empty text are equal. It must not be adjacent ones that are written at once.
+        # All blanks of an empty text are equal. Random ties keep a step from choosing adjacent ones.
         scores = TIE * uniform(generators, ids)
         scores[blanks] += BY_PROBABILITY[self.order](log_probs.exp())
         chosen = highest(scores, blanks, counts)

@@ -1,6 +1,6 @@
 """The truth as a model: the exact posterior of an automaton, behind the interface of every model.
 
-Samplers, likelihoods and measures take it in place of a trained model. What they find then is their own error.
+Samplers, likelihoods and measures take it in place of a trained model. Any error that they then show is their own.
 """
 
 import torch
