@@ -47,5 +47,5 @@ def test_every_setting_is_judged(tmp_path):
 
 def test_only_runs_on_the_play_can_be_judged(tmp_path, corpus_file):
     trained = small_run(tmp_path / "run", corpus_file, training__max_steps=1)
-    with pytest.raises(ConfigError, match="was not trained on the play"):
+    with pytest.raises(ConfigError, match="was not trained on the characters of the play"):
         samplers.main(Namespace(run=str(trained.run.path), texts=8), tmp_path / "result")
