@@ -7,6 +7,9 @@ not see each other: its only error is this factorization error. (After an imposs
 were a misprint.) Further errors of the run are due to what it has not learned. With one character per step, the ideal
 sampler writes the grammar's own texts.
 
+A second table splits the run's cuts: those of the ideal sampler in as many steps are due to the factorization, and
+the rest to what the run has not learned. With one character per step, all are.
+
 A text is cut before each character that the grammar cannot write after those since the last cut. Cuts per 1,000
 characters are finite for every text, in contrast to its probability. Nats per character are given the characters since
 the last cut, minus those of the grammar's own texts at the same distance from their beginning, plus the entropy rate.
@@ -29,6 +32,7 @@ from configs.keys import ConfigError
 from configs.seeds import derived_seed
 from runs.figures import save_figure
 from runs.files import ROOT, write_atomically
+from runs.statistics import with_error
 from trained.load import load_trained
 from writing.judge import Judge
 from writing.orders import ORDERS
@@ -38,7 +42,8 @@ LENGTH = 128  # of a text, in characters
 STEPS = (4, 8, 16, 32, 64)
 TEMPERATURES = (0.5, 0.8, 1.2)
 TEMPERED_STEPS = 16
-ORDERS_OF = {"run": ORDERS, "ideal": ("random", "confidence", "left-to-right")}  # a pass of the posterior takes longer
+TEMPERED_ORDERS = ("random", "confidence")
+WRITERS = ("run", "ideal")
 COLUMNS = {
     "impossible": "impossible texts",
     "first_impossible": "first impossible character (median)",
@@ -93,12 +98,13 @@ def main(options: Namespace, path: Path) -> None:
 
 def settings(length: int) -> Iterator[Setting]:
     """All orders and numbers of steps at temperature 1, then other temperatures; the fast ones first."""
-    for writer, orders in ORDERS_OF.items():
+    for writer in WRITERS:
         numbers = [steps for steps in STEPS if steps < length]
         if writer == "run":
             numbers.append(length)  # the ideal sampler's texts would be the grammar's own
-        yield from (Setting(writer, order, steps, 1.0) for order in orders for steps in numbers)
-        yield from (Setting(writer, "random", min(TEMPERED_STEPS, length), temperature) for temperature in TEMPERATURES)
+        yield from (Setting(writer, order, steps, 1.0) for order in ORDERS for steps in numbers)
+        steps = min(TEMPERED_STEPS, length)
+        yield from (Setting(writer, order, steps, t) for order in TEMPERED_ORDERS for t in TEMPERATURES)
 
 
 def table_row(row: dict[str, Any]) -> str:
@@ -132,8 +138,26 @@ def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         "|---" * len(headings) + "|",
         *(table_row(row) for row in rows),
         f"| ideal | any | {facts['length']} | 1 | 0% | {facts['length']} | 0 | {facts['entropy_rate']:.3f} | |",
+        "",
+        "Cuts per 1,000 characters at temperature 1, and their causes:",
+        "",
+        "| order | steps | all cuts | factorization | not learned |",
+        "|---|---|---|---|---|",
+        *causes(rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def causes(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The rows of the Markdown table of causes: the run's cuts, the ideal sampler's, and their difference."""
+    at = {(row["writer"], row["order"], row["steps"]): row for row in rows if row["temperature"] == 1}
+    for (writer, order, steps), row in at.items():
+        if writer == "run":
+            ideal = at.get(("ideal", order, steps), {"cuts": 0.0, "cuts_stderr": 0.0})  # one character per step
+            rest = with_error(
+                f"{row['cuts'] - ideal['cuts']:.1f}", math.hypot(row["cuts_stderr"], ideal["cuts_stderr"])
+            )
+            yield f"| {order} | {steps} | {row['cuts']:.1f} | {ideal['cuts']:.1f} | {rest} |"
 
 
 def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
@@ -142,8 +166,8 @@ def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     at_the_end = {"impossible": 0.0, "cuts": 0.0, "nats": facts["entropy_rate"]}  # of the ideal sampler
     panels = drawn.subplots(1, len(at_the_end))
     for axes, (measure, end) in zip(panels, at_the_end.items(), strict=True):
-        for writer, orders in ORDERS_OF.items():
-            for order in orders:
+        for writer in WRITERS:
+            for order in ORDERS:
                 chosen = [
                     row for row in rows if (row["writer"], row["order"], row["temperature"]) == (writer, order, 1)
                 ]

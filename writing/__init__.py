@@ -1,1 +1,5 @@
-"""Text from a masked language model, and how good it is: sampling, likelihood, comparison with the truth."""
+"""A masked language model as a writer: sampling and likelihood, and comparison with the exact posterior of the play.
+
+Writing: sampler, orders, frames, terminal, animation. How well: likelihood, measures. Against the truth of the play:
+truth (the exact posterior as a model), judge, phenomena, beliefs, consistency.
+"""

@@ -29,6 +29,7 @@ class Judge:
         own = vocabulary.encode(automaton.write(OWN_TEXTS * length, OWN_SEED)).view(OWN_TEXTS, length)
         losses, _ = cut(self.posterior.floor, self.posterior.to_floor(own))
         self.own_losses = losses.mean(0)  # [length]; the first are higher, because a text may begin anywhere in a play
+        self.own_stderr = (losses.mean(1).std() / OWN_TEXTS**0.5).item()  # of their mean
 
     def measures(self, ids: Tensor) -> dict[str, float]:
         """Measures of texts `[n, length]`, each with its standard error over texts as `<name>_stderr`.
@@ -37,9 +38,10 @@ class Judge:
         - `first_impossible`: the offset of the first impossible character, the median (no standard error); `length` if
           there is none.
         - `cuts`: cuts per 1,000 characters; 0 if all texts are possible.
-        - `nats`: nats per character given those since the last cut, minus those of the grammar's own texts at the same
-          distance from their beginning, plus the entropy rate. The expected value for the grammar's texts is the
-          entropy rate. A lower one is not better: such texts have too little variety.
+        - `nats`: nats per character given those since the last cut, minus those of 512 texts of the grammar at the same
+          distance from their beginning, plus the entropy rate. The standard error includes that of the 512 texts. The
+          expected value for the grammar's texts is the entropy rate. A lower one is not better: such texts have too
+          little variety.
         - `nats_of_possible`: the same for possible texts only; nan if there are none.
         """
         losses, is_cut = cut(self.posterior.floor, self.posterior.to_floor(ids))
@@ -57,7 +59,9 @@ class Judge:
             "nats": ratio(excess, counted.sum(1)),
             "nats_of_possible": ratio(excess[possible], first[possible]),
         }.items():
-            found |= {name: value + self.entropy_rate * name.startswith("nats"), f"{name}_stderr": stderr}
+            if name.startswith("nats"):
+                value, stderr = value + self.entropy_rate, math.hypot(stderr, self.own_stderr)
+            found |= {name: value, f"{name}_stderr": stderr}
         return found
 
 

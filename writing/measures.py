@@ -26,11 +26,11 @@ TEXTS = 16  # that are written per setting, to be judged by the grammar
 CHARS_PER_STEP = (1, 4)
 
 
-def bound(trained: Trained, validation: ValidationSet) -> Likelihood:
-    """The any-order bound over the whole validation set: see `training.evaluation.any_order_bound`."""
+def bound(trained: Trained, validation: ValidationSet) -> Tensor:
+    """The any-order bound of each validation window, `[n_windows]` nats: see `training.evaluation.any_order_bound`."""
     windows, masks = validation.windows, bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
-    return _likelihood(losses * _is_written(windows, trained).sum(1), windows, validation, trained)
+    return losses * _is_written(windows, trained).sum(1)
 
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:
@@ -48,15 +48,15 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
             order_losses(sampler, windows[i : i + at_once], generators[i : i + at_once]).sum(1)
             for i in range(0, len(windows), at_once)
         ]
-        found[order] = _likelihood(torch.cat(parts), windows, validation, trained)
+        found[order] = likelihood(torch.cat(parts), windows, trained, validation)
     return found
 
 
-def of_the_grammar(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
+def grammar_measures(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
     """The play's entropy rate in nats per character, and the exact likelihood of its validation windows."""
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
     losses = score(judge.posterior.floor, judge.posterior.to_floor(validation.windows)).losses.sum(1)
-    exact = _likelihood(losses, validation.windows, validation, trained)
+    exact = likelihood(losses, validation.windows, trained, validation)
     return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": _texts(trained, judge)}
 
 
@@ -85,10 +85,15 @@ def _is_written(windows: Tensor, trained: Trained) -> Tensor:
     return windows.cpu() < trained.vocabulary.n_ordinary
 
 
-def _likelihood(losses: Tensor, windows: Tensor, validation: ValidationSet, trained: Trained) -> Likelihood:
-    """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
+def n_characters(windows: Tensor, trained: Trained, validation: ValidationSet) -> Tensor:
+    """The number of characters of windows `[n_windows, seq_len]` without `[UNK]`, `[n_windows]`."""
     lengths = 1 if validation.lengths is None else validation.lengths[windows.cpu()]
-    n_chars = (_is_written(windows, trained) * lengths).sum(1)
+    return (_is_written(windows, trained) * lengths).sum(1)
+
+
+def likelihood(losses: Tensor, windows: Tensor, trained: Trained, validation: ValidationSet) -> Likelihood:
+    """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
+    n_chars = n_characters(windows, trained, validation)
     nats = float(losses.sum() / n_chars.sum())
     residuals = (losses - nats * n_chars) / n_chars.double().mean()  # of a ratio of two sums
     return {"nats": nats, "bits": nats / math.log(2), "stderr": standard_error(residuals.numpy()), "n": len(windows)}

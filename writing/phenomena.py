@@ -17,13 +17,14 @@ from training.evaluation import masked_outcomes
 from writing.truth import TruePosterior
 
 AGREEMENT = "agreement"  # the ending of a verb, and the s of a plural noun
-SENTENCE_END = "end of a sentence"  # . ? !
+QUESTION_MARK = "question mark"  # which the first word of the sentence announces
+SENTENCE_END = "end of another sentence"  # . !
 TOPIC_VOWEL = "topic vowel"  # of a noun, verb or adjective
 FIRST_LETTER = "first letter of a word"  # the first character of a window counts as inside one if it is a letter
 INSIDE = "inside a word"
 OTHER = "spaces and the rest"
 MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
-PHENOMENA = (FIRST_LETTER, INSIDE, TOPIC_VOWEL, AGREEMENT, SENTENCE_END, OTHER)
+PHENOMENA = (FIRST_LETTER, INSIDE, TOPIC_VOWEL, AGREEMENT, QUESTION_MARK, SENTENCE_END, OTHER)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ def _phenomenon(kind: str, text: str, t: int) -> str:
         return TOPIC_VOWEL
     if text[t].isalpha():
         return FIRST_LETTER if t > 0 and not text[t - 1].isalpha() else INSIDE
-    return SENTENCE_END if text[t] in ".?!" else OTHER
+    if text[t] == "?":
+        return QUESTION_MARK
+    return SENTENCE_END if text[t] in ".!" else OTHER
 
 
 def excess_by_phenomenon(

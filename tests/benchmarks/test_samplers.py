@@ -19,7 +19,8 @@ def small(monkeypatch):
     monkeypatch.setattr(samplers, "STEPS", (1, 4, 64))
     monkeypatch.setattr(samplers, "TEMPERATURES", (0.5,))
     monkeypatch.setattr(samplers, "TEMPERED_STEPS", 2)
-    monkeypatch.setattr(samplers, "ORDERS_OF", {"run": ("random", "entropy"), "ideal": ("random",)})
+    monkeypatch.setattr(samplers, "ORDERS", ("random", "entropy"))
+    monkeypatch.setattr(samplers, "TEMPERED_ORDERS", ("random",))
 
 
 @pytest.mark.usefixtures("small")
@@ -31,7 +32,7 @@ def test_every_setting_is_judged(tmp_path):
     assert list(rows) == [
         *(("run", order, steps, 1.0) for order in ("random", "entropy") for steps in (1, 4, 16)),
         ("run", "random", 2, 0.5),
-        *(("ideal", "random", steps, 1.0) for steps in (1, 4)),
+        *(("ideal", order, steps, 1.0) for order in ("random", "entropy") for steps in (1, 4)),
         ("ideal", "random", 2, 0.5),
     ]
     assert content["entropy_rate"] == pytest.approx(entropy_rate(WORDS))
@@ -42,7 +43,10 @@ def test_every_setting_is_judged(tmp_path):
     assert (tmp_path / "result.png").stat().st_size > 10_000
     table = (tmp_path / "result.md").read_text()
     assert f"| ideal | any | 16 | 1 | 0% | 16 | 0 | {entropy_rate(WORDS):.3f} | |" in table
-    assert table.count("\n| ") == 2 + len(rows)
+    assert table.count("\n| ") == 3 + len(rows) + 6
+    of_run, of_ideal = untrained["cuts"], ideal["cuts"]
+    assert f"| random | 4 | {of_run:.1f} | {of_ideal:.1f} | {of_run - of_ideal:.1f} ±" in table
+    assert f"| random | 16 | {(cuts := rows['run', 'random', 16, 1.0]['cuts']):.1f} | 0.0 | {cuts:.1f} ±" in table
 
 
 def test_only_runs_on_the_play_can_be_judged(tmp_path, corpus_file):

@@ -72,7 +72,7 @@ def test_the_automatons_own_texts_have_its_entropy_rate(judge):
     assert found["impossible"] == found["cuts"] == 0
     assert found["first_impossible"] == LENGTH
     assert found["nats"] == found["nats_of_possible"]
-    assert abs(found["nats"] - judge.entropy_rate) < 0.02
+    assert abs(found["nats"] - judge.entropy_rate) < min(0.02, 4 * found["nats_stderr"])
     entropy = -sum(p * torch.tensor(p).log().item() for p in (0.5, 0.2, 0.3))
     assert judge.entropy_rate == pytest.approx(entropy / (3 * 0.7 + 2 * 0.3))  # a choice per word
 

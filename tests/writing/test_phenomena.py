@@ -70,7 +70,8 @@ def test_phenomena_are_those_of_the_words(validation, vocabulary, known):
         for match in re.finditer(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])|[^A-Za-z]", text):
             written = match[0]
             if not written.isalpha():
-                expected = ["end of a sentence" if written in ".?!" else "spaces and the rest"]
+                ends = {"?": "question mark", ".": "end of another sentence", "!": "end of another sentence"}
+                expected = [ends.get(written, "spaces and the rest")]
             else:
                 expected = ["first letter of a word"] + ["inside a word"] * (len(written) - 1)
             if written in stems | inflected:
