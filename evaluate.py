@@ -27,7 +27,7 @@ from trained.load import Trained, load_trained
 from training.checkpoint import CheckpointError
 from training.evaluation import evaluate, per_character
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
-from writing.measures import bound, in_orders, of_the_grammar
+from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon
 
 
@@ -57,10 +57,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarray:
+def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> dict[str, np.ndarray]:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
 
-    Returns the mean loss of each window by the protocol, `[n_windows]`.
+    Returns losses of each window `[n_windows]` by the names of the measures in which runs are compared.
     """
     run, model, vocabulary, validation = trained.run, trained.model, trained.vocabulary, data.validation
     print("  measuring: protocol", end="", flush=True)
@@ -79,7 +79,6 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarr
         "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary),
         "one_at_a_time": lambda: one_at_a_time(model, validation, vocabulary.mask_token),
         "hard_masks": lambda: hard_masks(model, validation, vocabulary),
-        "bound": lambda: bound(trained, validation),
     }
     why_not, automaton = without_counting(vocabulary, data.loaded), data.loaded.automaton
     if why_not:
@@ -89,7 +88,10 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarr
     if with_writing:
         measures["orders"] = lambda: in_orders(trained, validation)
         if automaton and not why_not:
-            measures["grammar"] = lambda: of_the_grammar(automaton, trained, validation)
+            measures["grammar"] = lambda: grammar_measures(automaton, trained, validation)
+    print(", bound", end="", flush=True)
+    bound_losses = bound(trained, validation)
+    results["bound"] = likelihood(bound_losses, validation.windows, trained, validation)
     for name, compute in measures.items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
@@ -99,7 +101,8 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> np.ndarr
     print_tables(results)
     write_json(run.path / "evaluation.json", results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
-    return protocol.window_losses / validation.n_masked
+    bounds = bound_losses / n_characters(validation.windows, trained, validation)
+    return {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
 
 
 def print_tables(results: dict[str, Any]) -> None:
@@ -146,7 +149,7 @@ def print_writing(results: dict[str, Any]) -> None:
             print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
 
 
-def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> None:
+def print_comparison(runs: list[RunFolder], window_losses: list[dict[str, np.ndarray]]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
     if len({run.corpus()["sha256"] for run in runs}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")
@@ -155,15 +158,18 @@ def print_comparison(runs: list[RunFolder], window_losses: list[np.ndarray]) -> 
     if any(predicted_tokens(run) != predicted_tokens(runs[0]) for run in runs):
         print_per_character(runs, configs)
         return
-    groups = statistics.group_by_settings(configs, window_losses, ignored_in_comparisons())
-    print("\nside by side (loss.valid, nats)")
-    for key, values in statistics.differing_keys(groups).items():
-        print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
-    for number, group in enumerate(groups, start=1):
-        n, mean = len(group.losses), f"{group.losses.mean():.4f}"
-        loss = statistics.with_error(mean, statistics.standard_error(group.losses))
-        versus_first = f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
-        print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){versus_first}")
+    for measured in window_losses[0]:
+        losses = [of_run[measured] for of_run in window_losses]
+        groups = statistics.group_by_settings(configs, losses, ignored_in_comparisons())
+        print(f"\nside by side ({measured}, nats)")
+        if measured == "loss.valid":
+            for key, values in statistics.differing_keys(groups).items():
+                print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
+        for number, group in enumerate(groups, start=1):
+            n, mean = len(group.losses), f"{group.losses.mean():.4f}"
+            loss = statistics.with_error(mean, statistics.standard_error(group.losses))
+            versus_first = f"; against group 1 {_versus(group, groups[0])}" if number > 1 else ""
+            print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){versus_first}")
 
 
 def predicted_tokens(run: RunFolder) -> Any:
