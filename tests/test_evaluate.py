@@ -51,7 +51,8 @@ def test_a_run_is_measured(runs, evaluated):
     assert not (runs[0].path / "evaluation.json").exists()
 
 
-def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated):
+def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monkeypatch):
+    monkeypatch.setattr("writing.measures.WINDOWS", 6)
     assert "left-to-right" not in evaluated("last")
     assert "any-order bound" in evaluated("last", "--writing")
     results = strict_json(runs[2].path / "evaluation.json")

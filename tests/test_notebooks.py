@@ -28,7 +28,7 @@ def parameters(corpus_file, train, tmp_path) -> dict[str, str]:
         "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {keys}, 2',
         "5_what_it_believes": f"""
 SNAPSHOTS, RATES = [2, 4], {{"one rate": 0.15, "two rates": [0.25, 0.75]}}
-SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS = 32, 8, [2, 3], [0.0, 0.8]
+SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS, TEXTS = 32, 8, [2, 3], [0.0, 0.8], 2
 MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model.")}}
 """,
     }

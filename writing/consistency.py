@@ -53,6 +53,8 @@ def joint_consistency(
 ) -> dict[str, Any]:
     """How far a model's products of conditionals are from the exact joint, and from each other, in nats per span.
 
+    The model is on the CPU.
+
     "kl" has for each order the KL divergence from the exact joint to the model's product along it, estimated at the
     true characters, which are a sample of the exact joint. "disagreement" has for right to left and random the
     divergence from the product along left to right, estimated at characters that the model writes left to right. Each
