@@ -99,7 +99,10 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> dict[str
     if "floor" in references:
         results["excess"] = protocol.loss - references["floor"]
     print_tables(results)
-    write_json(run.path / "evaluation.json", results, indent=2)
+    path = run.path / "evaluation.json"
+    earlier = read_object(path, {}) if path.exists() else {}
+    is_same = earlier.get("loss.valid") == protocol.loss  # then what --writing measured is kept
+    write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, trained, validation)
     return {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
@@ -140,9 +143,7 @@ def print_writing(results: dict[str, Any]) -> None:
     for order, row in results.get("orders", {}).items():
         print(f"    {order:18} {_likelihood(row)}   ({row['n']} windows)")
     if grammar := results.get("grammar"):
-        print(
-            f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f} nats"
-        )
+        print(f"    the grammar itself {_likelihood(grammar['exact'])}; entropy rate {grammar['entropy_rate']:.4f}")
         print("  written texts        impossible   cuts per 1,000 characters   nats per character")
         for name, row in grammar["texts"].items():
             cuts = statistics.with_error(f"{row['cuts']:.1f}", row["cuts_stderr"])

@@ -92,7 +92,7 @@ def check(options: Namespace) -> None:
     if options.steps is not None and options.steps < 1:
         raise ConfigError(f"--steps {options.steps} is below 1")
     if not (options.temperature >= 0 and math.isfinite(options.temperature)):
-        raise ConfigError(f"--temperature {options.temperature} is out of range: it must be 0 or a positive number")
+        raise ConfigError(f"--temperature {options.temperature} is out of range: it must be finite, 0 or above")
     if not 0 <= options.remask < 1:
         raise ConfigError(f"--remask {options.remask} is out of range: it must be at least 0 and below 1")
     if options.n < 1:

@@ -53,7 +53,6 @@ def test_a_run_is_measured(runs, evaluated):
 
 def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monkeypatch):
     monkeypatch.setattr("writing.measures.WINDOWS", 6)
-    assert "left-to-right" not in evaluated("last")
     assert "any-order bound" in evaluated("last", "--writing")
     results = strict_json(runs[2].path / "evaluation.json")
     assert results["orders"].keys() == {"left-to-right", "random", "confidence"}
@@ -64,6 +63,8 @@ def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monk
     random, n_characters = results["orders"]["random"], len(runs[2].vocabulary()["characters"])
     assert results["bound"]["nats"] - math.log(1 + 2 / n_characters) <= random["nats"] + 4 * random["stderr"]
     assert results["bound"]["nats"] >= random["nats"] - 4 * random["stderr"]
+    evaluated("last")
+    assert strict_json(runs[2].path / "evaluation.json") == results  # also what only --writing measures
 
 
 def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
