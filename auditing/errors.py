@@ -1,0 +1,47 @@
+"""The errors of a target, and how a line describes the values that went in and came out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+LONGEST_TEXT = 200  # characters of a quoted message
+
+
+class TargetError(Exception):
+    """The target cannot be audited. The message is one line: the call, its shapes, and what came back."""
+
+
+class TargetEnded(TargetError):
+    """The target's process ended, or had to be ended because a call took too long."""
+
+
+def describe(value: Any) -> str:
+    """The type and shape of a value in a few words: `int64 [8, 128]`, `{input_ids: int64 [8, 128]}`."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        dtype = str(value.dtype).removeprefix("torch.")
+        device = getattr(value, "device", None)
+        where = f" on {device}" if device is not None and str(device) != "cpu" else ""
+        return f"{dtype} {list(value.shape)}{where}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {describe(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], int | float | str):
+        parts = [describe(part) for part in value[:3]]
+        if len(value) > 3 or (len(value) > 1 and isinstance(value, list)):
+            return f"{type(value).__name__} of {len(value)}: {parts[0]}, ..."
+        return f"({', '.join(parts)})"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__} of {len(value)}"
+    text = repr(value) if isinstance(value, int | float | str | bool | None) else type(value).__name__
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line with the place where it was raised: `ValueError: bad rate (masker.py, line 7)`."""
+    text = " ".join(str(error).split())
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]} ..."
+    name = type(error).__name__
+    places = extract_tb(error.__traceback__)
+    place = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
+    return f"{name}: {text}{place}" if text else f"{name}{place}"

@@ -1,0 +1,50 @@
+"""Findings of an audit: what was found, what was expected, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """`differs` is unusual but right for some recipe or purpose; `broken` is right for none."""
+
+    OK = "ok"
+    DIFFERS = "differs"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a report."""
+
+    name: str  # what was looked at
+    found: str
+    expected: str
+    evidence: str  # a z-score or an exact count
+    verdict: Verdict = Verdict.OK
+    bug: str | None = None  # its slug, such as `labels-shifted`; None if all is right
+    cause: str = ""  # the usual cause, in a sentence or two
+    recipes: tuple[str, ...] = ()  # for which it would be right
+    z: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """A dictionary that JSON can express."""
+        return {**asdict(self), "verdict": str(self.verdict), "recipes": list(self.recipes)}
+
+    def line(self) -> str:
+        """The finding in one line, such as an AssertionError needs it."""
+        slug = f" [{self.bug}]" if self.bug else ""
+        line = f"{self.verdict}: {self.name}{slug}: found {self.found}, expected {self.expected} ({self.evidence})"
+        return f"{line}. {self.cause}" if self.cause else line
+
+
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """The worst verdict of an audit."""
+    order = [Verdict.OK, Verdict.DIFFERS, Verdict.BROKEN]
+    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.OK)
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """3 if something is broken, 0 otherwise."""
+    return 3 if worst(findings) == Verdict.BROKEN else 0

@@ -1,0 +1,98 @@
+"""The process of a target: imports it and serves calls to it over a connection.
+
+`TargetProcess` starts this file by its path with python's option -P, so Folio's root is not on `sys.path`, and modules
+of the target's project are found under their own names even if Folio has modules of the same name.
+"""
+
+import importlib
+import importlib.util
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def main(service: str, target: str, descriptor: int) -> None:
+    """Import `target`, then answer calls (name, arguments) until the connection closes.
+
+    `service` is the module of `auditing` that knows what to do with the target: its `functions(imported)` returns the
+    functions that can be called, by name. The answers are (result, None) or (None, the line of a TargetError). The
+    first answer says whether the import worked.
+    """
+    connection = Connection(descriptor)
+    load_auditing()
+    from auditing.errors import TargetError, raised
+
+    functions: dict[str, Any] = {}
+
+    def answer(name: str, arguments: tuple[Any, ...]) -> tuple[Any, str | None]:
+        try:
+            return functions[name](*arguments), None
+        except TargetError as error:
+            return None, str(error)
+        except BaseException as error:  # such as SystemExit: the target may do anything
+            return None, f"{name} failed: {raised(error)}"
+
+    def start() -> None:
+        functions.update(importlib.import_module(service).functions(import_target(target)))
+
+    functions["start"] = start
+    name, arguments = "start", ()
+    while True:
+        connection.send(answer(name, arguments))
+        try:
+            name, arguments = connection.recv()
+        except EOFError:
+            return
+
+
+def load_auditing() -> None:
+    """Make the package `auditing` importable without its parent folder on `sys.path`."""
+    folder = Path(__file__).parent
+    spec = importlib.util.spec_from_file_location(
+        "auditing", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["auditing"] = package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+
+
+def import_target(target: str) -> Any:
+    """Import `module:name`, `file.py:name`, or a module or file as a whole if there is no name.
+
+    The file's folder and the current folder come first on `sys.path`. Raises TargetError if the target is not found.
+    """
+    from auditing.errors import TargetError, raised
+
+    place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except BaseException as error:
+        raise TargetError(f"cannot import {place!r}: {raised(error)}") from error
+    for part in name.split(".") if name else ():
+        if not hasattr(found, part):
+            raise TargetError(f"{place!r} has no {name!r}: TARGET is module:callable or file.py:callable")
+        found = getattr(found, part)
+    return found
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a file as a module of its own name, with its folder on `sys.path`."""
+    path = path.resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    sys.path.insert(0, str(path.parent))
+    name = path.stem if path.stem not in sys.modules else f"target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)  # pickle finds classes there
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

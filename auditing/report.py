@@ -1,0 +1,81 @@
+"""Reports of an audit: for the terminal, at 100 columns, and as JSON."""
+
+import json
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditing.finding import Finding, Verdict, worst
+
+COLORS = {Verdict.OK: "32", Verdict.DIFFERS: "33", Verdict.BROKEN: "1;31"}
+WIDTHS = (7, 23, 22, 20)  # of verdict, name, found and expected; the evidence takes the rest of 100
+INDENT = 9
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report shows. `title` names the target, `summary` follows the findings."""
+
+    title: str
+    findings: Sequence[Finding]
+    summary: str
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(self.findings)
+
+
+def terminal(report: Report, colors: bool) -> str:
+    """The report as lines of at most 100 columns: one row per finding, and the cause below it unless it is ok."""
+    header = row("verdict", "checked", "found", "expected", "evidence")
+    lines = [*textwrap.wrap(report.title, 100), "", *header]
+    for finding in report.findings:
+        rows = row(finding.verdict, finding.name, finding.found, finding.expected, finding.evidence)
+        if colors:
+            rows[0] = rows[0].replace(finding.verdict, f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m", 1)
+        lines += rows
+        lines += textwrap.wrap(note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
+    return "\n".join([*lines, "", *textwrap.wrap(report.summary, 100)])
+
+
+def row(*cells: str) -> list[str]:
+    """Cells side by side. A cell that is too long goes on in the next line."""
+    widths = [*WIDTHS, 100 - sum(WIDTHS) - 2 * len(WIDTHS)]
+    wrapped = [textwrap.wrap(str(cell), width) or [""] for cell, width in zip(cells, widths, strict=True)]
+    height = max(map(len, wrapped))
+    padded = [[*part, *[""] * (height - len(part))] for part in wrapped]
+    return [
+        "  ".join(f"{part:{width}}" for part, width in zip(parts, widths, strict=True)).rstrip()
+        for parts in zip(*padded, strict=True)
+    ]
+
+
+def note(finding: Finding) -> str:
+    """The bug's slug, its usual cause, and the recipes for which it would be right."""
+    slug = f"[{finding.bug}] " if finding.bug else ""
+    right = f" Right for: {', '.join(finding.recipes)}." if finding.recipes else ""
+    return "" if finding.verdict == Verdict.OK else f"{slug}{finding.cause}{right}".strip()
+
+
+def as_json(report: Report) -> str:
+    """The report as a JSON object."""
+    content = {
+        "title": report.title,
+        "verdict": str(report.verdict),
+        "findings": [finding.as_json() for finding in report.findings],
+        "summary": report.summary,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def write(path: Path, content: str) -> None:
+    """Write a file under a temporary name and rename it, so that it is never incomplete. Raises OSError."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(content, encoding="utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
