@@ -1,0 +1,181 @@
+"""Audit any masked-language-model pipeline: find the bugs that training does not show.
+
+python audit.py masks TARGET                   TARGET: module:callable or file.py:callable
+python audit.py masks collator.py:collator --html report.html
+python audit.py pipeline TARGET                TARGET: a module or file.py with make_model, make_batches and
+                                               loss_and_logits (docs/audit.md), trained for two minutes
+
+A masking target is a function x -> (inputs, labels) of a tensor of ids, a Hugging Face data collator, or a function of
+a batch dict; or a function without arguments that makes one. Exit code: 0 all right, 3 something is broken, 2 invalid
+input. In tests of other projects:
+
+    from audit import assert_masks
+    assert_masks(collator)
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from auditing.errors import TargetError
+from auditing.finding import Verdict, exit_code
+from auditing.html import page
+from auditing.masks.audit import audit_masks, audit_masks_of, check_options
+from auditing.masks.pictures import pictures_of
+from auditing.masks.target import KINDS
+from auditing.masks.tokens import MaskOptions
+from auditing.report import Report, as_json, terminal, write
+
+
+def assert_masks(target: Any, **options: Any) -> None:
+    """Raise AssertionError if anything about a masker is broken: one line per broken finding.
+
+    `target` is the masking function, the data collator, or a function without arguments that makes one. Options are
+    the fields of `auditing.masks.tokens.MaskOptions`: n_tokens, mask, padding, special, ignored, rate, recipe, workers,
+    seed.
+    Raises TargetError if the target cannot be called, ValueError if an option is invalid.
+    """
+    audit = audit_masks(target, **options)
+    broken = [finding.line() for finding in audit.findings if finding.verdict == Verdict.BROKEN]
+    if broken:
+        raise AssertionError("\n".join(broken))
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    try:
+        options = parser().parse_args(arguments)
+        return options.command(options)
+    except (TargetError, ValueError) as error:
+        return fail(str(error), 2)
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return fail(str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> Parser:
+    """The command line."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    whole = Parser(prog="audit.py", description=__doc__, formatter_class=formatter)
+    commands = whole.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    masks = commands.add_parser("masks", help="audit a masking function or data collator")
+    masks.add_argument("target", metavar="TARGET", help="module:callable or file.py:callable")
+    ids = {
+        "--n-tokens": "number of tokens, special ones included",
+        "--mask": "id of [MASK]",
+        "--padding": "id of padding",
+        "--ignored": "the label that the loss ignores",
+    }
+    for option, text in ids.items():
+        masks.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
+    masks.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must never be selected")
+    masks.add_argument("--rate", type=float, help="the share that should be selected (default: of the nearest recipe)")
+    masks.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
+    masks.add_argument("--kind", choices=KINDS, help="how the target is called (default: tried out)")
+    masks.add_argument("--workers", type=int, default=2, help="DataLoader workers to compare; 0: none call the target")
+    masks.add_argument("--seed", type=int, default=0, help="of the texts and of the target (default: %(default)s)")
+    masks.set_defaults(command=masks_command)
+    add_report_options(masks)
+    pipeline = commands.add_parser("pipeline", help="train a whole pipeline on Folio's play and audit it")
+    pipeline.add_argument("target", metavar="TARGET", help="a module or file.py with the functions of docs/audit.md")
+    pipeline.add_argument("--minutes", type=float, default=2.0, metavar="M", help="in all (default: %(default)g)")
+    pipeline.add_argument("--seed", type=int, default=0, help="of the weights and batches (default: %(default)s)")
+    pipeline.set_defaults(command=pipeline_command)
+    add_report_options(pipeline)
+    return whole
+
+
+def add_report_options(command: argparse.ArgumentParser) -> None:
+    """The options of every command that runs a target and reports on it."""
+    text = "the time limit of each call of the target (default: %(default)g s)"
+    command.add_argument("--seconds-per-call", type=float, default=60.0, metavar="S", help=text)
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write one HTML file with pictures")
+
+
+def id_list(text: str) -> tuple[int, ...]:
+    """Ids separated by commas."""
+    return tuple(int(part) for part in text.split(",") if part.strip())
+
+
+def masks_command(options: argparse.Namespace) -> int:
+    """Audit a masking target."""
+    fields = ("kind", "n_tokens", "mask", "padding", "special", "ignored", "rate", "recipe", "workers", "seed")
+    stated = MaskOptions(**{field: getattr(options, field) for field in fields})
+    check_options(stated)
+    check_report_options(options)
+    audit = audit_masks_of(options.target, stated, options.seconds_per_call, say)
+    return show(audit.report, options, pictures_of(audit) if options.html else [])
+
+
+def pipeline_command(options: argparse.Namespace) -> int:
+    """Train and audit a pipeline."""
+    if not 0 < options.minutes < float("inf"):
+        raise ValueError(f"--minutes {options.minutes:g} is not above 0")
+    check_report_options(options)
+    sys.path.insert(0, str(Path(__file__).resolve().parent))  # the play is in Folio's package `data`
+    from auditing.pipelines.audit import audit_pipeline
+    from auditing.pipelines.report import pictures, report
+
+    def announce(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    audit = audit_pipeline(options.target, options.minutes, options.seed, options.seconds_per_call, announce)
+    return show(report(audit), options, pictures(audit) if options.html else [])
+
+
+def check_report_options(options: argparse.Namespace) -> None:
+    """Raises ValueError if the time limit or a file's folder makes no sense, before the target runs."""
+    if not options.seconds_per_call > 0:
+        raise ValueError(f"--seconds-per-call {options.seconds_per_call:g} is not above 0")
+    for path in (options.json, options.html):
+        if path is not None and (not path.absolute().parent.is_dir() or path.is_dir()):
+            raise ValueError(f"cannot write {path}: {'it' if path.is_dir() else path.parent} is " +
+                             ("a folder" if path.is_dir() else "not a folder"))  # fmt: skip
+
+
+def show(report: Report, options: argparse.Namespace, pictures: list[tuple[str, bytes]]) -> int:
+    """Print a report, write its files, and return the exit code. `pictures` are captions and PNG files."""
+    if options.json:
+        write(options.json, as_json(report))
+    if options.html:
+        write(options.html, page(report, pictures))
+    print(terminal(report, colors=sys.stdout.isatty() and "NO_COLOR" not in os.environ), flush=True)
+    return exit_code(report.findings)
+
+
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    line = " ".join(message.split())
+    print(f"audit.py: {''.join(c if c.isprintable() else '?' for c in line)}", file=sys.stderr, flush=True)
+
+
+def fail(message: str, code: int) -> int:
+    """Print one line on stderr; returns the exit code."""
+    say(message)
+    return code
+
+
+def run() -> NoReturn:
+    """The command `folio-audit`."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that the target's process ends too
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

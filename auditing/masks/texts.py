@@ -1,0 +1,94 @@
+"""Texts with known properties: independent random tokens, or random words for a tokenizer, in windows of any length."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from auditing.masks.tokens import TokenIds
+
+LONGEST_WORD = 3  # in pieces of the vocabulary, joined
+N_WORDS = 4_000  # different words of a text for a tokenizer
+PREFIXES = ("##", "\u0120", "\u2581", "@@")  # of WordPiece, byte-level BPE and SentencePiece
+
+
+@dataclass(frozen=True)
+class Text:
+    """Windows of ids. `words` numbers the words of each window, -1 outside of words; None if words are unknown."""
+
+    ids: np.ndarray  # [n_windows, width] int64
+    real: np.ndarray  # [n_windows, width] bool: not padding
+    words: np.ndarray | None = None  # [n_windows, width]
+    offsets: np.ndarray | None = None  # [n_windows, width, 2] begin and end of each token in its text
+
+
+def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:
+    """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is full."""
+    if not is_ragged:
+        return np.full(n_windows, width)
+    lengths = rng.integers(3, width + 1, n_windows)
+    lengths[::8] = width
+    return lengths
+
+
+def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
+    """Ordinary ids, independent and equally likely. Every other window begins and ends with the tokens of its edges, as
+    with [CLS] and [SEP], so that a masker that spares the edges whatever stands there can be told from one that spares
+    these tokens."""
+    rng = np.random.default_rng([seed, n_windows, width])
+    ids = rng.choice(tokens.ordinary, (n_windows, width)).astype(np.int64)
+    lengths = lengths_of(n_windows, width, is_ragged, rng)
+    real = np.arange(width) < lengths[:, None]
+    if tokens.edges:
+        ids[::2, 0] = tokens.edges[0]
+        ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
+    if tokens.padding is not None:
+        ids[~real] = tokens.padding
+    return Text(ids, real)
+
+
+def tokenized_text(
+    tokenizer: Any, words: list[str], padding: int | None, n_windows: int, width: int, is_ragged: bool, seed: int
+) -> Text:
+    """Random words, tokenized and cut to the windows' lengths."""
+    rng = np.random.default_rng([seed, n_windows, width])
+    lengths = lengths_of(n_windows, width, is_ragged, rng)
+    ids = np.full((n_windows, width), 0 if padding is None else padding, dtype=np.int64)
+    word_of, offsets = np.full((n_windows, width), -1), np.zeros((n_windows, width, 2), dtype=np.int64)
+    drawn = rng.integers(len(words), size=(n_windows, width))
+    left = getattr(tokenizer, "padding_side", "right") == "left"
+    is_fast = bool(getattr(tokenizer, "is_fast", False))
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        texts = [" ".join(words[i] for i in drawn[row]) for row in rows]
+        encoded = tokenizer(texts, truncation=True, max_length=int(length), return_offsets_mapping=is_fast)
+        columns = slice(width - length, width) if left else slice(0, length)
+        ids[rows, columns] = encoded["input_ids"]
+        if is_fast:
+            numbered = [[-1 if word is None else word for word in encoded.word_ids(i)] for i in range(len(rows))]
+            word_of[rows, columns], offsets[rows, columns] = numbered, encoded["offset_mapping"]
+    real = np.arange(width) < lengths[:, None]
+    return Text(ids, real[:, ::-1] if left else real, word_of if is_fast else None, offsets if is_fast else None)
+
+
+def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:
+    """Words of one to three pieces of the vocabulary, only letters, that the tokenizer does not map to [UNK].
+
+    Raises ValueError if the vocabulary yields none.
+    """
+    pieces = []
+    for id in rng.permutation(tokens.ordinary)[: 4 * N_WORDS]:
+        piece = str(tokenizer.convert_ids_to_tokens(int(id)))
+        for prefix in PREFIXES:
+            piece = piece.removeprefix(prefix)
+        if piece.removesuffix("</w>").isalpha() and piece.isascii():
+            pieces.append(piece.removesuffix("</w>"))
+    if not pieces:
+        raise ValueError("no piece of the vocabulary consists of letters")
+    counts = rng.integers(1, LONGEST_WORD + 1, N_WORDS)
+    words = ["".join(pieces[i] for i in rng.integers(len(pieces), size=count)) for count in counts]
+    encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
+    known = [word for word, ids in zip(words, encoded, strict=True) if ids and tokens.unknown not in ids]
+    if not known:
+        raise ValueError("the tokenizer maps every word made of its own pieces to [UNK]")
+    return known

@@ -1,0 +1,203 @@
+"""The audit of masks: correct maskers pass, bugs are named, and the numbers are those of the masker."""
+
+import time
+
+import pytest
+import torch
+
+from audit import assert_masks
+from auditing.errors import TargetEnded, TargetError
+from auditing.finding import Finding, Verdict
+from auditing.masks.audit import MasksAudit, audit_masks
+from auditing.masks.measure import with_shapes
+from tests.audit.maskers import MASK, N_ORDINARY, FixedCount, Masker, OwnGenerator, RatePerWindow, Spans
+from tests.tokenizers import unigram
+
+
+def bugs(audit: MasksAudit) -> set[tuple[str | None, str]]:
+    return {(finding.bug, str(finding.verdict)) for finding in audit.findings if finding.verdict != Verdict.OK}
+
+
+def named(audit: MasksAudit, name: str) -> Finding:
+    (finding,) = [finding for finding in audit.findings if finding.name == name]
+    return finding
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(5)
+
+
+@pytest.mark.parametrize(
+    ("masker", "options", "recipe"),
+    [
+        (Masker(), {}, "BERT"),
+        (Masker(rate=0.3), {}, "ModernBERT"),
+        (Masker(shares=(1.0, 0.0)), {}, "[MASK] only"),
+        (FixedCount(), {}, "BERT"),
+        (RatePerWindow(shares=(1.0, 0.0)), {}, "masked diffusion"),
+        (OwnGenerator(), {"workers": 0}, "BERT"),
+    ],
+)
+def test_a_correct_masker_is_all_right(masker, options, recipe):
+    audit = audit_masks(masker, **options)
+    assert bugs(audit) == set()
+    assert audit.recipe is not None
+    assert audit.recipe.name == recipe
+    assert audit.measured.n_positions >= 1_000_000
+    assert_masks(masker, **options)
+
+
+def test_spans_are_found_and_their_edges_are_no_bug():
+    audit = audit_masks(Spans())
+    assert {verdict for _, verdict in bugs(audit)} <= {"differs"}
+    assert audit.recipe is not None
+    assert audit.recipe.unit == "span"
+    assert 3.0 < audit.structure.mean_run < 3.8  # spans that touch are one run
+
+
+def test_the_numbers_are_those_of_the_masker():
+    audit = audit_masks(Masker(rate=0.2, shares=(0.6, 0.3)), rate=0.2)
+    assert float(named(audit, "selected share").found.rstrip("%")) == pytest.approx(20.0, abs=0.2)
+    assert float(named(audit, "[MASK] at selected").found.rstrip("%")) == pytest.approx(60.0, abs=0.6)
+    assert named(audit, "random at selected").verdict == Verdict.DIFFERS  # no recipe has 30% random tokens
+
+
+def test_a_rate_is_compared_with_the_stated_one():
+    assert ("too-many-selected", "broken") in bugs(audit_masks(Masker(rate=0.2), rate=0.15))
+    assert ("too-few-selected", "broken") in bugs(audit_masks(Masker(rate=0.2), recipe="ModernBERT"))
+
+
+def test_spans_that_overlap_are_no_bug():
+    findings = audit_masks(Spans(rate=0.3), rate=0.3).findings
+    (rate,) = [finding for finding in findings if finding.name == "selected share"]
+    assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.9**3), abs=0.5)
+    assert (rate.bug, rate.verdict) == ("too-few-selected", "differs")
+
+
+def test_copies_of_a_generator_in_workers_are_found():
+    assert bugs(audit_masks(OwnGenerator())) == {("same-masks-per-worker", "broken")}
+
+
+class Clock(Masker):
+    """Seeded by the system."""
+
+    def select(self, x: torch.Tensor) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(time.time_ns() % 2**32)
+        return (torch.rand(x.shape, generator=generator) < self.rate) & (x < N_ORDINARY)
+
+
+class Grid(Masker):
+    """Every seventh position, from a random one on."""
+
+    def select(self, x: torch.Tensor) -> torch.Tensor:
+        columns = torch.arange(x.shape[1])
+        return ((columns + torch.randint(7, (len(x), 1))) % 7 == 0) & (x < N_ORDINARY)
+
+
+class Capped(Masker):
+    """At most 20 predictions per window, the first ones."""
+
+    def select(self, x: torch.Tensor) -> torch.Tensor:
+        selected = super().select(x)
+        return selected & (selected.cumsum(1) <= 20)
+
+
+class BatchConstant(Masker):
+    """One random token per call."""
+
+    def __call__(self, x):
+        inputs, labels = super().__call__(x)
+        is_random = (labels != -100) & (inputs != MASK) & (inputs != x)
+        return torch.where(is_random, int(torch.randint(N_ORDINARY, ())), inputs), labels
+
+
+class ByteLabels(Masker):
+    """Labels in 8 bits, for a vocabulary that needs more."""
+
+    n_tokens, mask_token, padding_token, no_mask_tokens = 1000, 999, 998, [997]
+
+    def __call__(self, x):
+        selected = (torch.rand(x.shape) < 0.15) & (x < 997)
+        return torch.where(selected, 999, x), torch.where(selected, x, -100).to(torch.int8)
+
+
+@pytest.mark.parametrize(
+    ("masker", "bug"),
+    [
+        (Clock(), ("not-reproducible", "differs")),
+        (Grid(), ("regular-pattern", "broken")),
+        (Capped(), ("left-truncated", "broken")),
+        (BatchConstant(), ("random-constant", "broken")),
+        (ByteLabels(), ("dtype-overflow", "broken")),
+    ],
+)
+def test_a_bug_is_named(masker, bug):
+    found = bugs(audit_masks(masker))
+    assert bug in found
+    assert {verdict for name, verdict in found if name != bug[0]} <= {"differs"}
+
+
+def test_an_assertion_has_a_line_per_broken_finding():
+    with pytest.raises(AssertionError) as error:
+        assert_masks(Masker(rate=0.85))
+    (line,) = str(error.value).splitlines()
+    assert line.startswith("broken: selected share [too-many-selected]: found 8")
+
+
+def test_a_function_that_makes_a_masker_is_a_target():
+    assert_masks(lambda: Masker())
+
+
+def test_a_function_without_attributes_needs_the_number_of_tokens():
+    def mask(x):
+        selected = torch.rand(x.shape) < 0.15
+        return torch.where(selected, 66, x), torch.where(selected, x, -100)
+
+    with pytest.raises(TargetError, match="state --n-tokens"):
+        audit_masks(mask)
+    assert ("ids never selected", "ok") not in bugs(audit_masks(mask, n_tokens=67))
+    assert_masks(mask, n_tokens=67)
+    assert ("mask-is-ordinary", "broken") in bugs(audit_masks(mask, n_tokens=69, mask=68, special=(67, 68)))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"recipe": "BART"}, "unknown recipe 'BART'"),
+        ({"rate": 15.0}, "state a share between 0 and 1"),
+        ({"workers": 1}, "at least 2 workers"),
+        ({"n_tokens": 1}, "number of tokens"),
+    ],
+)
+def test_invalid_options(options, line):
+    with pytest.raises(ValueError, match=line):
+        audit_masks(Masker(), **options)
+
+
+def test_a_call_that_takes_too_long_is_reported_with_its_shape():
+    def call(name, *arguments):
+        if name == "mask":
+            raise TargetEnded("took longer than 60 s")
+
+    calls = with_shapes(call)
+    calls("write", "main", 64, 128, False, 0)
+    with pytest.raises(TargetError, match=r"called with ids int64 \[2, 128\]: took longer than 60 s"):
+        calls("mask", "main", [0, 1])
+
+
+def test_words_that_are_joined_are_named():
+    """A tokenizer of the kind of SentencePiece counts the space to the word: offsets have no gaps between words, which
+    are the boundaries of words for Transformers 5.23."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=unigram("the quick brown fox jumps over the lazy dog " * 20),
+        mask_token="<mask>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+    )
+    options = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True, **options)
+    found = bugs(audit_masks(collator, workers=0))
+    assert ("words-joined", "broken") in found
+    assert {verdict for name, verdict in found if name != "words-joined"} <= {"differs"}

@@ -1,0 +1,161 @@
+"""A target runs in a process of its own, and whatever it does there ends in one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from auditing.errors import TargetError
+from auditing.process import HOST, TargetProcess
+
+SERVICE = """
+import os, sys
+def functions(target):
+    return {
+        "apply": lambda *arguments: target(*arguments),
+        "modules": lambda: sorted(name for name in ("audit", "data", "model", "configs") if name in sys.modules),
+        "pid": os.getpid,
+    }
+"""
+TARGETS = """
+import os, subprocess, sys, time
+print("printed by the target")
+def double(x): return 2 * x
+def wrong(x): raise ValueError("bad\\nrate")
+def quits(x): os._exit(7)
+def exits(x): sys.exit("no")
+def aborts(x): os.abort()
+def hangs(x): time.sleep(1000)
+def starts_child(x): return subprocess.Popen(["sleep", "1000"]).pid
+def sees_folio(x):
+    try:
+        import predict
+    except ImportError:
+        return False
+    return True
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service" / "a_service.py").write_text(SERVICE)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "targets.py").write_text(TARGETS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "service"))
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def host(target: str, seconds: float = 60) -> TargetProcess:
+    return TargetProcess(target, "a_service", seconds)
+
+
+def wait_until_dead(pid: int) -> None:
+    """Returns when a process has ended; a process that has ended without being reaped counts."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        os.sched_yield()
+    raise AssertionError(f"process {pid} is alive")
+
+
+@pytest.mark.parametrize("target", ["targets:double", "targets.py:double"])
+def test_calls_pass_arrays_and_results(folder, target, capfd):
+    with host(target) as process:
+        assert np.array_equal(process.call("apply", np.arange(6).reshape(2, 3)), [[0, 2, 4], [6, 8, 10]])
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "printed by the target" in captured.err
+
+
+def test_modules_of_the_target_do_not_collide_with_folio(folder):
+    (folder / "data.py").write_text("def triple(x): return 3 * x")
+    with host("data:triple") as process:
+        assert process.call("apply", 5) == 15
+    with host("targets:sees_folio") as process:
+        assert process.call("apply", 0) is False
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        ("nothing:here", "cannot import 'nothing': ModuleNotFoundError: No module named 'nothing'"),
+        ("nothing.py:here", "no such file"),
+        ("targets:here", "'targets' has no 'here'"),
+        ("broken.py:here", "cannot import 'broken.py': SystemExit: 3"),
+    ],
+)
+def test_a_target_that_cannot_be_imported(folder, target, line):
+    (folder / "broken.py").write_text("raise SystemExit(3)")
+    with pytest.raises(TargetError) as error, host(target):
+        pass
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("wrong", "apply failed: ValueError: bad rate (targets.py, line 5)"),
+        ("exits", "SystemExit: no"),
+        ("quits", "ended with exit code 7"),
+        ("aborts", "ended with signal SIGABRT"),
+    ],
+)
+def test_a_target_that_fails(folder, name, line):
+    with host(f"targets:{name}") as process, pytest.raises(TargetError) as error:
+        process.call("apply", np.zeros((2, 3), np.int64))
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_target_that_hangs_is_ended(folder):
+    with host("targets:hangs") as process:
+        process.seconds_per_call = 0.1
+        pid = process.process.pid
+        with pytest.raises(TargetError, match=r"apply .* with \(int64 \[2, 3\]\) took longer than 0.1 s"):
+            process.call("apply", np.zeros((2, 3), np.int64))
+    wait_until_dead(pid)
+
+
+def test_the_children_of_a_target_end_with_it(folder):
+    with host("targets:starts_child") as process:
+        child = process.call("apply", 0)
+    wait_until_dead(child)
+
+
+def test_the_process_ends_when_the_audit_is_killed(folder):
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from auditing.process import HOST, TargetProcess
+with TargetProcess("targets:double", "a_service", 60) as process:
+    print(process.call("pid"), flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as audit:
+        assert audit.stdout is not None
+        pid = int(audit.stdout.readline())
+        audit.send_signal(signal.SIGKILL)
+    wait_until_dead(pid)
+
+
+def test_the_target_meets_no_module_of_folio_but_auditing(folder):
+    """Nor what is slow to import, or may not be installed."""
+    code = f"""
+import sys; sys.path.insert(0, {str(HOST.parent)!r})
+import host; host.load_auditing()
+import auditing.masks.calls, auditing.masks.audit
+print(sorted({{"data", "model", "configs", "runs", "audit", "transformers", "matplotlib"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,134 @@
+"""The command `audit.py masks`: exit codes, one line for invalid input, and the three reports."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from audit import main
+from auditing.finding import Finding, Verdict
+from auditing.html import page
+from auditing.report import Report, as_json, terminal
+from runs.files import ROOT
+
+TARGETS = """
+import torch
+def mask(x):
+    if x.shape[1] == 64: print("printed by the target")
+    selected = (torch.rand(x.shape) < 0.15) & (x < 65)
+    return torch.where(selected, 66, x), torch.where(selected, x, -100)
+def everything(x):
+    return torch.where(torch.rand(x.shape) < 0.15, 66, x), x.clone()
+def hangs(x):
+    print("hanging", flush=True)
+    import time; time.sleep(1000)
+def dies(x):
+    import os; os._exit(3)
+for function in (mask, everything, hangs, dies):
+    function.n_tokens, function.mask_token, function.padding_token = 67, 66, 65
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data.py").write_text(TARGETS)  # Folio has a `data` too
+    return tmp_path
+
+
+def audit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "audit.py"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_correct_masker_from_another_folder(folder):
+    done = audit(folder, "masks", "data:mask", "--json", "report.json", "--html", "report.html")
+    assert done.returncode == 0, done.stderr
+    assert "printed by the target" in done.stderr
+    assert "printed by the target" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "Nearest recipe: [MASK] only" in done.stdout
+    report = json.loads((folder / "report.json").read_text())
+    assert report["verdict"] == "ok"
+    assert {finding["verdict"] for finding in report["findings"]} == {"ok"}
+    html = (folder / "report.html").read_text()
+    assert html.count("data:image/png;base64,") == 1
+    assert not re.search(r"(src|href)=\"(?!data:)", html)  # nothing is loaded from elsewhere
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["data.py", "report.html", "report.json"]
+
+
+def test_something_broken_is_exit_code_3(folder):
+    done = audit(folder, "masks", "data.py:everything")
+    assert done.returncode == 3
+    assert "[labels-everywhere]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["masks", "data:nothing"], "'data' has no 'nothing'"),
+        (["masks", "data:dies"], "called with ids int64 [32, 64]: the target ended the process that called it"),
+        (["masks", "data:mask", "--recipe", "BART"], "unknown recipe 'BART'"),
+        (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
+        (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),
+        (["masks", "data:mask", "--seconds-per-call", "0"], "--seconds-per-call 0 is not above 0"),
+        (["masks", "data:mask", "--special", "1,x"], "--special"),
+        (["masks"], "TARGET"),
+        (["mask", "data:mask"], "invalid choice"),
+    ],
+)
+def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, arguments, line):
+    monkeypatch.chdir(folder)
+    assert main(arguments) == 2
+    (own,) = capsys.readouterr().err.splitlines()
+    assert own.startswith("audit.py: ")
+    assert line in own
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_audit_and_its_target(folder, number, code):
+    command = [sys.executable, str(ROOT / "audit.py"), "masks", "data:hangs"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        while "hanging" not in process.stderr.readline():  # the target's process has begun a call
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.stderr.read() == ""  # ends when every process that could write has ended
+    assert process.returncode == code
+    assert not [path for path in Path("/proc").glob("[0-9]*") if target_of(path) == str(folder)]
+
+
+def target_of(process: Path) -> str:
+    """The working folder of a process."""
+    try:
+        return os.readlink(process / "cwd")
+    except OSError:
+        return ""
+
+
+def report() -> Report:
+    right = Finding("selected share", "15.0%", "15%", "z = +0.1")
+    wrong = Finding(
+        "labels <where> selected", "wrong " * 20, "original ids", "5 of 9", Verdict.BROKEN, "labels-shifted",
+        "Labels were shifted. " * 9, ("nothing",),
+    )  # fmt: skip
+    return Report("Masks of a target", [right, wrong], "Nearest recipe: BERT.")
+
+
+def test_the_terminal_report_fits_100_columns():
+    text = terminal(report(), colors=False)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "[labels-shifted] Labels were shifted." in text
+    assert "\x1b" not in text
+    assert "\x1b[1;31mbroken\x1b[0m" in terminal(report(), colors=True)
+
+
+def test_json_and_html_hold_every_finding():
+    assert [finding["bug"] for finding in json.loads(as_json(report()))["findings"]] == [None, "labels-shifted"]
+    html = page(report(), [("A picture", b"png")])
+    assert "labels &lt;where&gt; selected" in html
+    assert html.index("labels-shifted") < html.index("selected share</td>")  # what is broken comes first

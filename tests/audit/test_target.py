@@ -1,0 +1,166 @@
+"""Every kind of target is recognized and called as its users call it; what is no masker ends in one line."""
+
+import functools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from auditing.errors import TargetError
+from auditing.masks.calls import MasksHost, functions
+from auditing.masks.target import Masked
+from auditing.masks.tokens import MaskOptions, claims, token_ids
+from tests.audit.maskers import CLS, MASK, N_ORDINARY, PAD, SEP, Masker
+from tests.tokenizers import MAKERS, wordpiece
+
+TEXT = "the quick brown fox jumps over the lazy dog and the unquick unbrown foxes jumped overly lazily " * 20
+
+
+def bert_tokenizer(**names: str):
+    transformers = pytest.importorskip("transformers")
+    tokenizer = wordpiece(TEXT)
+    tokenizer.no_truncation()
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **{**special, **names})
+
+
+def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple[MasksHost, Masked]:
+    """The target's host after one call with eight windows."""
+    calls = functions(target)
+    host = calls["probe"].__self__
+    host.probe(MaskOptions(**options))
+    host.write("text", 8, width, is_ragged, 3)
+    return host, host.mask("text", np.arange(8))
+
+
+def test_a_function_of_a_tensor():
+    host, answer = masked(Masker(), is_ragged=True)
+    assert host.target.kind == "tensor"
+    text = host.texts["text"]
+    assert answer.inputs.shape == answer.labels.shape == text.ids.shape == (8, 24)
+    assert (text.ids[~text.real] == PAD).all()
+    assert set(text.ids[::2, 0]) == {CLS}  # windows with and without special tokens at their edges
+    assert CLS not in text.ids[1::2]
+    assert {answer.dtype, answer.is_modified} == {"int64", False}
+
+
+def test_a_method_and_a_partial_are_described_by_their_objects():
+    assert masked(Masker().__call__)[0].target.kind == "tensor"
+    assert masked(functools.partial(Masker()))[0].tokens.mask == MASK
+
+
+@pytest.mark.parametrize("keys", [("input_ids", "labels"), ("inputs", "targets")])
+def test_a_function_of_a_batch_dict(keys):
+    def mask(batch):
+        inputs, labels = Masker()(batch["input_ids"])
+        return {keys[0]: inputs, keys[1]: labels, "attention_mask": batch["attention_mask"]}
+
+    host, answer = masked(mask, n_tokens=69, mask=MASK, padding=PAD, special=(CLS, SEP), is_ragged=True)
+    assert host.target.kind == "dict"
+    assert np.array_equal(answer.attention, host.texts["text"].real)
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({}, ("input_ids", "attention_mask", "special_tokens_mask")),
+        ({"pad_to_multiple_of": 16}, ("input_ids", "attention_mask", "special_tokens_mask")),
+        (
+            {"whole_word_mask": True, "mask_replace_prob": 1.0, "random_replace_prob": 0.0},
+            ("input_ids", "attention_mask", "special_tokens_mask", "offset_mapping"),
+        ),
+        ({"return_tensors": "np"}, ("input_ids", "attention_mask", "special_tokens_mask")),
+    ],
+)
+def test_a_data_collator(options, keys):
+    transformers = pytest.importorskip("transformers")
+    tokenizer = bert_tokenizer()
+    host, answer = masked(transformers.DataCollatorForLanguageModeling(tokenizer, **options), is_ragged=True)
+    assert host.target.kind == "collator"
+    assert host.target.keys == keys
+    assert answer.inputs.shape == (8, 32 if "pad_to_multiple_of" in options else 24)
+    text = host.texts["text"]
+    assert text.words is not None
+    assert (text.ids[:, 0] == tokenizer.cls_token_id).all()
+    assert tokenizer.unk_token_id not in text.ids
+    words = text.words[0][text.words[0] >= 0]
+    assert len(set(words)) < len(words)  # some words have several tokens
+
+
+def test_texts_of_a_tokenizer_that_pads_on_the_left():
+    transformers = pytest.importorskip("transformers")
+    tokenizer = bert_tokenizer(padding_side="left")
+    host, answer = masked(transformers.DataCollatorForLanguageModeling(tokenizer), is_ragged=True)
+    text = host.texts["text"]
+    assert text.real[:, -1].all()
+    assert (answer.inputs[~text.real] == tokenizer.pad_token_id).all()
+
+
+def test_attributes_state_ids_rate_and_shares():
+    target = SimpleNamespace(
+        vocab_size=100, mask_token_id=torch.tensor(99), pad_id=98, special_tokens=[97, "x"], masking_prob=0.2,
+        randomize_prob=0.1, no_change_prob=0.3,
+    )  # fmt: skip
+    tokens = token_ids(target, MaskOptions())
+    assert tokens is not None
+    assert (tokens.n_tokens, tokens.mask, tokens.padding, tokens.special) == (100, 99, 98, (97, 98, 99))
+    assert claims(target).rate == 0.2
+    assert claims(target).shares == pytest.approx((0.6, 0.1, 0.3))
+    stated = token_ids(target, MaskOptions(n_tokens=200, mask=5, special=()))
+    assert stated is not None
+    assert (stated.n_tokens, stated.mask, stated.special) == (200, 5, (5, 98))
+
+
+def test_the_mask_token_is_found_by_what_the_target_does():
+    host, _ = masked(lambda x: (torch.where(torch.rand(x.shape) < 0.2, 41, x), x), n_tokens=50)
+    assert host.tokens.mask == 41
+    assert 41 not in host.texts["text"].ids
+
+
+def returns(value):
+    return lambda x: value(x)
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        (5, "the target is a int, which cannot be called"),
+        (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
+        (returns(lambda x: x), "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
+        (returns(lambda x: (x, x, x)), "instead of the two tensors (inputs, labels)"),
+        (returns(lambda x: (x, x[0])), "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]"),
+        (returns(lambda x: (x, x[:, 1:])), "the shape of labels is not [32, 64]"),
+        (returns(lambda x: (x.float(), x)), "inputs holds float32 instead of integers"),
+        (returns(lambda x: (x, None)), "returned (int64 [32, 64], None): labels is no tensor"),
+        (returns(lambda x: (x, x.to("meta"))), "labels is on another device than the argument"),
+        (returns(lambda x: x / "x"), "the target raised TypeError: unsupported operand"),
+    ],
+)
+def test_what_is_no_masker_ends_in_one_line(target, line):
+    with pytest.raises(TargetError) as error:
+        functions(target)["probe"](MaskOptions(n_tokens=N_ORDINARY))
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_dict_without_labels():
+    with pytest.raises(TargetError, match="which lacks labels"):
+        functions(lambda batch: dict(batch))["probe"](MaskOptions(n_tokens=9, kind="dict"))
+
+
+@pytest.mark.parametrize("maker", ["wordpiece", "unigram", "gpt2"])
+def test_words_of_tokenizers_with_other_signs(maker):
+    """`##`, `▁` and `Ġ`: pieces that belong to a word have its number, and only they."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=MAKERS[maker](TEXT), pad_token="[PAD]", mask_token="[MASK]"
+    )
+    tokenizer.backend_tokenizer.no_truncation()
+    host, _ = masked(transformers.DataCollatorForLanguageModeling(tokenizer))
+    text = host.texts["text"]
+    for ids, words in zip(text.ids, text.words, strict=True):
+        inside = [ids[words == word] for word in np.unique(words[words >= 0])]
+        decoded = [tokenizer.decode(pieces).strip() for pieces in inside]
+        whole = tokenizer.decode(ids[words >= 0]).split()
+        assert [word for word in decoded if word] == whole
