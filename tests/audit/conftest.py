@@ -1,0 +1,43 @@
+"""Fixtures for audits of pipelines in the test's own process."""
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import auditing.pipelines.audit
+from auditing.pipelines import calls
+from auditing.pipelines.audit import PipelineAudit, audit_with
+from auditing.pipelines.references import Play
+
+sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
+PIPELINES = Path(__file__).parent / "pipelines"
+
+
+@pytest.fixture(scope="session")
+def small_play() -> Play:
+    return Play(100_000)
+
+
+@pytest.fixture
+def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PipelineAudit]:
+    """Audits a target, or one of tests/audit/pipelines by name, on little text; it trains for one step at least."""
+    monkeypatch.syspath_prepend(str(PIPELINES))
+    monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
+    monkeypatch.setattr(auditing.pipelines.audit, "N_EVALUATED", 2048)
+    monkeypatch.setattr(auditing.pipelines.audit, "N_POINTS", 2)
+
+    def run(target: Any, seconds: float = 0.0) -> PipelineAudit:
+        name = target if isinstance(target, str) else "target"
+        functions = calls.functions(importlib.import_module(target) if isinstance(target, str) else target)
+
+        def call(name: str, *arguments: Any) -> Any:
+            return functions[name](*arguments)
+
+        return audit_with(call, name, small_play, time.monotonic() + seconds, 0, lambda line: None)
+
+    return run

@@ -1,0 +1,204 @@
+"""Whole pipelines: the planted bugs of tests/audit/pipelines are named, correct ones are not accused."""
+
+import importlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import auditing.pipelines.audit
+from audit import main as audit_command
+from auditing.errors import TargetError
+from auditing.finding import Verdict, exit_code
+from auditing.pipelines.references import Play
+from tests.audit.conftest import PIPELINES
+
+TOO_SHORT = {"worse-than-unigram", "plateau", "worse-than-counting"}  # after so few steps
+
+
+def bugs(audit, verdict=Verdict.BROKEN):
+    return {finding.bug for finding in audit.findings if finding.verdict == verdict}
+
+
+@pytest.mark.parametrize("name", ["plain", "folio_model", "labml_mlm", "hugging_face"])
+def test_correct_pipelines_have_nothing_broken(audit, name):
+    found = audit(name)
+    assert bugs(found) == set()
+    assert bugs(found, Verdict.DIFFERS) <= TOO_SHORT
+    assert exit_code(found.findings) == 0
+    assert found.facts["evaluates"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [
+        ("batch_second", "attends-over-batch"),
+        ("bits", "bits-not-nats"),
+        ("blocked_attention", "no-context"),
+        ("causal", "no-right-context"),
+        ("empty_batches", "not-finite"),
+        ("ignored_label", "wrong-ignored-label"),
+        ("ignored_label_counted", "wrong-ignored-label"),
+        ("label_in_decoder", "leak-labels"),
+        ("labels_corrupted", "labels-corrupted"),
+        ("labels_shifted", "labels-shifted"),
+        ("learning_rate_zero", "weights-unchanged"),
+        ("mean_over_all", "wrong-mean"),
+        ("misaligned", "misaligned"),
+        ("no_positions", "no-positions"),
+        ("not_in_optimizer", "weights-left-out"),
+        ("softmax_twice", "softmax-twice"),
+        ("text_in_batch", "leak-target"),
+        ("unmasked_evaluation", "unmasked-evaluation"),
+        ("unmasked_training", "unmasked-training"),
+    ],
+)
+def test_planted_bugs_are_named_before_any_training(audit, name, bug):
+    found = audit(name)
+    assert bug in bugs(found)
+    assert exit_code(found.findings) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"), [("mean_of_means", "mean-of-means"), ("dropout_in_evaluation", "not-deterministic")]
+)
+def test_what_may_be_meant_differs(audit, monkeypatch, name, bug):
+    monkeypatch.setattr(auditing.pipelines.audit, "N_EVALUATED", 4096)  # two batches
+    found = audit(name)
+    assert bug in bugs(found, Verdict.DIFFERS)
+    assert exit_code(found.findings) == 0
+
+
+@pytest.mark.parametrize(("special_first", "bug"), [(True, None), (False, "wrong-ignored-label")])
+def test_an_ignored_label_of_0_is_right_if_that_is_padding(audit, special_first, bug):
+    functions = vars(importlib.import_module("ignored_label"))
+    three = {name: functions[name] for name in ("make_model", "make_batches", "loss_and_logits", "evaluate")}
+    found = audit(target(SPECIAL_FIRST=special_first, **three))
+    assert bugs(found) == ({bug} if bug else set())
+    assert bugs(found, Verdict.DIFFERS) <= TOO_SHORT
+
+
+class Seeing(nn.Module):
+    """Sees the labels from the start."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(9.0))
+        self.n_tokens = n_tokens
+
+    def forward(self, batch):
+        return self.scale * nn.functional.one_hot(batch[1].clamp(min=0), self.n_tokens)
+
+
+def test_a_loss_below_the_floor_is_a_leak(audit):
+    def loss_and_logits(model, batch):
+        logits = model(batch)
+        return nn.functional.cross_entropy(logits.flatten(0, 1), batch[1].flatten()), logits
+
+    found = audit(target(make_model=lambda tokens: Seeing(tokens.n_tokens), loss_and_logits=loss_and_logits))
+    assert found.curve[-1][2] < found.floor < found.counting < found.unigram
+    (leak,) = [finding for finding in found.findings if finding.name == "loss at [MASK], floor"]
+    assert leak.bug == "leak-labels"
+    assert leak.z < -5
+
+
+def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: Play(50_000))
+    monkeypatch.chdir(tmp_path)
+    code = audit_command(
+        ["pipeline", str(PIPELINES / "mean_over_all.py"), "--minutes", "0.05", "--json", "a.json", "--html", "a.html"]
+    )
+    assert code == 3
+    out, err = capsys.readouterr()
+    assert "mean_over_all.py: Encoder, 111,287 weights, AdamW" in " ".join(out.split())
+    assert "[wrong-mean] The loss is the sum divided by all positions" in out
+    assert "seconds from now" in err
+    assert json.loads(Path("a.json").read_text())["verdict"] == "broken"
+    assert "data:image/png;base64" in Path("a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["nothing.py"], "cannot import 'nothing.py'"),
+        (["json"], "the target has no function make_model: it needs make_model, make_batches, loss_and_logits"),
+        (["json", "--minutes", "-1"], "--minutes -1 is not above 0"),
+        (["json", "--html", "missing/a.html"], "cannot write missing/a.html"),
+    ],
+)
+def test_an_invalid_command_is_one_line(capsys, arguments, line):
+    assert audit_command(["pipeline", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("audit.py: ")
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def target(**functions):
+    """A target that is right but for `functions`."""
+
+    def make_model(tokens):
+        return nn.Embedding(tokens.n_tokens, tokens.n_tokens)
+
+    def make_batches(ids, tokens, seed, training):
+        for x in ids[:4096].view(-1, 8, 32):
+            selected = torch.rand(x.shape) < 0.15
+            yield torch.where(selected, tokens.mask, x), torch.where(selected, x, -100)
+
+    def loss_and_logits(model, batch):
+        logits = model(batch[0])
+        return nn.functional.cross_entropy(logits.flatten(0, 1), batch[1].flatten()), logits
+
+    right = {"make_model": make_model, "make_batches": make_batches, "loss_and_logits": loss_and_logits}
+    return SimpleNamespace(**(right | functions))
+
+
+def fail(*_):
+    raise ValueError("out of ideas")
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ({"make_model": None}, "no function make_model"),
+        ({"make_model": lambda tokens: 3}, "make_model returned 3: it must return a module"),
+        ({"make_model": fail}, r"make_model\(Tokens\) raised ValueError: out of ideas \(test_pipeline.py, line \d+\)"),
+        ({"make_batches": lambda *_: 3}, "make_batches returned 3"),
+        ({"make_batches": lambda *_: []}, r"ids \[90000\] and training=True made no batch"),
+        ({"make_batches": fail}, r"make_batches\(int64 \[90000\], .*raised ValueError: out of ideas"),
+        ({"make_batches": lambda ids, *_: [ids[:32]]}, r"gave int64 \[32\]: a batch must be a dict"),
+        (
+            {"make_batches": lambda ids, *_: [(ids[:32], ids[:32])]},
+            r"gave \(int64 \[32\], int64 \[32\]\): a batch must",
+        ),
+        ({"make_batches": lambda ids, *_: [{"a": ids.view(-1, 10)}]}, r"gave \{a: int64 \[9000, 10\]\}: a batch must"),
+        (
+            {"make_batches": lambda ids, *_: [(ids.flip(0)[:3200].view(-1, 32), ids[:3200].view(-1, 32))]},
+            "do not show the text",
+        ),
+        (
+            {"make_batches": lambda ids, *_: [(ids[:90_000].view(9, -1),) * 2]},
+            r"made a batch \[9, 10000\]: make it 65,536",
+        ),
+        ({"loss_and_logits": fail}, r"loss_and_logits\(Embedding, .*\[8, 32\].* raised ValueError"),
+        ({"loss_and_logits": lambda *_: 1.0}, r"inputs \[8, 32\] returned 1.0: it must return \(loss, logits\)"),
+        (
+            {"loss_and_logits": lambda model, batch: (torch.tensor(1.0), model(batch[0])[..., :9])},
+            r"returned \(float32 \[\], float32 \[8, 32, 9\]\): it must",
+        ),
+        (
+            {"loss_and_logits": lambda model, batch: (torch.tensor(1.0), model(batch[0])[:, 1])},
+            r"returned logits \[8, 55\], but \d+ positions have a label",
+        ),
+        ({"evaluate": lambda *_: 1.0}, "evaluate did not call the model"),
+        ({"evaluate": lambda model, ids, tokens: model(ids.view(-1, 32))}, "evaluate returned float32"),
+        ({"evaluate": fail}, "evaluate.*raised ValueError: out of ideas"),
+    ],
+)
+def test_an_invalid_target_is_one_line(audit, functions, message):
+    with pytest.raises(TargetError, match=message) as error:
+        audit(target(**functions))
+    assert "\n" not in str(error.value)
