@@ -97,6 +97,7 @@ def test_arguments_passed_through_make_are_valid():
         ("python evaluate.py", ["evaluate.py"]),
         ("python predict.py", ["predict.py"]),
         ("python generate.py", ["generate.py"]),
+        ("python audit.py", ["audit.py"]),
         ("python export.py", ["export.py"]),
         ("python finetune.py", ["finetune.py"]),
         ("python dashboard.py", ["dashboard.py"]),
