@@ -30,13 +30,15 @@ from auditing.masks.target import KINDS
 from auditing.masks.tokens import MaskOptions
 from auditing.report import Report, as_json, terminal, write
 
+PRINTED = Path("-")  # as the file of --json: standard output
+
 
 def assert_masks(target: Any, **options: Any) -> None:
     """Raise AssertionError if anything about a masker is broken: one line per broken finding.
 
     `target` is the masking function, the data collator, or a function without arguments that makes one. Options are
-    the fields of `auditing.masks.tokens.MaskOptions`: n_tokens, mask, padding, special, ignored, rate, recipe, workers,
-    seed.
+    the fields of `auditing.masks.tokens.MaskOptions`: kind, n_tokens, mask, padding, special, ignored, rate, recipe,
+    workers, seed.
     Raises TargetError if the target cannot be called, ValueError if an option is invalid.
     """
     audit = audit_masks(target, **options)
@@ -104,13 +106,17 @@ def add_report_options(command: argparse.ArgumentParser) -> None:
     """The options of every command that runs a target and reports on it."""
     text = "the time limit of each call of the target (default: %(default)g s)"
     command.add_argument("--seconds-per-call", type=float, default=60.0, metavar="S", help=text)
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+    text = "print the findings as JSON instead of the report, or write them to FILE"
+    command.add_argument("--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text)
     command.add_argument("--html", type=Path, metavar="FILE", help="write one HTML file with pictures")
 
 
 def id_list(text: str) -> tuple[int, ...]:
     """Ids separated by commas."""
-    return tuple(int(part) for part in text.split(",") if part.strip())
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of ids separated by commas") from None
 
 
 def masks_command(options: argparse.Namespace) -> int:
@@ -144,18 +150,19 @@ def check_report_options(options: argparse.Namespace) -> None:
     if not options.seconds_per_call > 0:
         raise ValueError(f"--seconds-per-call {options.seconds_per_call:g} is not above 0")
     for path in (options.json, options.html):
-        if path is not None and (not path.absolute().parent.is_dir() or path.is_dir()):
+        if path not in (None, PRINTED) and (not path.absolute().parent.is_dir() or path.is_dir()):
             raise ValueError(f"cannot write {path}: {'it' if path.is_dir() else path.parent} is " +
                              ("a folder" if path.is_dir() else "not a folder"))  # fmt: skip
 
 
 def show(report: Report, options: argparse.Namespace, pictures: list[tuple[str, bytes]]) -> int:
     """Print a report, write its files, and return the exit code. `pictures` are captions and PNG files."""
-    if options.json:
+    if options.json and options.json != PRINTED:
         write(options.json, as_json(report))
     if options.html:
         write(options.html, page(report, pictures))
-    print(terminal(report, colors=sys.stdout.isatty() and "NO_COLOR" not in os.environ), flush=True)
+    colors = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    print(as_json(report) if options.json == PRINTED else terminal(report, colors), flush=True)
     return exit_code(report.findings)
 
 

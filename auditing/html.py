@@ -39,7 +39,7 @@ def page(report: Report, pictures: Sequence[tuple[str, bytes]]) -> str:
 
 
 def order(finding: Finding) -> int:
-    """What is broken comes first; findings of the same verdict stay in their order."""
+    """Broken findings come first; those of the same verdict stay in their order."""
     return [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(finding.verdict)
 
 

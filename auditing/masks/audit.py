@@ -21,11 +21,12 @@ from auditing.process import TargetProcess
 from auditing.report import Report
 
 KIND_NAMES = {"tensor": "function of a tensor", "collator": "data collator", "dict": "function of a batch dict"}
-# What follows from a bug, and is then no bug of its own.
+# Bugs that are only consequences of another one, and are then not reported as bugs.
 SHARES = {"other-shares", "overlapping-draws", "kept-without-label", "random-share", "never-random"}
 RATES = {"too-few-selected", "too-many-selected"}
 CONSEQUENCES = {
     "labels-everywhere": {"kept-without-label"},
+    "kept-without-label": RATES,
     "labels-shifted": SHARES | RATES | {"position-dependent", "first-position", "never-selected", "empty-windows"},
     "changed-without-label": SHARES | RATES,
     "left-truncated": {"position-dependent", "empty-windows"} | RATES,
@@ -68,7 +69,8 @@ class MasksAudit:
         if self.recipe is None or self.structure is None:
             return f"Nothing is masked and predicted, so no recipe is near. {text}."
         dynamic = "static" if any(finding.bug == "static-masks" for finding in self.findings) else "dynamic"
-        return f"Nearest recipe: {self.recipe.name} ({self.recipe.paper}), masks {dynamic}. {text}."
+        name = "RoBERTa" if self.recipe.name == "BERT" and dynamic == "dynamic" else self.recipe.name
+        return f"Nearest recipe: {name} ({self.recipe.paper}), masks {dynamic}. {text}."
 
 
 def audit_masks(target: Any, **options: Any) -> MasksAudit:
@@ -101,6 +103,8 @@ def check_options(options: MaskOptions) -> None:
         raise ValueError(f"the rate is {options.rate:g}: state a share between 0 and 1")
     if options.n_tokens is not None and options.n_tokens < 2:
         raise ValueError(f"n_tokens is {options.n_tokens}: state the number of tokens with all special ones")
+    if options.seed < 0:
+        raise ValueError(f"the seed is {options.seed}: state a whole number from 0")
     if options.workers < 0 or options.workers == 1:
         raise ValueError("state at least 2 workers to compare, or 0 to skip the comparison")
 
@@ -128,7 +132,8 @@ def audit_calls(
     shares = recipe.shares if recipe else claims.shares or nearest.shares
     source = recipe.name if recipe else "the target's own attributes" if claims.shares else nearest.name
     checked = [*check_rate(measured, structure, rate, stated), *check_counts(measured, structure, rate)]
-    checked += check_shares(measured.main, found, shares, source, structure.rate.value)
+    is_claimed = bool(recipe or claims.shares)
+    checked += check_shares(measured.main, found, shares, source, is_claimed, structure.rate.value, rate)
     checked += [*check_mask(measured), *check_random(measured)]
     checked += [*check_columns(measured, structure), *check_neighbors(measured, structure)]
     checked += [*check_ids(measured, structure)]

@@ -19,7 +19,7 @@ PROBE = (32, 64)  # windows of the calls that find out what a target is
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a target before it is measured."""
+    """The facts about a target that are known before it is measured."""
 
     kind: str
     tokens: TokenIds

@@ -1,4 +1,4 @@
-"""What a target made of many windows, and the counts that the checks need."""
+"""The inputs and labels that a target made of many windows, and the counts that the checks need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

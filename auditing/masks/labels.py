@@ -1,4 +1,4 @@
-"""Checks of the labels: right at selected positions, ignored elsewhere, and of a value that ends no text."""
+"""Checks of the labels: the original at selected positions, and elsewhere an ignored value that is no token's id."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from auditing.masks.measure import Measured
 from auditing.masks.reading import NO_LABEL
 
 
-def of(count: int, total: int) -> str:
+def count_of(count: int, total: int) -> str:
     """An exact count as evidence."""
     return f"{count:,} of {total:,}"
 
@@ -23,8 +23,8 @@ def broken_if(count: int, total: int, name: str, what: str, bug: str, cause: str
     """A finding for positions that must not exist at all."""
     if count:
         found = f"{share(count, total)} {what}"
-        return Finding(name, found, "none", of(count, total), Verdict.BROKEN, bug, cause)
-    return Finding(name, "none", "none", of(count, total))
+        return Finding(name, found, "none", count_of(count, total), Verdict.BROKEN, bug, cause)
+    return Finding(name, "none", "none", count_of(count, total))
 
 
 def check_labels(measured: Measured) -> Iterator[Finding]:
@@ -34,7 +34,9 @@ def check_labels(measured: Measured) -> Iterator[Finding]:
     if not changed and (main.labelled & main.eligible).any():
         cause = "Inputs are the text itself: the masks were never applied, or are applied to another copy."
         total = int((main.labelled & main.eligible).sum())
-        yield Finding("hidden positions", "none", "all selected", of(0, total), Verdict.BROKEN, "nothing-hidden", cause)
+        yield Finding(
+            "hidden positions", "none", "all selected", count_of(0, total), Verdict.BROKEN, "nothing-hidden", cause
+        )
         return
     yield from check_meaning(measured)
     if not reading.by_changes:
@@ -70,14 +72,14 @@ def check_meaning(measured: Measured) -> Iterator[Finding]:
         total = int(main.eligible.sum())
         cause = "The loss counts visible tokens, which the model copies: set labels to the ignored value elsewhere."
         found = f"also at {share(int((~main.changed & main.eligible).sum()), total)} unchanged"
-        evidence = of(total, total)
+        evidence = count_of(total, total)
         yield Finding("labels elsewhere", found, "ignored", evidence, Verdict.BROKEN, "labels-everywhere", cause)
         return
     if reading.shift:
-        cause = "Labels or masks were shifted, as for a causal model, or one of both without [CLS]."
+        cause = "Labels or masks were shifted, as for a causal model, or [CLS] was added to only one of them."
         found = f"{reading.shift:+d} position{'s' * (abs(reading.shift) > 1)} off"
         count, total = int((main.changed & main.labelled).sum()), int(main.changed.sum())
-        yield Finding(name, found, "original ids", of(count, total), Verdict.BROKEN, "labels-shifted", cause)
+        yield Finding(name, found, "original ids", count_of(count, total), Verdict.BROKEN, "labels-shifted", cause)
         return
     where = main.labelled & main.eligible
     total, wrong = int(where.sum()), int((where & (main.labels != main.originals)).sum())
@@ -89,10 +91,10 @@ def check_meaning(measured: Measured) -> Iterator[Finding]:
         bug, cause = "dtype-overflow", f"{measured.label_dtype} cannot hold ids up to {main.tokens.n_tokens - 1}."
     if wrong:
         yield Finding(
-            name, f"{share(wrong, total)} wrong", "original ids", of(wrong, total), Verdict.BROKEN, bug, cause
+            name, f"{share(wrong, total)} wrong", "original ids", count_of(wrong, total), Verdict.BROKEN, bug, cause
         )
     else:
-        yield Finding(name, "original ids", "original ids", of(wrong, total))
+        yield Finding(name, "original ids", "original ids", count_of(wrong, total))
 
 
 def ignored_label(measured: Measured) -> Finding:

@@ -92,7 +92,7 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     main = draws_of("main", text, rows)
     reading = read(main, facts.tokens)
     main = reading.of(main)
-    check_labels(main, dtype)
+    require_labels_in_vocabulary(main, dtype)
     repeats = reading.of(repeats)
     pair = (repeats.part(slice(0, None, 2)), repeats.part(slice(1, None, 2)))
     long = reading.of(written("long", BATCH * LONG_CALLS, LONG_WIDTH))
@@ -125,7 +125,7 @@ def with_shapes(call: Call) -> Call:
     return calling
 
 
-def check_labels(draws: Draws, dtype: str) -> None:
+def require_labels_in_vocabulary(draws: Draws, dtype: str) -> None:
     """Raises TargetError if labels are outside the vocabulary, unless their type is too small for the vocabulary."""
     n_tokens = draws.tokens.n_tokens
     allowed = (draws.labels >= 0) & (draws.labels < n_tokens) | ~draws.labelled | ~draws.eligible
@@ -161,7 +161,7 @@ def repeats_in_batch(first: Draws) -> np.ndarray:
 
 
 def repetition(pair: tuple[Draws, Draws], first: Draws) -> Callable[[Draws], Draws]:
-    """What selects the draws that are independent: all of them, or those of one call or of one pass if masks repeat."""
+    """A function that keeps the independent draws: all, or those of one call or of one pass if masks repeat."""
     if repeats_by_call(first):
         in_batch = repeats_in_batch(first)
         return lambda draws: draws.part(slice(0, 1), one_window_each=not len(in_batch) or in_batch.mean() < 0.5)

@@ -13,7 +13,7 @@ from auditing.statistics import FEWEST_UNITS, LEVEL, mean_of, two_sided_p
 
 EDGE = 10  # columns at either end of a window, where its ends cut spans and words
 LARGE = 0.5  # relative difference from the mean above which a dependence on the position is a bug
-MANY = 40  # expected count, so that zero is no chance
+MANY = 40  # expected count from which zero cannot be chance
 
 
 @dataclass(frozen=True)

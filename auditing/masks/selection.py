@@ -8,10 +8,12 @@ import numpy as np
 from auditing.finding import Finding, Verdict
 from auditing.masks.draws import Draws
 from auditing.masks.measure import Measured
+from auditing.masks.recipes import RECIPES
 from auditing.masks.structure import Structure
 from auditing.statistics import mean_of
 
-HIGHEST, LOWEST = 0.5, 0.05  # no recipe has a constant rate outside of these
+HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they were stated
+USUAL = 0.3  # the highest rate of which a reversed comparison is told from another rate
 OVERLAP = 0.15  # of the rate, at most, is lost to spans that overlap
 TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
 
@@ -38,8 +40,9 @@ def check_rate(measured: Measured, structure: Structure, rate: float | None, sta
         return
     is_broken = stated or not LOWEST < found.value < HIGHEST
     bug = "too-few-selected" if found.value < rate else "too-many-selected"
-    cause = "The rate is not the stated one." if stated else "No recipe selects as many: the nearest is shown."
-    if abs(found.value - (1 - rate)) < 0.02:
+    cause = "The rate is not the stated one." if stated else "No recipe has this rate: the nearest one is shown."
+    rates = [rate] if stated else [recipe.rate for recipe in RECIPES if recipe.rate and recipe.rate <= USUAL]
+    if any(abs(found.value - (1 - usual)) < 0.02 for usual in rates):
         cause = "The comparison is the wrong way round: as many are selected as should be left."
     elif structure.is_clustered and 1 - OVERLAP < found.value / rate < 1:
         is_broken, cause = False, "Spans that are drawn independently overlap, so fewer tokens are selected."

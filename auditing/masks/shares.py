@@ -66,16 +66,21 @@ def signature(found: Found) -> tuple[str, str]:
     return slug, cause
 
 
-def check_shares(draws: Draws, found: Found, expected: Shares, source: str, rate: float) -> Iterator[Finding]:
-    """The three shares against the expected ones, and the bug that leads to them if they differ. `source` says where
-    the expected shares come from; `rate` is the share of selected positions."""
+def check_shares(
+    draws: Draws, found: Found, expected: Shares, source: str, stated: bool, selected: float, rate: float | None
+) -> Iterator[Finding]:
+    """The three shares against the expected ones, and the bug that leads to them if they differ.
+
+    `source` says where the expected shares come from, and `stated` whether the target must have them. `selected` is the
+    share of selected positions, and `rate` the expected one.
+    """
     verdict, bug, cause = Verdict.OK, None, ""
     fitting: tuple[str, ...] = ()
     if not fits(found, expected):
-        verdict = Verdict.DIFFERS
+        verdict = Verdict.BROKEN if stated else Verdict.DIFFERS
         bug, cause = signature(found)
         cause = cause or f"The shares are not those of {source}."
-        if bug == "kept-without-label" and abs(rate / 0.135 - 1) < 0.03:
+        if bug == "kept-without-label" and rate and abs(selected / (0.9 * rate) - 1) < 0.03:
             verdict = Verdict.BROKEN
         fitting = tuple(sorted({recipe.name for recipe in RECIPES if fits(found, recipe.shares)}))
     total = int(draws.selected.sum())

@@ -13,7 +13,7 @@ LAGS = range(1, 41)
 
 @dataclass(frozen=True)
 class Structure:
-    """What the selected positions of a target look like."""
+    """The statistics of the selected positions."""
 
     rate: Share  # selected among ordinary tokens
     after: np.ndarray  # [40] P(selected | the position `lag` before is selected) for lags from 1

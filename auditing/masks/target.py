@@ -15,7 +15,7 @@ from auditing.masks.tokens import TokenIds, attribute
 KINDS = ("tensor", "collator", "dict")
 INPUT_KEYS = ("input_ids", "inputs", "input", "tokens")
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target")
-# What a collator's examples hold, in the order in which this is tried.
+# The keys of a collator's examples, in the order in which they are tried.
 EXAMPLE_KEYS: tuple[tuple[str, ...], ...] = (
     ("input_ids", "attention_mask", "special_tokens_mask"),
     ("input_ids", "attention_mask", "special_tokens_mask", "offset_mapping"),
@@ -27,7 +27,7 @@ EXAMPLE_KEYS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class Masked:
-    """What a target made of some windows."""
+    """The inputs and labels that a target made of some windows."""
 
     inputs: np.ndarray  # [batch, width] int64
     labels: np.ndarray  # [batch, width] int64
@@ -147,6 +147,8 @@ def resolve(imported: Any) -> Any:
         parameters = inspect.signature(imported).parameters.values()
     except (TypeError, ValueError):  # built-in functions have no signature
         return imported
+    if parameters and inspect.isclass(imported):
+        raise TargetError(f"the target {imported.__name__} is a class: name an instance, or a function that makes one")
     if parameters:
         return imported
     made = imported()

@@ -1,4 +1,4 @@
-"""What the ids mean: which are ordinary tokens, which are special, and what the target says about its own masks."""
+"""The meaning of the ids, ordinary and special, and the rate and shares that the target states about its masks."""
 
 import functools
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ KEPT_SHARE = ("no_change_prob",)
 
 @dataclass(frozen=True)
 class MaskOptions:
-    """What the user states about a masking target; None: its attributes, its tokenizer or its behavior decide."""
+    """Options of the user about a masking target; None: its attributes, its tokenizer or its behavior decide."""
 
     kind: str | None = None  # tensor, collator or dict
     n_tokens: int | None = None
@@ -58,7 +58,7 @@ class TokenIds:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the target's attributes say it does; None: nothing."""
+    """The rate and the shares that the target's attributes state; None if they state nothing."""
 
     rate: float | None
     shares: tuple[float, float, float] | None  # of [MASK], random, unchanged

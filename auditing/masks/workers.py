@@ -14,7 +14,7 @@ CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
 
 
 class Answer(NamedTuple):
-    """What a call in a worker returned, or the line of the error that it raised."""
+    """The result of a call in a worker, or the line of the error that it raised."""
 
     worker: int
     result: Any

@@ -25,7 +25,7 @@ from auditing.pipelines.learning import (
     check_unigram,
     check_weights,
 )
-from auditing.pipelines.levels import LEAK, compare
+from auditing.pipelines.levels import compare
 from auditing.pipelines.perturbation import Perturbation
 from auditing.pipelines.references import Play, References
 from auditing.pipelines.windows_read import read_windows
@@ -78,7 +78,7 @@ def audit_with(
         f" play and is measured, until about {max(end - time.monotonic(), 0):.0f} seconds from now"
     )
     training = [read_windows(batch, play.training, play.tokens) for batch in call("make", True, N_CHECKED, seed)]
-    windows = EvaluationWindows(call, play, call("make", False, N_CHECKED, seed + 1))
+    windows = EvaluationWindows.of_batches(call, play, call("make", False, N_CHECKED, seed + 1))
     audit.findings += check_batches(training, play.tokens, training=True)
     audit.findings += check_batches(windows.readings, play.tokens, training=False)
     if windows.n_scored < MIN_SCORED:
@@ -145,7 +145,7 @@ def _measure(windows: EvaluationWindows, references: References, audit: Pipeline
         Perturbation(partial(windows.log_probs, held), held.batch, held.reading, len(characters), seed)
         for held in windows.held
     ]
-    source = locate(windows, references, perturbations, seed) if levels["floor"].z < -LEAK else None
+    source = locate(windows, references, perturbations, seed) if levels["floor"].is_leak else None
     audit.findings += [
         check_unigram(levels["unigram"], when),
         check_counting(levels["counting"], when),

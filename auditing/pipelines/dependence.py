@@ -9,7 +9,7 @@ from auditing.pipelines.perturbation import BLOCKED, STILL, Effect
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold for an effect, and the name and the cause of the bug if it does not."""
+    """A condition on an effect, and the name and the cause of the bug if it does not hold."""
 
     must_move: bool
     bug: str

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -9,8 +10,7 @@ from auditing.errors import TargetError
 from auditing.pipelines.batch import Array, Batch, Call
 from auditing.pipelines.known_losses import Measured, losses_of
 from auditing.pipelines.learning import are_probabilities, to_log_probs
-from auditing.pipelines.levels import Level, compare
-from auditing.pipelines.perturbation import masked_anew
+from auditing.pipelines.perturbation import draw_masks
 from auditing.pipelines.references import Play, References
 from auditing.pipelines.tokens import Tokens
 from auditing.pipelines.windows_read import Reading, read_windows
@@ -31,12 +31,15 @@ class Held:
 class EvaluationWindows:
     """Measures the model in the target's process on batches, position by position."""
 
-    def __init__(self, call: Call, play: Play, batches: Sequence[Batch]):
+    def __init__(self, call: Call, play: Play, held: list[Held]):
+        self.call, self.play, self.held = call, play, held
+
+    @classmethod
+    def of_batches(cls, call: Call, play: Play, batches: Sequence[Batch]) -> Self:
         """`batches` are those that `make` gave last."""
-        self.call, self.play = call, play
-        self.held = [
-            Held(i, batch, read_windows(batch, play.validation, play.tokens)) for i, batch in enumerate(batches)
-        ]
+        readings = [read_windows(batch, play.validation, play.tokens) for batch in batches]
+        held = [Held(i, batch, reading) for i, (batch, reading) in enumerate(zip(batches, readings, strict=True))]
+        return cls(call, play, held)
 
     @property
     def readings(self) -> list[Reading]:
@@ -48,12 +51,10 @@ class EvaluationWindows:
         """The number of positions at which losses are compared."""
         return sum(int(reading.scored.sum()) for reading in self.readings)
 
-    def masked_anew(self, seed: int) -> "EvaluationWindows":
+    def masked_anew(self, seed: int) -> Self:
         """The same text with the audit's own masks: 15% of the characters, or as many as the pipeline hides."""
-        other = EvaluationWindows.__new__(EvaluationWindows)
-        other.call, other.play = self.call, self.play
-        other.held = [_masked_anew(held, self.play.tokens, seed + held.index) for held in self.held]
-        return other
+        held = [_masked_anew(each, self.play.tokens, seed + each.index) for each in self.held]
+        return type(self)(self.call, self.play, held)
 
     def references(self) -> References:
         """The losses of all predictors at the scored positions, one batch after the other."""
@@ -67,10 +68,6 @@ class EvaluationWindows:
             log_probs = self.log_probs(held, changes or {})
             found.append(losses_of(log_probs, held.reading.truth)[held.reading.scored])
         return np.concatenate(found)
-
-    def level(self, reference: Array, windows: Array, losses: Array | None = None) -> Level:
-        """The model's mean loss next to a reference at the same positions."""
-        return compare(self.losses() if losses is None else losses, reference, windows)
 
     def log_probs(self, held: Held, changes: Mapping[str, Array]) -> Array:
         """log P `[batch, seq_len, n_logits]`, nan where the model does not predict."""
@@ -99,6 +96,6 @@ class EvaluationWindows:
 
 
 def _masked_anew(held: Held, tokens: Tokens, seed: int) -> Held:
-    inputs, labels, reading = masked_anew(held.reading, tokens.mask, seed)
+    inputs, labels, reading = draw_masks(held.reading, tokens.mask, seed)
     changes = {"inputs": inputs, "labels": labels}
     return Held(held.index, Batch(inputs, labels, held.batch.others), reading, changes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from auditing.pipelines.batch import Array
 from auditing.pipelines.evaluation_windows import EvaluationWindows
-from auditing.pipelines.levels import LEAK, compare
+from auditing.pipelines.levels import compare
 from auditing.pipelines.perturbation import COPIES, Perturbation
 from auditing.pipelines.references import References
 
@@ -23,7 +23,7 @@ def locate(
     """
     for name, changes in _sources(perturbations):
         losses = [windows.losses(each, only=i) for i, each in enumerate(changes)]
-        if compare(np.concatenate(losses), references.floor, references.windows).z > -LEAK:
+        if not compare(np.concatenate(losses), references.floor, references.windows).is_leak:
             return _named(name, perturbations[0].copies_of_text())
     if _without_other_windows(windows, references, perturbations):
         return "attends-over-batch", "The prediction uses the other windows of its batch."
@@ -33,7 +33,7 @@ def locate(
         return f"leak-{side}", f"The model copies the character {abs(offset)} to the {side} in {share:.0%} of windows."
     anew = windows.masked_anew(seed)
     others = anew.references()
-    if compare(anew.losses(), others.floor, others.windows).z > -LEAK:
+    if not compare(anew.losses(), others.floor, others.windows).is_leak:
         return "leak-evaluation-masks", (
             "The masks depend on the text, so they tell about it: with independent masks the loss is above the floor."
             " Right for whole words, wrong otherwise."
@@ -74,4 +74,4 @@ def _without_other_windows(
             for kept in range(GROUPS)
         ]
         losses.append(np.choose(group[scored.nonzero()[0]], of_groups))
-    return compare(np.concatenate(losses), references.floor, references.windows).z > -LEAK
+    return not compare(np.concatenate(losses), references.floor, references.windows).is_leak

@@ -7,7 +7,7 @@ import numpy as np
 from auditing.finding import Finding, Verdict
 from auditing.pipelines.batch import Array
 from auditing.pipelines.known_losses import Known, Measured, log_softmax, mean
-from auditing.pipelines.levels import LEAK, NEAR_UNIGRAM, Level
+from auditing.pipelines.levels import MIN_WINDOWS, NEAR_UNIGRAM, Level
 
 PROBABILITY_SUM = 1e-3  # from 1
 LEFT_OUT = 0.5  # the share of weight tensors that a pipeline may leave as they are
@@ -122,14 +122,14 @@ def check_counting(level: Level, when: str) -> Finding:
 
 def check_floor(level: Level, source: tuple[str, str] | None) -> Finding:
     """Is the loss below the lowest possible one? `source` is the bug and the cause of a leak that was located."""
-    is_leak = level.z < -LEAK
+    is_leak = level.is_leak
     bug, cause = source or ("leak", "The source of the information was not found.")
     is_broken = is_leak and bug != "leak-evaluation-masks"
     return Finding(
         "loss at [MASK], floor",
         found=f"{level.loss:.3f} ({level.difference:+.3f})",
         expected=f"at least {level.reference:.3f}",
-        evidence=f"z={level.z:.0f}",
+        evidence=f"z={level.z:.0f}" if level.n_windows >= MIN_WINDOWS else f"only {level.n_windows} windows",
         verdict=Verdict.BROKEN if is_broken else Verdict.DIFFERS if is_leak else Verdict.OK,
         bug=bug if is_leak else None,
         cause=cause if is_leak else "",

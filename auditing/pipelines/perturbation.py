@@ -144,7 +144,7 @@ class Perturbation:
         return found
 
 
-def masked_anew(reading: Reading, mask: int, seed: int) -> tuple[Array, Array, Reading]:
+def draw_masks(reading: Reading, mask: int, seed: int) -> tuple[Array, Array, Reading]:
     """Inputs, labels and their reading for the same text with masks that are independent of it.
 
     The rate is that of the scored positions, or 15% if there are few.

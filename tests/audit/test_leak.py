@@ -38,7 +38,7 @@ def source_of(play, batch, predicted):
         tensors = {"inputs": batch.inputs, "labels": batch.labels, **batch.others, **changes}
         return 0.0, SURE * np.eye(play.tokens.n_tokens)[predicted(tensors)]
 
-    windows = EvaluationWindows(call, play, [batch])
+    windows = EvaluationWindows.of_batches(call, play, [batch])
     references = windows.references()
     level = compare(windows.losses(), references.floor, references.windows)
     if level.z >= -LEAK:

@@ -7,7 +7,7 @@ import torch
 from auditing.errors import TargetError
 from auditing.pipelines.batch import Batch
 from auditing.pipelines.levels import compare
-from auditing.pipelines.perturbation import masked_anew
+from auditing.pipelines.perturbation import draw_masks
 from auditing.pipelines.references import replacement_prob
 from auditing.pipelines.windows_read import read_windows
 from data.counting import count
@@ -121,7 +121,7 @@ def test_the_posterior_knows_that_characters_are_replaced(small_play, masked):
 
 def test_masks_of_the_audits_own_hide_the_same_share(small_play, masked):
     truth, inputs, labels, _ = masked
-    anew_inputs, anew_labels, reading = masked_anew(read(small_play, inputs, labels), small_play.tokens.mask, seed=0)
+    anew_inputs, anew_labels, reading = draw_masks(read(small_play, inputs, labels), small_play.tokens.mask, seed=0)
     np.testing.assert_array_equal(reading.truth, truth)
     np.testing.assert_array_equal(anew_labels[reading.scored], truth[reading.scored])
     np.testing.assert_array_equal(anew_inputs == truth, ~reading.hidden)

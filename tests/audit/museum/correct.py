@@ -43,7 +43,7 @@ class Correct:
     options: dict[str, Any] = field(default_factory=dict)
 
     def alarms(self, seed: int) -> list[Finding]:
-        """The findings of an audit with this seed that are none."""
+        """The false alarms of an audit with this seed."""
         audit = audit_masks(self.make(seed), seed=seed, **self.options)
         return [each for each in audit.findings if is_alarm(each, self.known)]
 
