@@ -1,8 +1,12 @@
 """The audit of a masking target: measures it, runs all checks, and names the nearest recipe."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import torch
 
 from auditing.finding import Finding, Verdict
 from auditing.masks.calls import functions
@@ -80,9 +84,15 @@ def audit_masks(target: Any, **options: Any) -> MasksAudit:
     """
     calls = functions(target)
     name = getattr(target, "__qualname__", type(target).__qualname__)
-    return audit_calls(
-        lambda call, *arguments: calls[call](*arguments), MaskOptions(**options), name, lambda line: None
-    )
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        return audit_calls(
+            lambda call, *arguments: calls[call](*arguments), MaskOptions(**options), name, lambda line: None
+        )
+    finally:  # the audit seeds the generators, which are the caller's
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
 
 
 def audit_masks_of(

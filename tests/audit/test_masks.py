@@ -201,3 +201,43 @@ def test_words_that_are_joined_are_named():
     found = bugs(audit_masks(collator, workers=0))
     assert ("words-joined", "broken") in found
     assert {verdict for name, verdict in found if name != "words-joined"} <= {"differs"}
+
+
+def test_a_stated_recipe_must_be_met():
+    """Without one, other shares are another recipe."""
+    only_masks = Masker(shares=(1.0, 0.0))
+    assert_masks(only_masks)
+    with pytest.raises(AssertionError, match="shares are not those of BERT"):
+        assert_masks(only_masks, recipe="BERT")
+
+
+class Static(Masker):
+    """The same masks in every epoch: the generator is seeded in every call."""
+
+    def select(self, x: torch.Tensor) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(int(x.sum()))
+        return (torch.rand(x.shape, generator=generator) < self.rate) & (x < N_ORDINARY)
+
+
+def test_roberta_means_new_masks():
+    assert_masks(Static(), recipe="BERT")
+    with pytest.raises(AssertionError, match="static-masks"):
+        assert_masks(Static(), recipe="RoBERTa")
+
+
+def test_equal_masks_by_chance_are_no_alarm():
+    """A fifth of the windows is masked as a whole, so neighbors are often equal, and so are windows of other calls."""
+
+    class SometimesAll(Masker):
+        def select(self, x: torch.Tensor) -> torch.Tensor:
+            return (super().select(x) | (torch.rand(len(x), 1) < 0.2)) & (x < N_ORDINARY)
+
+    assert named(audit_masks(SometimesAll(), rate=0.32), "masks in a batch").verdict == Verdict.OK
+
+
+def test_an_audit_leaves_the_callers_generators_as_they_were():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    audit_masks(Masker())
+    assert torch.equal(torch.rand(2), expected)

@@ -67,6 +67,12 @@ def test_something_broken_is_exit_code_3(folder):
     assert "[labels-everywhere]" in done.stdout
 
 
+def test_json_without_a_file_is_printed(folder):
+    done = audit(folder, "masks", "data.py:everything", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["verdict"] == "broken"
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -76,7 +82,8 @@ def test_something_broken_is_exit_code_3(folder):
         (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
         (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),
         (["masks", "data:mask", "--seconds-per-call", "0"], "--seconds-per-call 0 is not above 0"),
-        (["masks", "data:mask", "--special", "1,x"], "--special"),
+        (["masks", "data:mask", "--special", "1,x"], "'1,x' is not a list of ids separated by commas"),
+        (["masks", "data:mask", "--seed", "-1"], "the seed is -1"),
         (["masks"], "TARGET"),
         (["mask", "data:mask"], "invalid choice"),
     ],

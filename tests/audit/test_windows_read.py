@@ -136,3 +136,10 @@ def test_a_difference_is_in_standard_errors_of_windows():
     assert level.error == pytest.approx(of_window.std() / 10, rel=0.02)
     assert compare(np.zeros(1000), 1.0 + 0.1 * random.normal(size=1000), windows).z < -5
     assert compare(np.ones(1000), np.ones(1000), windows).z == 0
+
+
+def test_few_windows_are_no_evidence_of_a_leak():
+    windows = np.repeat(np.arange(100), 10)
+    noise = 0.1 * np.random.default_rng(0).normal(size=1000)
+    assert compare(np.zeros(1000), 1.0 + noise, windows).is_leak
+    assert not compare(np.zeros(1000), 1.0 + noise, windows // 10).is_leak
