@@ -42,6 +42,7 @@ def raised(error: BaseException) -> str:
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]} ..."
     name = type(error).__name__
-    places = extract_tb(error.__traceback__)
+    own = str(Path(__file__).parent)
+    places = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith((own, "<frozen"))]
     place = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
     return f"{name}: {text}{place}" if text else f"{name}{place}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from auditing.errors import TargetEnded, TargetError, describe
+from auditing.errors import TargetEnded, TargetError
 
 HOST = Path(__file__).parent / "host.py"
 
@@ -49,7 +49,7 @@ class TargetProcess:
 
         Raises TargetError with one line if the function raises, the process dies, or the time limit expires.
         """
-        what = f"{name} of {self.target!r} with {describe(arguments)}"
+        what = f"{name} of {self.target!r}"
         try:
             self.connection.send((name, arguments))
         except OSError as error:

@@ -113,6 +113,12 @@ def check_options(options: MaskOptions) -> None:
         raise ValueError(f"the rate is {options.rate:g}: state a share between 0 and 1")
     if options.n_tokens is not None and options.n_tokens < 2:
         raise ValueError(f"n_tokens is {options.n_tokens}: state the number of tokens with all special ones")
+    special = options.special or ()
+    if isinstance(special, str) or not all(isinstance(id, int) for id in special):
+        raise ValueError(f"special is {special!r}: state a sequence of ids")
+    stated = [*special, *(id for id in (options.mask, options.padding) if id is not None)]
+    if options.n_tokens is not None and any(not 0 <= id < options.n_tokens for id in stated):
+        raise ValueError(f"the ids {stated} are not all below n_tokens = {options.n_tokens}")
     if options.seed < 0:
         raise ValueError(f"the seed is {options.seed}: state a whole number from 0")
     if options.workers < 0 or options.workers == 1:

@@ -49,7 +49,7 @@ class MasksHost:
         """
         tokens = token_ids(self.function, options)
         if tokens is None:
-            raise TargetError("the number of tokens is unknown: state --n-tokens, or give the target n_tokens")
+            raise TargetError("the number of tokens is unknown: state --n-tokens (n_tokens=), and --special (special=)")
         self.tokens = tokens
         problems = []
         for target in candidates(self.function, options.kind):
@@ -57,6 +57,8 @@ class MasksHost:
             try:
                 self.write("probe", *PROBE, False, options.seed)
                 ((masked,),) = self.mask_in_workers("probe", np.arange(PROBE[0]), 1, 1, options.seed)
+            except TargetEnded:
+                raise
             except TargetError as error:
                 problems.append(str(error))
                 continue

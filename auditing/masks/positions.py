@@ -9,6 +9,7 @@ from auditing.finding import Finding, Verdict
 from auditing.masks.draws import Draws
 from auditing.masks.measure import Measured
 from auditing.masks.structure import Structure
+from auditing.masks.tokens import SPECIAL_HINT
 from auditing.statistics import FEWEST_UNITS, LEVEL, mean_of, two_sided_p
 
 EDGE = 10  # columns at either end of a window, where its ends cut spans and words
@@ -140,7 +141,7 @@ def check_ids(measured: Measured, structure: Structure) -> Iterator[Finding]:
     evidence = f"{len(never):,} of {total:,} frequent ids"
     if len(never) and len(draws.originals) >= FEWEST_UNITS:
         stated = len(draws.tokens.special) > 1
-        cause = "Ordinary tokens are never predicted." if stated else "If these ids are special, state --special."
+        cause = "Ordinary tokens are never predicted." if stated else SPECIAL_HINT
         verdict = Verdict.BROKEN if stated else Verdict.DIFFERS
         yield Finding(name, listed(never), "none", evidence, verdict, "never-selected", cause)
     else:

@@ -40,7 +40,7 @@ def recipe_named(name: str) -> Recipe:
     for recipe in RECIPES:
         if recipe.name.lower() == wanted:
             return recipe
-    known = ", ".join([*(recipe.name for recipe in RECIPES), "RoBERTa", "MosaicBERT"])
+    known = "; ".join([*(recipe.name for recipe in RECIPES), "RoBERTa", "MosaicBERT"])
     raise ValueError(f"unknown recipe {name!r}: choose one of {known}")
 
 

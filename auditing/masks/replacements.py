@@ -7,6 +7,7 @@ import numpy as np
 from auditing.finding import Finding, Verdict
 from auditing.masks.draws import Draws
 from auditing.masks.measure import Measured
+from auditing.masks.tokens import SPECIAL_HINT
 from auditing.statistics import LEVEL, chi_square_p
 
 FEWEST = 200  # random tokens, below which nothing is said about them
@@ -93,7 +94,11 @@ def check_range(draws: Draws, counts: np.ndarray) -> Iterator[Finding]:
         side = "lowest" if low >= n - 1 - high else "highest"
         cause = f"The {missing:,} {side} ids are never drawn: the bounds of the draw are those of another vocabulary."
         evidence = f"{missing:,} of {n:,} ids never drawn"
-        yield Finding(name, found, expected, evidence, Verdict.BROKEN, "replacement-range", cause)
+        verdict = Verdict.BROKEN
+        at_the_end = ordinary[:low] if low >= n - 1 - high else ordinary[high + 1 :]
+        if len(draws.tokens.special) <= 1 and not np.isin(draws.originals[draws.selected], at_the_end).any():
+            cause, verdict = f"The {missing:,} {side} ids are never drawn. {SPECIAL_HINT}", Verdict.DIFFERS
+        yield Finding(name, found, expected, evidence, verdict, "replacement-range", cause)
         return
     if expected_count > 25 and len(never):
         cause = "Some ids are never drawn: random tokens come from part of the vocabulary, or from the text."

@@ -142,7 +142,7 @@ def dtype_of(part: Any) -> str:
 def resolve(imported: Any) -> Any:
     """The masking function: the target itself, or what it returns if it takes no arguments. Raises TargetError."""
     if not callable(imported):
-        raise TargetError(f"the target is a {type(imported).__name__}, which cannot be called")
+        raise TargetError(f"the target has the type {type(imported).__name__}, which cannot be called")
     try:
         parameters = inspect.signature(imported).parameters.values()
     except (TypeError, ValueError):  # built-in functions have no signature

@@ -15,6 +15,7 @@ RATE = ("masking_prob", "mlm_probability", "mlm_prob", "mask_prob", "masking_rat
 MASK_SHARE = ("mask_replace_prob",)
 RANDOM_SHARE = ("randomize_prob", "random_replace_prob")
 KEPT_SHARE = ("no_change_prob",)
+SPECIAL_HINT = "If these ids are special, state --special."
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,15 @@ def audit_with(
 ) -> PipelineAudit:
     """The audit until `end` (monotonic), of a pipeline whose functions `call` reaches."""
     audit = PipelineAudit(target)
-    audit.facts = call("prepare", play.training, play.validation, play.tokens.characters, seed)
+    audit.facts = call("make_model", play.training, play.validation, play.tokens.characters, seed)
     announce(
         f"{audit.facts['model']} with {audit.facts['n_weights']:,} weights, {audit.facts['optimizer']}: trains on the"
         f" play and is measured, until about {max(end - time.monotonic(), 0):.0f} seconds from now"
     )
-    training = [read_windows(batch, play.training, play.tokens) for batch in call("make", True, N_CHECKED, seed)]
-    windows = EvaluationWindows.of_batches(call, play, call("make", False, N_CHECKED, seed + 1))
+    training = [
+        read_windows(batch, play.training, play.tokens) for batch in call("make_batches", True, N_CHECKED, seed)
+    ]
+    windows = EvaluationWindows.of_batches(call, play, call("make_batches", False, N_CHECKED, seed + 1))
     audit.findings += check_batches(training, play.tokens, training=True)
     audit.findings += check_batches(windows.readings, play.tokens, training=False)
     if windows.n_scored < MIN_SCORED:

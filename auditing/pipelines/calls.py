@@ -35,7 +35,7 @@ def functions(imported: Any) -> dict[str, Callable[..., Any]]:
     if missing:
         raise TargetError(f"the target has no function {missing[0]}: it needs {', '.join(REQUIRED)}")
     served = Served(imported)
-    names = ("prepare", "make", "train", "measure", "unchanged", "evaluate", "answer")
+    names = ("make_model", "make_batches", "train", "measure", "unchanged", "evaluate", "answer")
     return {name: getattr(served, name) for name in names}
 
 
@@ -46,7 +46,7 @@ class Served:
         self.target = target
         self.batches: list[Any] = []
 
-    def prepare(self, training: Array, validation: Array, characters: str, seed: int) -> dict[str, Any]:
+    def make_model(self, training: Array, validation: Array, characters: str, seed: int) -> dict[str, Any]:
         """Make the model. Returns its name, its number of weights, its optimizer, and whether there is `evaluate`.
 
         `training` and `validation` are texts as ids `[n]`.
@@ -76,7 +76,7 @@ class Served:
             "evaluates": callable(getattr(self.target, "evaluate", None)),
         }
 
-    def make(self, training: bool, n_characters: int, seed: int) -> list[Batch]:
+    def make_batches(self, training: bool, n_characters: int, seed: int) -> list[Batch]:
         """Batches of at least `n_characters` ids in all, or all that the pipeline makes of the text.
 
         They stay here for `measure`, in the place of those of the last call. `training` is what `make_batches` is
@@ -117,7 +117,7 @@ class Served:
         return {"steps": self.n_steps, "losses": losses, "ids": n_ids}
 
     def measure(self, index: int, changes: Mapping[str, Array]) -> tuple[float, Array]:
-        """The loss and the logits of a batch of `make`, with other values for some of its tensors."""
+        """The loss and the logits of a batch of `make_batches`, with other values for some of its tensors."""
         self.model.eval()
         of_target = {
             name: self.tokens.of_audit(values) if name in ("inputs", "labels") else values

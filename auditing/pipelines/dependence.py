@@ -39,7 +39,7 @@ def check_dependence(effects: Sequence[Effect], copies: Sequence[str]) -> list[F
         return [_finding(by_name["the same again"], RULES["the same again"])]
     sides = [by_name[f"characters on the {side}"] for side in ("left", "right")]
     rules = RULES | {
-        name: Rule(False, "leak-target", f"The model sees the batch's {name}, which has the hidden text.")
+        name: Rule(False, "leak-target", f"The model sees element {name} of the batch, which has the hidden text.")
         for name in copies
     }
     if all(side.largest <= BLOCKED for side in sides):

@@ -36,7 +36,7 @@ class EvaluationWindows:
 
     @classmethod
     def of_batches(cls, call: Call, play: Play, batches: Sequence[Batch]) -> Self:
-        """`batches` are those that `make` gave last."""
+        """`batches` are those that `make_batches` gave last."""
         readings = [read_windows(batch, play.validation, play.tokens) for batch in batches]
         held = [Held(i, batch, reading) for i, (batch, reading) in enumerate(zip(batches, readings, strict=True))]
         return cls(call, play, held)

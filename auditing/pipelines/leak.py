@@ -55,10 +55,10 @@ def _named(name: str, copies: Sequence[str]) -> Source:
             "The model sees its labels: other labels change its predictions.",
         )
     if name in copies:
-        return "leak-target", f"The model sees the batch's {name}, which has the hidden text."
+        return "leak-target", f"The model sees element {name} of the batch, which has the hidden text."
     if "position" in name:
-        return "leak-position-ids", f"The batch's {name} depends on the hidden characters."
-    return "leak-target", f"The batch's {name} depends on the hidden characters."
+        return "leak-position-ids", f"Element {name} of the batch depends on the hidden characters."
+    return "leak-target", f"Element {name} of the batch depends on the hidden characters."
 
 
 def _without_other_windows(

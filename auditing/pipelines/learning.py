@@ -92,11 +92,11 @@ def check_finite(losses: Sequence[float]) -> Finding:
 def check_unigram(level: Level, when: str) -> Finding:
     """Is the loss below that of guessing by frequency?"""
     is_above, is_near = level.difference > NEAR_UNIGRAM, level.difference > -NEAR_UNIGRAM
-    cause = f"Hardly below the unigram or above it, {when}: too short or broken. It does not use the neighbors."
+    cause = f"Hardly below the unigram or above it, {when}: too short or broken."
     return Finding(
         "loss at [MASK], unigram",
         found=f"{level.loss:.3f}",
-        expected=f"below {level.reference - NEAR_UNIGRAM:.3f}",
+        expected=f"below {level.reference:.3f} - {NEAR_UNIGRAM}",
         evidence=f"z={level.z:.0f}",
         verdict=Verdict.DIFFERS if is_near else Verdict.OK,
         bug="worse-than-unigram" if is_above else "plateau" if is_near else None,

@@ -241,3 +241,19 @@ def test_an_audit_leaves_the_callers_generators_as_they_were():
     torch.manual_seed(3)
     audit_masks(Masker())
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_special_ids_that_are_not_stated_are_no_bug():
+    """A correct masker whose special ids come first, as a plain function: the audit asks for --special."""
+
+    def masker(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        selected, draw = (torch.rand(x.shape) < 0.15) & (x >= 5), torch.rand(x.shape)
+        replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(5, 70, x.shape), x))
+        return torch.where(selected, replaced, x), torch.where(selected, x, -100)
+
+    assert_masks(masker, n_tokens=70)
+    expected = {(bug, "differs") for bug in ("replacement-range", "never-selected", "too-few-selected")}
+    assert bugs(audit_masks(masker, n_tokens=70)) == expected
+    assert bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4))) == set()
+    with pytest.raises(ValueError, match="not all below n_tokens = 70"):
+        audit_masks(masker, n_tokens=70, special=(0, 70))

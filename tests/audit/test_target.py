@@ -125,7 +125,7 @@ def returns(value):
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        (5, "the target is a int, which cannot be called"),
+        (5, "the target has the type int, which cannot be called"),
         (Masker, "the target Masker is a class: name an instance, or a function that makes one"),
         (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
         (returns(lambda x: x), "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
