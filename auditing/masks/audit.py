@@ -73,8 +73,10 @@ class MasksAudit:
         if self.recipe is None or self.structure is None:
             return f"Nothing is masked and predicted, so no recipe is near. {text}."
         dynamic = "static" if any(finding.bug == "static-masks" for finding in self.findings) else "dynamic"
-        name = "RoBERTa" if self.recipe.name == "BERT" and dynamic == "dynamic" else self.recipe.name
-        return f"Nearest recipe: {name} ({self.recipe.paper}), masks {dynamic}. {text}."
+        name, paper = self.recipe.name, self.recipe.paper
+        if name == "BERT" and dynamic == "dynamic":
+            name, paper = "RoBERTa", "Liu et al. 2019"
+        return f"Nearest recipe: {name} ({paper}), masks {dynamic}. {text}."
 
 
 def audit_masks(target: Any, **options: Any) -> MasksAudit:
