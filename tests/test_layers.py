@@ -30,7 +30,7 @@ LAYERS = {
     "board": {"runs"},
     "trained": {"configs", "data", "distributed", "model", "runs", "training"},
     "writing": {"configs", "data", "model", "runs", "trained", "training"},
-    "auditing": {"data", "writing"},
+    "auditing": {"data"},
 }
 # Third-party package -> the modules and packages that may import it.
 IMPORTERS = {
