@@ -60,7 +60,7 @@ def load_auditing() -> None:
 
 
 def import_target(target: str) -> Any:
-    """Import `module:name`, `file.py:name`, or a module or file as a whole if there is no name.
+    """Import `module:name`, `file.py:name`, or, without a name, a whole module or file.
 
     The file's folder and the current folder come first on `sys.path`. Raises TargetError if the target is not found.
     """

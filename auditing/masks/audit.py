@@ -82,7 +82,7 @@ class MasksAudit:
 def audit_masks(target: Any, **options: Any) -> MasksAudit:
     """Audit a masker in this process; keyword arguments are the fields of `MaskOptions`.
 
-    Raises TargetError if the target is no masker, ValueError if an option is invalid.
+    Raises TargetError if the target is not a masker, and ValueError if an option is invalid.
     """
     calls = functions(target)
     name = getattr(target, "__qualname__", type(target).__qualname__)

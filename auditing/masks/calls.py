@@ -40,7 +40,7 @@ class MasksHost:
     def __init__(self, function: Any):
         self.function = function
         self.texts: dict[str, Text] = {}
-        self.words: list[str] | None = None  # of the texts for a tokenizer; none if it has no words
+        self.words: list[str] | None = None  # for the texts of a tokenizer; empty if it has no words
 
     def probe(self, options: MaskOptions) -> Facts:
         """Find out how the target is called and what the ids mean.

@@ -64,11 +64,11 @@ class Draws:
         return self.originals.size
 
     def per_unit(self, where: np.ndarray) -> np.ndarray:
-        """How many positions of each unit are True, `[n_units]`."""
+        """The number of positions that are True in each unit, `[n_units]`."""
         return where.sum(axis=(1, 2))
 
     def per_window(self, where: np.ndarray) -> np.ndarray:
-        """How many positions of each window are True, `[n_units * batch]`."""
+        """The number of positions that are True in each window, `[n_units * batch]`."""
         return where.sum(axis=2).ravel()
 
     def part(self, units: slice, one_window_each: bool = False) -> Self:

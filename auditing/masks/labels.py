@@ -1,4 +1,4 @@
-"""Checks of the labels: the original at selected positions, and elsewhere an ignored value that is no token's id."""
+"""Checks that labels are the original ids at selected positions, and the ignored value, not an id, elsewhere."""
 
 from collections.abc import Iterator
 

@@ -55,7 +55,7 @@ def draw_shares(axes: Any, audit: MasksAudit) -> None:
 
 
 def draw_random(axes: Any, audit: MasksAudit) -> None:
-    """How often each id is the random token; special ids in red."""
+    """A histogram of the random tokens; special ids are red."""
     draws = audit.measured.main
     ids = draws.inputs[draws.randomized]
     n_tokens = draws.tokens.n_tokens
@@ -88,7 +88,7 @@ def draw_positions(axes: Any, audit: MasksAudit) -> None:
 
 
 def draw_runs(axes: Any, audit: MasksAudit) -> None:
-    """How long runs of selected positions are, next to independent positions."""
+    """The lengths of runs of selected positions, next to those of independent positions."""
     assert audit.structure is not None
     runs, rate = audit.structure.runs, audit.structure.rate.value
     lengths = np.arange(1, LONGEST_RUN + 1)

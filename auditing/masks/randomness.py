@@ -9,8 +9,8 @@ from auditing.finding import Finding, Verdict
 from auditing.masks.measure import Measured, repeats_by_call, repeats_in_batch, same_selection
 from auditing.masks.target import Masked
 
-MOST = 0.5  # the share of equal masks above which they are no coincidence
-FEWEST = 0.02  # the share of equal neighbors in a batch below which they are not reported
+MOST = 0.5  # a larger share of equal masks is not due to chance
+FEWEST = 0.02  # a smaller share of equal neighbors in a batch is not reported
 
 
 def check_randomness(measured: Measured) -> Iterator[Finding]:

@@ -13,13 +13,13 @@ EVERYWHERE = 0.9  # the share of ordinary positions whose label is the original,
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read the draws of a target."""
+    """The conventions of a target's draws: its ignored label, its mask id, and a shift of its labels."""
 
     tokens: TokenIds
     mask: int | None  # the id that most changed positions have
     ignored: int | None  # None: every position has a label
     by_changes: bool  # labels do not say what is selected
-    shift: int  # the labels stand so many positions to the right of what they belong to
+    shift: int  # the labels are so many positions to the right of their characters
 
     def of(self, draws: Draws) -> Draws:
         """The same draws, read in this way."""
@@ -56,8 +56,10 @@ def used_mask(draws: Draws, changed: np.ndarray) -> int | None:
 
 
 def shift_of(draws: Draws, changed: np.ndarray, ignored: int) -> int:
-    """How far the labels stand from what they belong to: their positions from the changed ones, or their values from
-    the originals. 0 if they fit, or if nothing fits."""
+    """The offset between labels and their positions: of labelled from changed positions, or of labels from originals.
+
+    It is 0 if they agree, or if no offset makes them agree.
+    """
     labelled = draws.labels != ignored
     if not labelled.any() or not changed.any():
         return 0

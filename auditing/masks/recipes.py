@@ -96,6 +96,6 @@ SIGNATURES: tuple[tuple[Shares, str, str], ...] = (
     (
         (8 / 9, 1 / 9, 0.00),
         "kept-without-label",
-        "Unchanged positions have no label: labels are set only where the input changed.",
+        "Positions that keep their token have no label: labels are set only where the input changed.",
     ),
 )

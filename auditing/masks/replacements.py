@@ -10,7 +10,7 @@ from auditing.masks.measure import Measured
 from auditing.masks.tokens import SPECIAL_HINT
 from auditing.statistics import LEVEL, chi_square_p
 
-FEWEST = 200  # random tokens, below which nothing is said about them
+FEWEST = 200  # fewer random tokens are not tested
 PER_BIN = 50.0  # expected count of a bin of the chi-square test
 HARMLESS = 0.01  # the share of special tokens among random ones of BERT's own code is far below
 

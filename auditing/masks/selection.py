@@ -94,7 +94,7 @@ def check_counts(measured: Measured, structure: Structure, rate: float | None) -
 
 
 def rounding(sets: list[Draws], rate: float) -> str:
-    """How the counts of windows of several widths follow from the rate times the width, or the ordinary tokens."""
+    """The rule that rounds the rate times the width, or times the ordinary tokens, to the counts of windows."""
     counts = np.concatenate([draws.per_window(draws.selected) for draws in sets])
     n_eligible = np.concatenate([draws.per_window(draws.eligible) for draws in sets])
     widths = np.concatenate([np.full(draws.originals[..., 0].size, draws.originals.shape[2]) for draws in sets])
