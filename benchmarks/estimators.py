@@ -19,8 +19,9 @@ from torch import Generator, Tensor, nn
 
 from benchmarks.command import run_benchmark, save_results
 from configs.keys import ConfigError
+from data.bound import bound_masks
 from data.play.scoring import score
-from data.protocol import WINDOW_LEN, ValidationSet, bound_masks
+from data.protocol import WINDOW_LEN, ValidationSet
 from data.reference_losses import without_counting
 from runs.files import ROOT
 from runs.statistics import standard_error, with_error

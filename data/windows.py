@@ -31,47 +31,22 @@ class Windows:
     and each window starts at a random offset inside its cell.
     """
 
-    def __init__(
-        self,
-        ids: torch.Tensor | StoredIds,
-        *,
-        seed: int,
-        sampling: str = "random",
-        documents: torch.Tensor | None = None,
-    ):
-        """`ids` `[n_chars]` are the text; the windows are on the same device.
-
-        With `documents`, the ascending offsets at which documents end, no window crosses the border of a document:
-        documents shorter than a window are not used.
-        """
+    def __init__(self, ids: torch.Tensor | StoredIds, *, seed: int, sampling: str = "random"):
+        """`ids` `[n_chars]` are the text; the windows are on the same device."""
         self.ids = ids
         self.sampling = sampling
-        self.documents = documents
-        self._n_starts: dict[int, torch.Tensor] = {}  # by seq_len
         self.generator = torch.Generator(device=ids.device).manual_seed(seed)
         self._cells = torch.empty(0, dtype=torch.int64, device=ids.device)  # not yet visited in this epoch
         self._cell_len = 0
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         """A batch of windows, `[batch_size, seq_len]`."""
-        if self.sampling == "shuffled":
-            starts = self._shuffled_starts(batch_size, seq_len)
-        elif self.documents is not None:
-            starts = self._starts_inside(self.documents, batch_size, seq_len)
-        else:
-            starts = self._integers(len(self.ids) - seq_len + 1, batch_size)
-        offsets = starts[:, None] + torch.arange(seq_len, device=self.ids.device)
+        starts = self._shuffled_starts if self.sampling == "shuffled" else self._random_starts
+        offsets = starts(batch_size, seq_len)[:, None] + torch.arange(seq_len, device=self.ids.device)
         return WindowBatch(self.ids[offsets], offsets)
 
-    def _starts_inside(self, documents: torch.Tensor, batch_size: int, seq_len: int) -> torch.Tensor:
-        """Any start at which a window fits into a document, with equal probability."""
-        if seq_len not in self._n_starts:
-            lengths = documents.diff(prepend=documents.new_zeros(1))
-            self._n_starts = {seq_len: (lengths - seq_len + 1).clamp(min=0).cumsum(0)}
-        n_starts = self._n_starts[seq_len]  # in each document and those before it
-        draws = self._integers(int(n_starts[-1]), batch_size)
-        document = torch.searchsorted(n_starts, draws, right=True)
-        return documents[document] - seq_len - (n_starts[document] - 1 - draws)
+    def _random_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
+        return self._integers(len(self.ids) - seq_len + 1, batch_size)
 
     def _shuffled_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
         if self._cell_len != seq_len:  # a new stage begins its own epoch

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from data.protocol import ValidationSet, bound_masks
+from data.bound import bound_masks
+from data.protocol import ValidationSet
 from data.windows import WindowBatch
 from distributed.processes import SINGLE, Processes
 from training.background import References

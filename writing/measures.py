@@ -8,9 +8,10 @@ import torch
 from torch import Generator, Tensor
 
 from configs.seeds import derived_seed
+from data.bound import bound_masks
 from data.play.automaton import Automaton
 from data.play.scoring import score
-from data.protocol import ValidationSet, bound_masks
+from data.protocol import ValidationSet
 from runs.statistics import standard_error
 from trained.load import Trained
 from training.evaluation import CHARS_AT_ONCE, any_order_bound

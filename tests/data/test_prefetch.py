@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from data.documents import DocumentWindows
 from data.prefetch import Prefetched
 from data.windows import WindowBatch, Windows
 
@@ -37,7 +38,7 @@ def test_the_state_continues_with_the_next_windows(sampling: str):
 
 def test_windows_stay_inside_documents_and_reach_every_start():
     documents = torch.tensor([3, 20, 20, 28, 60])
-    windows = Windows(torch.arange(60), seed=0, documents=documents)
+    windows = DocumentWindows(torch.arange(60), documents, seed=0)
     starts = windows.draw(20_000, 8).offsets[:, 0]
     expected = [*range(3, 13), 20, *range(28, 53)]
     found, counts = starts.unique(return_counts=True)

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.protocol import ValidationSet, bound_masks, protocol_masks
+from data.bound import bound_masks
+from data.protocol import ValidationSet, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
 from training.evaluation import any_order_bound, evaluate, masked_outcomes, per_window, weight_norm
 
