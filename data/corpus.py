@@ -5,19 +5,18 @@ from a download, in this order. Its hash is checked in each case.
 """
 
 import hashlib
-import http.client
 import os
-import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from data.download import download
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
-from data.sources import CorpusError, is_plain
-from data.stored import StoredText
+from data.sources import CorpusError, not_text
+from data.stored import StoredText, path_of_large_text
 from runs.files import read_bytes, reporting_os_errors, write_atomically
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
@@ -26,7 +25,6 @@ TINY_SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca
 TINY_SHAKESPEARE_BYTES = 1_115_394
 ENVIRONMENT_VARIABLE = "FOLIO_TINY_SHAKESPEARE"
 CACHE = Path(os.environ.get("FOLIO_CACHE") or Path(__file__).parent / "cache")
-
 HOW_TO_GET_IT = f"set {ENVIRONMENT_VARIABLE} to a copy of the file, or data.corpus=PATH to any UTF-8 text"
 IN_MEMORY = 4_000_000  # bytes: a larger text stays on the disk; strategies that look at words need 170 bytes per byte
 
@@ -59,17 +57,15 @@ class Corpus:
         split = int(len(text) * 0.9)
         return cls(name, text[:split], text[split:], automaton)
 
-    @property
-    def characters(self) -> str:
-        """The sorted characters of both parts."""
-        if self.stored:
-            return "".join(sorted(self.stored.counts))
-        return "".join(sorted({*self.training, *self.validation}))
-
-    @property
+    @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in both parts."""
         return self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
+
+    @property
+    def characters(self) -> str:
+        """The sorted characters of both parts."""
+        return "".join(sorted(self.counts))
 
     @property
     def is_sample(self) -> bool:
@@ -79,9 +75,7 @@ class Corpus:
     @property
     def sha256(self) -> str:
         """The hash of the whole text in UTF-8, which identifies the text whatever its name."""
-        if self.stored:
-            return self.stored.sha256
-        return hashlib.sha256((self.training + self.validation).encode("utf-8")).hexdigest()
+        return self.stored.sha256 if self.stored else _sha256((self.training + self.validation).encode())
 
 
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
@@ -94,40 +88,27 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
-    if name in ("auto", TINY_SHAKESPEARE):
-        try:
-            return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
-        except CorpusError as error:
-            if name == TINY_SHAKESPEARE:
-                raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
-            announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
-            return load_corpus(PLAY)
-    large = _path_of_large_text(name)
+    if name not in ("auto", TINY_SHAKESPEARE):
+        return _load_path(name, announce)
+    try:
+        return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
+    except CorpusError as error:
+        if name == TINY_SHAKESPEARE:
+            raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
+        announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
+        return load_corpus(PLAY)
+
+
+def _load_path(name: str, announce: Callable[[str], None]) -> Corpus:
+    large = path_of_large_text(name, IN_MEMORY)
     text = _read_text(name, "data.corpus") if large is None else ""
     path = str(Path(name).expanduser().resolve())
     if path != path.encode("utf-8", "replace").decode():  # config files, plots and metrics could not hold it
         raise CorpusError(f"data.corpus: the name {path!r} is not UTF-8: rename the file")
-    return Corpus.from_text(path, text) if large is None else _stored(large, announce)
-
-
-def _path_of_large_text(name: str) -> Path | None:
-    """The path of a text that stays on the disk; None for a file that fits into memory."""
-    try:
-        path = Path(name).expanduser()
-        is_large = (name and path.is_dir()) or (
-            path.is_file() and (path.stat().st_size > IN_MEMORY or not is_plain(path))
-        )
-    except (OSError, RuntimeError, ValueError):  # `_read_text` says what is wrong
-        return None
-    return path.resolve() if is_large else None
-
-
-def _stored(path: Path, announce: Callable[[str], None]) -> Corpus:
-    try:
-        stored = StoredText.open(path, CACHE, announce)
-        return Corpus(str(path), *stored.samples, stored=stored)
-    except OSError as error:
-        raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
+    if large is None:
+        return Corpus.from_text(path, text)
+    stored = StoredText.open(large, CACHE, announce)
+    return Corpus(path, *stored.samples, stored=stored)
 
 
 def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
@@ -139,45 +120,31 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
-    content = download(TINY_SHAKESPEARE_URL)
+    content = download(TINY_SHAKESPEARE_URL, TINY_SHAKESPEARE_BYTES)
+    _check_hash(content, f"the file at {TINY_SHAKESPEARE_URL}")
     with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
         write_atomically(cached, content)
     return content.decode("utf-8")
 
 
-def download(url: str, seconds: float = 30.0) -> bytes:
-    """Download tiny Shakespeare from `url` within `seconds`.
-
-    Raises CorpusError if the server is unreachable, too slow, breaks off, or sends another text.
-    """
-    deadline = time.monotonic() + seconds
-    content = b""
-    try:
-        with urllib.request.urlopen(url, timeout=seconds) as response:
-            # One byte more than expected reveals a wrong file without reading all of it.
-            while len(content) <= TINY_SHAKESPEARE_BYTES and (block := response.read1(1 << 16)):
-                content += block
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not done after {seconds:g} s")
-    except (OSError, http.client.HTTPException) as error:  # refused, timed out, reset, broken off, not HTTP
-        raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
-    _check_hash(content, f"the file at {url}")
-    return content
-
-
 def _check_hash(content: bytes, source: str) -> None:
-    if hashlib.sha256(content).hexdigest() != TINY_SHAKESPEARE_SHA256:
+    if _sha256(content) != TINY_SHAKESPEARE_SHA256:
         raise CorpusError(f"{source} is not tiny Shakespeare (its SHA-256 is wrong)")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _read_text(name: str, source: str) -> str:
     """The text of a regular UTF-8 file with its line ends as they are. `source` is the setting that named the file."""
+    content = b""
     try:
         content = read_bytes(Path(name).expanduser())
         if not content:
             raise OSError("it is empty")
         return content.decode()
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{source}: {name!r} is not UTF-8 text (byte {error.start}): convert it first") from error
+        raise not_text(f"{source}: {name!r}", content[:8], error.start) from error
     except (OSError, RuntimeError, ValueError) as error:  # unreadable; an unknown ~user; a name that no file can have
         raise CorpusError(f"{source}: cannot read {name!r} ({getattr(error, 'strerror', None) or error})") from error

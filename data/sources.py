@@ -1,25 +1,30 @@
 """The files of a text: one file or a folder of files, plain, compressed by gzip or Zstandard, or Parquet.
 
-They are read in blocks of about a megabyte, in the same order and with the same borders each time.
+They are read in blocks of about a million characters, in the same order and with the same borders each time.
 """
 
+import codecs
 import gzip
-import io
 import os
-import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-BLOCK = 1_000_000  # bytes
+BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
 COLUMN = "text"  # of Parquet files
 ROWS = 16  # of Parquet files that are decoded at once
 COMPRESSED = (".gz", ".zst")
-# A line that does not begin with a space: a tokenizer gives the same tokens for both parts as for the whole. The bytes
-# left out begin characters of which some are spaces.
-LINE_BEGIN = re.compile(rb"\n(?=[!-~\xc3-\xe0\xe4-\xf4])")
+FORMATS = {  # how compressed files begin
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+    b"7z\xbc\xaf": "7z",
+}
 
 
 class CorpusError(ValueError):
@@ -53,7 +58,7 @@ class Source:
 class Block(NamedTuple):
     """Part of a file."""
 
-    text: bytes  # UTF-8
+    text: str
     ends: list[int]  # the offsets in `text` at which documents end
 
 
@@ -105,7 +110,7 @@ def read_blocks(source: Source) -> Iterator[Block]:
             yield from _parquet_blocks(source.path)
         else:
             with _opened(source.path) as file:
-                yield from _file_blocks(file)
+                yield from _document(_decoded(file, f"data.corpus: {str(source.path)!r}"))
     except CorpusError:
         raise
     except Exception as error:  # each decompressor has errors of its own
@@ -122,23 +127,46 @@ def _opened(path: Path) -> Any:
     return open(path, "rb")
 
 
-def _file_blocks(file: BinaryIO) -> Iterator[Block]:
-    text = file.read(BLOCK)
-    while following := file.read(BLOCK):
-        end = _end_of_block(text)
-        yield Block(text[:end], [])
-        text = text[end:] + following
+def _decoded(file: BinaryIO, name: str) -> Iterator[str]:
+    """The text of a file, in pieces of BLOCK bytes."""
+    decoder, begin, offset = codecs.getincrementaldecoder("utf-8")(), b"", 0
+    while True:
+        content = file.read(BLOCK)
+        begin = begin or content[:8]
+        n_pending = len(decoder.getstate()[0])  # the first bytes of a character that goes on in `content`
+        try:
+            yield decoder.decode(content, final=not content)
+        except UnicodeDecodeError as error:
+            raise not_text(name, begin, offset - n_pending + error.start) from error
+        if not content:
+            return
+        offset += len(content)
+
+
+def not_text(name: str, begin: bytes, offset: int) -> CorpusError:
+    """The error for a file that begins with the bytes `begin` and is not UTF-8 at `offset`."""
+    for first, kind in FORMATS.items():
+        if begin.startswith(first):
+            return CorpusError(f"{name} is compressed ({kind}): unpack it first, or use plain text in .gz or .zst")
+    return CorpusError(f"{name} is not UTF-8 text (byte {offset}): convert it first")
+
+
+def _document(pieces: Iterable[str]) -> Iterator[Block]:
+    """The blocks of a document: each but the last ends before a line that does not begin with a space, if it has one.
+
+    A tokenizer then gives the same tokens for the blocks as for the whole.
+    """
+    text = ""
+    for piece in pieces:
+        if text and piece:
+            newline = text.rfind("\n", 0, -1)
+            while newline >= 0 and text[newline + 1].isspace():
+                newline = text.rfind("\n", 0, newline)
+            end = newline + 1 or len(text)
+            yield Block(text[:end], [])
+            text = text[end:]
+        text += piece
     yield Block(text, [len(text)])
-
-
-def _end_of_block(text: bytes) -> int:
-    """The offset at which to cut a text: the beginning of a line if possible, and never inside a character."""
-    newline = len(text)
-    while (newline := text.rfind(b"\n", 0, newline)) >= 0:
-        if LINE_BEGIN.match(text, newline):
-            return newline + 1
-    beginnings = (end for end in range(len(text) - 1, max(0, len(text) - 4), -1) if text[end] & 0xC0 != 0x80)
-    return next(beginnings, len(text))
 
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
@@ -148,28 +176,24 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
     if columns.get(COLUMN) not in ("string", "large_string"):
         found = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
         raise CorpusError(f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})")
-    documents: list[bytes] = []
+    documents: list[str] = []
     size = 0
     for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
         for row in batch.column(0):
-            document = (row.as_py() or "").encode()
+            document = row.as_py() or ""
             if size and size + len(document) > BLOCK:
                 yield _joined(documents)
                 documents, size = [], 0
             if len(document) > BLOCK:
-                yield from _file_blocks(io.BytesIO(document))
+                yield from _document(document[i : i + BLOCK] for i in range(0, len(document), BLOCK))
             else:
                 documents.append(document)
                 size += len(document)
     yield _joined(documents)
 
 
-def _joined(documents: list[bytes]) -> Block:
-    ends, end = [], 0
-    for document in documents:
-        end += len(document)
-        ends.append(end)
-    return Block(b"".join(documents), ends)
+def _joined(documents: list[str]) -> Block:
+    return Block("".join(documents), list(accumulate(map(len, documents))))
 
 
 def _pyarrow(path: Path) -> Any:

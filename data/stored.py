@@ -6,7 +6,7 @@ import json
 import mmap
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from data.sources import CorpusError, Source, list_sources, read_blocks
+from data.sources import CorpusError, Source, is_plain, list_sources, read_blocks
 from data.survey import Surveyed, survey
-from data.tokenization import TRAINING, VALIDATION, convert, n_chars_in
+from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
 from runs.files import locked, read_bytes, reporting_os_errors, write_json
 
@@ -26,12 +26,25 @@ SAMPLE = 4_000_000  # characters at the beginning of each part: the sample for s
 VERSION = 1  # of the conversion; a new version converts again
 
 
+def path_of_large_text(name: str, in_memory: int) -> Path | None:
+    """The path of a text that stays on the disk: a folder, a compressed file, or one of more than `in_memory` bytes.
+
+    None for any other name.
+    """
+    try:
+        path = Path(name).expanduser()
+        is_large = path.is_file() and (path.stat().st_size > in_memory or not is_plain(path))
+        return path.resolve() if is_large or (name and path.is_dir()) else None
+    except (OSError, RuntimeError, ValueError):  # such a name fails again where the text is read
+        return None
+
+
 class StoredIds:
     """Token ids in a file, memory-mapped. Windows are read from it as from a tensor."""
 
-    def __init__(self, path: Path, dtype: str, counts: list[int]):
+    def __init__(self, path: Path, dtype: str, counts: Mapping[str, list[int]]):
         """Map a file of ids. Raises OSError, CorpusError if it is empty, or ValueError if it is not whole."""
-        self.counts = torch.tensor(counts)  # [n_ids_in_text] how often each id occurs
+        self.counts = torch.tensor(counts[path.stem])  # [n_ids_in_text] how often each id occurs
         if not self.counts.sum():
             raise CorpusError(f"data.corpus: the text is too short: its {path.stem} part has no tokens")
         with open(path, "rb") as file:
@@ -74,14 +87,14 @@ class StoredText:
 
     @classmethod
     def open(cls, path: Path, cache: Path, announce: Callable[[str], None]) -> "StoredText":
-        """List and survey the files of a text. Raises CorpusError or OSError."""
+        """List and survey the files of a text. Raises CorpusError."""
         sources = list_sources(path)
         cache = cache / "texts" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
-        if not (cache / "files.jsonl").exists():
-            n_megabytes = sum(source.size for source in sources) / 1e6
-            announce(f"reading {len(sources):,} files of {n_megabytes:,.0f} MB, once")
-        with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources)) as n_bytes_read:
-            surveyed = survey(sources, cache / "files.jsonl", n_bytes_read)
+        try:
+            with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources), "B") as n_bytes_read:
+                surveyed = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
+        except OSError as error:
+            raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
         return cls(sources, surveyed, cache, announce)
 
     @cached_property
@@ -112,7 +125,7 @@ class StoredText:
         try:
             training, validation = json.loads(read_bytes(path))
         except (OSError, ValueError):
-            with shown("sampling", self.n_training_chars) as n_chars_done:
+            with shown("sampling", self.n_training_chars, " characters") as n_chars_done:
                 training = self._part(0, self.n_training_chars, n_chars_done)
                 validation = self._part(self.n_training_chars, self.n_chars, n_chars_done)
             with reporting_os_errors(self.announce, str(path)):
@@ -127,11 +140,9 @@ class StoredText:
                 offset += entry.n_chars
                 continue
             for block in read_blocks(source):
-                n_chars = n_chars_in(block.text)
-                if offset + n_chars > begin:
-                    found.append(block.text.decode()[max(0, begin - offset) : end - offset])
-                offset += n_chars
-                n_chars_done(n_chars)
+                found.append(block.text[max(0, begin - offset) : end - offset])
+                offset += len(block.text)
+                n_chars_done(len(block.text))
                 if offset >= end:
                     return "".join(found)
         return "".join(found)
@@ -147,8 +158,8 @@ class StoredText:
                 with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not converted yet, or damaged
                     return StoredTokens.open(folder)
                 self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
-                with shown("converting", n_bytes) as n_bytes_done:
-                    convert(self.sources, vocabulary, self.n_training_chars, folder, n_bytes_done)
+                with shown("converting", self.n_chars, " characters") as n_chars_done:
+                    convert(self.sources, vocabulary, self.n_training_chars, folder, n_chars_done)
                 return StoredTokens.open(folder)
         except OSError as error:
             reason = error.strerror or error
@@ -167,18 +178,14 @@ class StoredTokens:
     def open(cls, folder: Path) -> "StoredTokens":
         """Map a finished conversion. Raises OSError, ValueError, LookupError or TypeError if it is not whole."""
         done = json.loads(read_bytes(folder / "done.json"))
-        parts = {
-            part: StoredIds(folder / f"{part}.ids", done["dtype"], done["counts"][part])
-            for part in (TRAINING, VALIDATION)
-        }
-        return cls(**parts, documents=torch.from_numpy(np.fromfile(folder / "documents", dtype=np.int64)))
+        training, validation = (
+            StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
+        )
+        return cls(training, validation, torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)))
 
 
 @contextmanager
-def shown(task: str, n_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on a terminal. Yields a function to call with the bytes done since its last call."""
-    bar = tqdm(total=n_bytes, desc=task, unit="B", unit_scale=True, disable=None, delay=0.5)
-    try:
+def shown(task: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar on a terminal. Yields a function to call with what was done since its last call."""
+    with tqdm(total=total, desc=task, unit=unit, unit_scale=True, disable=None, delay=0.5) as bar:
         yield bar.update
-    finally:
-        bar.close()

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from data.in_order import in_order
 from data.sources import Block, CorpusError, Source, read_blocks
 from runs.files import append_line, write_atomically
+
+Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
 
 
 @dataclass(frozen=True)
@@ -31,18 +33,23 @@ class Surveyed:
 
 
 def survey(
-    sources: Sequence[Source], cache: Path, n_bytes_read: Callable[[int], None] = lambda n: None
+    sources: Sequence[Source], cache: Path, announce: Callable[[str], None], n_bytes_read: Callable[[int], None]
 ) -> list[Surveyed]:
     """Survey files; those that have not changed since an earlier survey are taken from the file `cache`.
 
-    A file has changed if its size differs, or if its time and its hash differ. `n_bytes_read` is called with the number
-    of bytes of the files that have been read since its last call. Raises CorpusError if a file is not UTF-8 text.
+    A file has changed if its size differs, or if its time and its hash differ. `announce` is called with a line before
+    files are read, `n_bytes_read` with the number of their bytes that have been read since its last call. Raises
+    CorpusError if a file is not UTF-8 text.
     """
     known = {entry.path: entry for entry in _load(cache)}
     entries = {source: _renewed(known.get(str(source.path)), source) for source in sources}
+    new = [source for source, entry in entries.items() if not entry]
     cache.parent.mkdir(parents=True, exist_ok=True)
+    if new:
+        size = f"{sum(source.size for source in new) / 1e6:,.0f} MB"
+        announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
-    for source, entry in _read([source for source, entry in entries.items() if not entry], n_bytes_read):
+    for source, entry in _read(new, n_bytes_read):
         entries[source] = entry
         append_line(cache, json.dumps(vars(entry)))
     found = [entry for entry in entries.values() if entry]
@@ -81,29 +88,16 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Counted(NamedTuple):
-    """A block of a file, and how often each code point occurs in it, or the error in it."""
-
-    source: Source
-    block: Block
-    counts: np.ndarray | UnicodeDecodeError
-
-
 def _read(sources: Sequence[Source], n_bytes_read: Callable[[int], None]) -> Iterator[tuple[Source, Surveyed]]:
     blocks = ((source, block) for source in sources for block in read_blocks(source))
-    for source, counted in groupby(in_order(_count, blocks), lambda part: part.source):
+    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
         yield source, _summed(source, counted, n_bytes_read)
 
 
 def _count(source_and_block: tuple[Source, Block]) -> Counted:
+    """How often each code point occurs in a block."""
     source, block = source_and_block
-    if block.text.isascii():
-        return Counted(source, block, np.bincount(np.frombuffer(block.text, dtype=np.uint8), minlength=1))
-    try:
-        codes = np.frombuffer(block.text.decode().encode("utf-32-le"), dtype=np.uint32)
-    except UnicodeDecodeError as error:
-        return Counted(source, block, error)
-    return Counted(source, block, np.bincount(codes))
+    return source, block, np.bincount(np.frombuffer(block.text.encode("utf-32-le"), dtype=np.uint32), minlength=1)
 
 
 def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[int], None]) -> Surveyed:
@@ -113,17 +107,16 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     digest = hashlib.sha256()
     n_bytes = n_documents = 0
     for _, block, found in parts:
-        if isinstance(found, UnicodeDecodeError):
-            raise CorpusError(f"{name} is not UTF-8 text (byte {n_bytes + found.start}): convert it first")
         if found[0]:
             raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
         counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
         counts[: len(found)] += found
-        n_bytes += len(block.text)
+        content = block.text.encode()
+        digest.update(content)
+        n_bytes += len(content)
         n_documents += len(block.ends)
         if source.is_plain:
-            digest.update(block.text)
-            n_bytes_read(len(block.text))
+            n_bytes_read(len(content))
     if not n_bytes:
         raise CorpusError(f"{name} has no text: remove it")
     if not source.is_plain:

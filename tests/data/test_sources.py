@@ -1,5 +1,6 @@
 import gzip
 import os
+import tarfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from data.byte_tokens import ByteVocabulary
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.sources import list_sources, read_blocks
-from data.tokens import vocabulary_of
+from data.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary
 from tests.fork_server import ForkServer
 
@@ -136,25 +137,19 @@ def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_p
     path = tmp_path / "text.txt"
     for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000, "слово и дело\n" * 5_000):
         path.write_text(text)
-        blocks = [block.text.decode() for block in read_blocks(list_sources(path)[0])]
+        blocks = [block.text for block in read_blocks(list_sources(path)[0])]
         assert "".join(blocks) == text
         assert len(blocks) > 3
     for text in (TEXT, "слово и дело\n" * 5_000, ("word " * 1_500 + "\n") * 10):
         path.write_text(text)
         *full, _ = (block.text for block in read_blocks(list_sources(path)[0]))
-        assert all(block.endswith(b"\n") for block in full)
+        assert all(block.endswith("\n") for block in full)
 
 
 def test_a_small_file_is_one_block(tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_text("one line")
-    assert [tuple(block) for block in read_blocks(list_sources(path)[0])] == [(b"one line", [8])]
-
-
-def test_bytes_that_are_no_text_come_in_blocks_of_bounded_size(tmp_path: Path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"\x80" * 100_000)
-    assert max(len(block.text) for block in read_blocks(list_sources(path)[0])) <= 20_003
+    assert [tuple(block) for block in read_blocks(list_sources(path)[0])] == [("one line", [8])]
 
 
 def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
@@ -165,9 +160,9 @@ def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
     before = pool.max_memory()
     pyarrow.set_memory_pool(pool)
     blocks = [(len(block.text), len(block.ends)) for block in read_blocks(list_sources(path)[0])]
-    assert sum(n_bytes for n_bytes, _ in blocks) == sum(len(row.encode()) for row in rows)
+    assert sum(n_chars for n_chars, _ in blocks) == sum(map(len, rows))
     assert sum(n_ends for _, n_ends in blocks) == len(rows)
-    assert max(n_bytes for n_bytes, _ in blocks) <= 20_000
+    assert max(n_chars for n_chars, _ in blocks) <= 20_000
     assert pool.max_memory() - before < 30_000_000
 
 
@@ -205,6 +200,10 @@ def make(folder: Path, fault: str) -> Path:
         case "damaged Parquet":
             path = folder / "z bad.parquet"
             path.write_bytes(b"no Parquet")
+        case "xz" | "tgz" | "bz2":
+            path = folder / f"z bad.{fault}"
+            with tarfile.open(path, {"xz": "w:xz", "tgz": "w:gz", "bz2": "w:bz2"}[fault]) as archive:
+                archive.add(folder / "good.txt")
         case "Parquet without the column":
             path = folder / "z bad.parquet"
             pyarrow.parquet.write_table(pyarrow.table({"text": [1, 2], "words": ["a", "b"]}), path)
@@ -225,6 +224,9 @@ def make(folder: Path, fault: str) -> Path:
         ("damaged gzip", "cannot read"),
         ("damaged Zstandard", "cannot read"),
         ("damaged Parquet", "cannot read"),
+        ("xz", "is compressed (xz): unpack it first, or use plain text in .gz or .zst"),
+        ("tgz", "is compressed (gzip)"),
+        ("bz2", "is compressed (bzip2)"),
         ("Parquet without the column", "has no column 'text' of strings (it has 'text' (int64), 'words' (string))"),
     ],
 )

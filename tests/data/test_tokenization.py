@@ -38,7 +38,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "journal.jsonl"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "progress.jsonl"}
 
 
 def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_path: Path):
@@ -63,14 +63,14 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_what_the_journal_does_not_know_is_written_again(text: Path, tmp_path: Path):
+def test_what_has_no_entry_of_progress_is_written_again(text: Path, tmp_path: Path):
     files = list_sources(text)
     folder = tmp_path / "ids"
     convert(files, VOCABULARY, N_TRAINING, folder)
     whole = content(folder)
     (folder / "done.json").unlink()
-    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
-    (folder / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[-1][:10])
+    lines = (folder / "progress.jsonl").read_text().splitlines(keepends=True)
+    (folder / "progress.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[-1][:10])
     convert(files, VOCABULARY, N_TRAINING, folder)
     assert content(folder) == whole
 
@@ -114,13 +114,15 @@ def test_a_text_is_converted_once(text: Path, monkeypatch: pytest.MonkeyPatch):
     assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
 
 
-def test_a_changed_file_is_converted_again(text: Path):
+def test_a_changed_file_is_announced_and_converted_again(text: Path):
     loaded = load_corpus(str(text))
     assert loaded.stored is not None
     loaded.stored.tokenized(VOCABULARY)
     changed = "T" + (text / "0.txt").read_text()[1:]  # of the same size
     (text / "0.txt").write_text(changed)
-    again = load_corpus(str(text))
+    said: list[str] = []
+    again = load_corpus(str(text), said.append)
+    assert said == ["reading 1 of 3 files (0 MB), which are new or have changed"]
     assert again.stored is not None
     assert again.sha256 != loaded.sha256
     assert again.training == (changed + TEXT[len(changed) :])[:N_TRAINING]
