@@ -9,11 +9,12 @@ from labml.configs import BaseConfigs, option
 from configs.keys import Key
 from configs.seeds import derived_seed
 from data.corpus import Corpus, CorpusError, load_corpus
+from data.documents import DocumentWindows
 from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.prefetch import Prefetched
 from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
 from data.stored import StoredIds, StoredTokens
-from data.tokens import CHARACTERS, characters_of, vocabulary_of
+from data.vocabularies import CHARACTERS, characters_of, vocabulary_of
 from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
@@ -108,8 +109,7 @@ def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
 
 @option(DataConfigs.validation)
 def by_protocol(c: DataConfigs) -> ValidationSet:
-    lengths = None if c.vocabulary.is_characters else c.vocabulary.lengths
-    return validation_set(c.validation_ids, lengths, c.vocabulary.unknown_token, c.device)
+    return validation_set(c.validation_ids, c.vocabulary.lengths, c.vocabulary.unknown_token, c.device)
 
 
 @option(DataConfigs.windows)
@@ -125,8 +125,10 @@ def training_windows(c: DataConfigs) -> Windows | Prefetched:
     ids = c.stored_tokens.training if c.stored_tokens else c.training_ids
     if c.pairs:
         windows: Windows = _pairs(c, ids, c.loaded.training, seed, c.longest)
+    elif (documents := _documents(c)) is not None:
+        windows = DocumentWindows(ids, documents, seed=seed)
     else:
-        windows = Windows(ids, seed=seed, sampling=c.sampling, documents=_documents(c))
+        windows = Windows(ids, seed=seed, sampling=c.sampling)
     return Prefetched(windows, c.device) if c.stored_tokens else windows
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from configs.keys import ConfigError, shortened
 from data.bpe import FEWEST, MOST, cache_path
 from data.subwords import SubwordVocabulary, TokensError, library, read_tokenizer
-from data.tokens import BPE, BYTES, CHARACTERS
+from data.vocabularies import BPE, BYTES, CHARACTERS
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
 

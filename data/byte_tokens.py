@@ -1,6 +1,6 @@
 """Vocabularies whose tokens are pieces of UTF-8: the offsets of their tokens in the text, and bytes as tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -12,6 +12,13 @@ from data.vocabulary import MASK, PAD, REPLACEMENT, Vocabulary
 
 class PiecesOfUtf8(Vocabulary):
     """A vocabulary whose ordinary tokens are any bytes of UTF-8: parts of characters, words, spaces before words."""
+
+    is_characters: ClassVar[bool] = False
+
+    def _number(self, ordinary: Sequence[str], surfaces: Sequence[bytes], special_tokens: Iterable[str]) -> None:
+        super()._number(ordinary, surfaces, special_tokens)
+        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in surfaces]
+        self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not UTF-8 as U+FFFD."""

@@ -1,4 +1,4 @@
-"""Text to token ids and back. Here a token is a character; `data.tokens` has the other vocabularies."""
+"""Text to token ids and back. Here a token is a character; `data.vocabularies` has the others."""
 
 import re
 import sys
@@ -21,11 +21,12 @@ class Vocabulary:
     """The sorted characters of a corpus, then the special tokens.
 
     The ids of ordinary tokens, here characters, come first: `ids < n_ordinary` separates them from special tokens. Id 0
-    is a real character (the newline in most texts), not padding. `[UNK]`, if it exists, stands for the characters that
-    the vocabulary does not have.
+    is a real character (the newline in most texts), not padding. `[UNK]`, if it exists, stands for any other character.
     """
 
     tokens: ClassVar[str] = "characters"  # the kind of the ordinary tokens, as in vocabulary.json
+    is_characters: ClassVar[bool] = True  # whether each ordinary token is a character
+    lengths: torch.Tensor | None = None  # [n_tokens] int64, characters that begin in each token; None: always one
 
     def __init__(self, characters: Iterable[str], special_tokens: Iterable[str] = (PAD, MASK)):
         """`special_tokens` include `[PAD]` and `[MASK]`."""
@@ -42,22 +43,7 @@ class Vocabulary:
         self._id_of = {token: i for i, token in enumerate(self.ordinary + self.special_tokens)}
         self.padding_token, self.mask_token = self.id_of(PAD), self.id_of(MASK)
         self.unknown_token = self._id_of.get(UNK)  # None: every text has ids
-
-    @property
-    def is_characters(self) -> bool:
-        """Whether each ordinary token is a character."""
-        return self.tokens == Vocabulary.tokens
-
-    @property
-    def n_ids_in_text(self) -> int:
-        """One more than the largest id that `encode` gives."""
-        return self.n_ordinary if self.unknown_token is None else self.unknown_token + 1
-
-    @property
-    def lengths(self) -> torch.Tensor:
-        """The number of characters that begin in each token, `[n_tokens]` (int64); 0 for special tokens."""
-        begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in self.surfaces]
-        return torch.tensor(begins + [0] * len(self.special_tokens))
+        self.n_ids_in_text = self.n_ordinary if self.unknown_token is None else self.unknown_token + 1  # by `encode`
 
     def id_of(self, token: str) -> int:
         """The id of one character or special token. Raises KeyError for any other."""
@@ -68,7 +54,6 @@ class Vocabulary:
 
         Raises ValueError, naming the first unknown character, if there is no `[UNK]`.
         """
-        # One table lookup for the whole text, without a Python loop.
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         ids = self._id_of_code[codes]
         if (ids < 0).any():
@@ -88,15 +73,12 @@ class Vocabulary:
         return "".join(tokens[int(i)] for i in ids)
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor | None]:
-        """The text that masking strategies cut into units, and for each of its token ids `[n]` the offset of the
-        character in it that decides the unit; None if token i is character i.
-
-        `original` is the text that was encoded, if it is known.
-        """
+        """The text of `ids` `[n]`, or `original` if it is that text, for masking strategies to cut into units; and for
+        each token the offset of the character that decides its unit, `[n]`, or None if token i is character i."""
         return self.decode(ids) if original is None else original, None
 
     def description(self) -> dict[str, Any]:
-        """The content of vocabulary.json, from which `data.tokens.load_vocabulary` makes the vocabulary again."""
+        """The content of vocabulary.json, from which `data.vocabularies.load_vocabulary` makes the vocabulary again."""
         return {"characters": self.characters, "special_tokens": self.special_tokens}
 
     def save(self, path: Path) -> None:

@@ -149,7 +149,7 @@ class RunFolder:
         return read_object(self.corpus_path, CORPUS)
 
     def vocabulary(self) -> dict[str, Any]:
-        """The tokens of the run: the content from which `data.tokens.load_vocabulary` makes its vocabulary."""
+        """The tokens of the run: the content from which `data.vocabularies.load_vocabulary` makes its vocabulary."""
         found = read_object(self.vocabulary_path, {})
         return checked(found, for_tokens(found), str(self.vocabulary_path), RunFolderError)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from configs.keys import ConfigError
-from data.tokens import load_vocabulary
+from data.vocabularies import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
 from distributed.sharding import load_whole, whole_weights
 from runs.run_folder import RunFolder

@@ -13,7 +13,7 @@ from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
 from data.subwords import TokensError
-from data.tokens import load_vocabulary
+from data.vocabularies import load_vocabulary
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
 from runs.files import ROOT

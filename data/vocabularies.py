@@ -12,6 +12,7 @@ from data.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 
 CHARACTERS, BYTES = "characters", "bytes"
+MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
 BPE = re.compile(r"bpe:(.*)", re.DOTALL)
 
 
@@ -37,16 +38,21 @@ def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce:
 def characters_of(corpus: Corpus, extra: str, unknown_below: float, further: Iterable[str]) -> Vocabulary:
     """The vocabulary of a corpus's characters and `extra` ones.
 
-    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. Raises CorpusError if none is left.
+    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. Raises CorpusError if none is left, or
+    if there are more than MOST_CHARACTERS.
     """
-    characters = {*corpus.characters}
-    if unknown_below:
-        counts = corpus.counts
-        characters = {c for c in characters if counts[c] >= unknown_below * counts.total()}
-        if not characters:
-            raise CorpusError(f"data.unknown_below={unknown_below:g}: no character has such a share of the text")
+    counts = corpus.counts
+    least = unknown_below * counts.total()
+    characters = {c for c in counts if counts[c] >= least}
+    if unknown_below and not characters:
+        raise CorpusError(f"data.unknown_below={unknown_below:g}: no character has such a share of the text")
     kept = {*characters, *extra}
-    unknown = (UNK,) if unknown_below and not {*corpus.characters} <= kept else ()
+    if len(kept) > MOST_CHARACTERS:
+        raise CorpusError(
+            f"data.corpus: {len(kept):,} different characters are too many tokens (at most {MOST_CHARACTERS:,}): set"
+            " data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to read rare characters as [UNK]"
+        )
+    unknown = (UNK,) if not counts.keys() <= kept else ()
     return Vocabulary(kept, (PAD, MASK, *unknown, *further))
 
 

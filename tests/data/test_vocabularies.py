@@ -13,7 +13,7 @@ from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking.words import WORD
 from data.subwords import CUT, SubwordVocabulary, TokensError, byte_alphabet, pieces_of, read_tokenizer, renumbered
-from data.tokens import characters_of, load_vocabulary, vocabulary_of
+from data.vocabularies import characters_of, load_vocabulary, vocabulary_of
 from data.vocabulary import Vocabulary
 from tests.conftest import SENTENCES
 from tests.tokenizers import BERT_SPECIAL, MAKERS, saved
@@ -215,3 +215,10 @@ def test_rare_characters_become_unknown():
     assert characters_of(corpus, "", 0.0, ()).characters == ["a", "b", "c", "d"]
     with pytest.raises(CorpusError, match="no character has such a share"):
         characters_of(corpus, "", 0.9, ())
+
+
+def test_too_many_characters_are_refused_in_one_line():
+    corpus = Corpus.from_text("test", "a" * 1_000_000 + "".join(map(chr, range(0x3400, 0xD800))))
+    with pytest.raises(CorpusError, match=r"41,985 different characters are too many tokens .* data.unknown_below=1e-5"):
+        characters_of(corpus, "", 0.0, ())
+    assert characters_of(corpus, "", 1e-5, ()).n_tokens == 4
