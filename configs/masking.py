@@ -12,10 +12,10 @@ from configs.rows import check_untils, is_number
 from configs.seeds import derived_seed
 from data.corpus import Corpus
 from data.masking import Corruption, IndependentMasker, Masker
-from data.masking.segmenters import Mixture, Segmenter
+from data.masking.changing_units import Mixture
+from data.masking.segmenters import Segmenter
 from data.masking.strategies import STRATEGIES, Strategy
-from data.masking.tokens import on_tokens
-from data.masking.window_units import for_stored_text
+from data.masking.token_units import for_stored_text, on_tokens
 from data.vocabulary import MASK, PAD, Vocabulary
 from distributed.processes import n_started
 

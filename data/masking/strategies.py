@@ -1,27 +1,22 @@
 """Masking strategies: which characters are hidden together, and how often.
 
-A strategy is a function from the training text to a `Segmenter` (see `data.masking.segmenters`), registered with
-`@strategy` under its own name, which `masking.strategy` accepts. All strategies hide the same number of characters.
-Of a text that is too large for the memory, a strategy gets a sample; its rule then cuts the windows of the whole text.
-
-`random` and `span_characters` hide every column of a window equally often. The others hide the first and the last
-column more often, because the window's ends cut units, and a short unit is more often hidden whole (docs/masking.md).
+A strategy is a function from the training text to a `Segmenter`, registered with `@strategy` under its own name, which
+`masking.strategy` accepts. All strategies hide the same number of characters. Of a text that is too large for the
+memory, a strategy gets a sample; its rule then cuts the windows of the whole text. docs/masking.md compares them.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
-from data.masking.names import names_pattern
-from data.masking.segmenters import RARELY, AdaptiveUnits, Characters, CorpusUnits, Segmenter, Spans
+from data.masking.changing_units import AdaptiveUnits, Spans
+from data.masking.segmenters import STRATEGIES, Characters, CorpusUnits, Segmenter, Strategy, strategy
 from data.masking.weights import Surprise, TfIdf, collocations, joined
-from data.masking.words import FUNCTION_WORDS, WORD, cut
+from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern
 
-Strategy = Callable[[str], Segmenter]
-STRATEGIES: dict[str, Strategy] = {}
+__all__ = ["STRATEGIES", "Strategy", "strategy"]
 
 NAME_WEIGHT = 3.0  # `entity`: the weight of a name; other words have 1
 PHRASE_WEIGHT = 2.0  # `syntax`: the weight of a phrase of content words; function words have 1
@@ -29,10 +24,14 @@ LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
 
-def strategy(function: Strategy) -> Strategy:
-    """Register a strategy under its function's name."""
-    STRATEGIES[function.__name__] = function
-    return function
+def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> CorpusUnits:
+    """The pieces that `cut` makes of a text, each with its weight."""
+
+    def rule(part: str) -> tuple[list[str], list[float]]:
+        pieces = cut(part, *patterns)
+        return pieces, [weight(piece) for piece in pieces]
+
+    return CorpusUnits.by_rule(rule, text)
 
 
 @strategy
@@ -64,39 +63,22 @@ def span_characters(text: str) -> Segmenter:
 def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern` finds the names in
     the text itself."""
-    name = names_pattern(text)
-
-    def rule(part: str) -> tuple[list[str], list[float]]:
-        pieces = cut(part, name, r"(?<=\w)['’]\w+")  # what follows a name, such as 's, is a separate unit
-        return pieces, [NAME_WEIGHT if re.fullmatch(name, piece) else 1.0 for piece in pieces]
-
-    return CorpusUnits.by_rule(rule, text)
+    name, after_name = names_pattern(text), r"(?<=\w)['’]\w+"  # such as 's, a separate unit
+    return weighted(text, lambda piece: NAME_WEIGHT if re.fullmatch(name, piece) else 1.0, name, after_name)
 
 
 @strategy
 def frequency(text: str) -> Segmenter:
     """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare ones."""
     words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
-
-    def rule(part: str) -> tuple[list[str], list[float]]:
-        pieces = cut(part)
-        return pieces, [(words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER for piece in pieces]
-
-    return CorpusUnits.by_rule(rule, text)
+    return weighted(text, lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER)
 
 
 @strategy
 def contextual(text: str) -> Segmenter:
     """Words, and the characters between them, by how surprising they are in context: w = the sum of -log p(character |
     two neighbors on each side), counted without the occurrence itself, and at least 0.001 nats."""
-    counted = Surprise(text)
-
-    def rule(part: str) -> tuple[list[str], list[float]]:
-        pieces = cut(part)
-        begins = np.cumsum([0, *map(len, pieces[:-1])])
-        return pieces, np.add.reduceat(counted(part), begins).clip(min=RARELY).tolist()
-
-    return CorpusUnits.by_rule(rule, text)
+    return CorpusUnits.by_rule(Surprise(text).rule, text)
 
 
 @strategy
@@ -110,16 +92,7 @@ def pmi(text: str) -> Segmenter:
 def semantic(text: str) -> Segmenter:
     """Words by how informative they are: w = tf-idf of the word in its speech (Sparck Jones 1972). Characters between
     words have the weight of the least informative word."""
-    informative = TfIdf(text)
-    least = min(informative(text), default=1.0)
-
-    def rule(part: str) -> tuple[list[str], list[float]]:
-        pieces = cut(part)
-        weights = np.full(len(pieces), least)
-        weights[[WORD.match(piece) is not None for piece in pieces]] = informative(part)
-        return pieces, weights.tolist()
-
-    return CorpusUnits.by_rule(rule, text)
+    return CorpusUnits.by_rule(TfIdf(text).rule, text)
 
 
 @strategy
@@ -128,12 +101,7 @@ def syntax(text: str) -> Segmenter:
     function word. A rule of thumb without parts of speech; its list of function words is English."""
     content_word = rf"(?!(?i:{'|'.join(FUNCTION_WORDS)})(?!\w|['’]\w)){WORD.pattern}"
     phrase = rf"{content_word}(?: {content_word}){{0,{LONGEST_PHRASE - 1}}}"
-
-    def rule(part: str) -> tuple[list[str], list[float]]:
-        pieces = cut(part, phrase)
-        return pieces, [PHRASE_WEIGHT if re.match(phrase, piece) else 1.0 for piece in pieces]
-
-    return CorpusUnits.by_rule(rule, text)
+    return weighted(text, lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0, phrase)
 
 
 @strategy
@@ -142,6 +110,6 @@ def adaptive(text: str) -> Segmenter:
     the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""
     pieces = cut(text)
     types = [piece.lower() for piece in pieces]
-    number = {name: i for i, name in enumerate(sorted(set(types)))}
+    number = {name: i for i, name in enumerate(sorted({*types}))}
     type_of = torch.tensor([number[name] for name in types], dtype=torch.int32)
     return AdaptiveUnits(CorpusUnits.from_pieces(pieces), type_of, torch.ones(len(number)))

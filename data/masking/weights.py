@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data.masking.words import WORD
+from data.masking.segmenters import RARELY
+from data.masking.words import WORD, cut
 
 CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))  # characters to the left and right, smaller contexts first
 PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5  # the number of n-grams as a share of the vocabulary's size
@@ -52,6 +53,12 @@ class Surprise:
             seen = total - own + kinds > 0
             probs = np.where(seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs)
         return -np.log(probs)
+
+    def rule(self, text: str) -> tuple[list[str], list[float]]:
+        """The words of a text and the characters between them, weighted by the surprise of their characters."""
+        pieces = cut(text)
+        begins = np.cumsum([0, *map(len, pieces[:-1])])
+        return pieces, np.add.reduceat(self(text), begins).clip(min=RARELY).tolist()
 
 
 def _codes(text: str) -> npt.NDArray[np.int64]:
@@ -97,6 +104,7 @@ class TfIdf:
         speeches = _speeches(text)
         self.n_speeches = len(speeches)
         self.speeches_with = Counter(word for speech in speeches for word in set(speech))
+        self.least = min(self(text), default=1.0)
 
     def __call__(self, text: str) -> list[float]:
         """The tf-idf of every word of a text, in order."""
@@ -105,6 +113,11 @@ class TfIdf:
             counts = Counter(speech)
             weights += [counts[word] / len(speech) * self._idf(word) for word in speech]
         return weights
+
+    def rule(self, text: str) -> tuple[list[str], list[float]]:
+        """The words of a text with their tf-idf, and the characters between them with the least one of all words."""
+        pieces, of_words = cut(text), iter(self(text))
+        return pieces, [next(of_words) if WORD.match(piece) else self.least for piece in pieces]
 
     def _idf(self, word: str) -> float:
         # The 1 keeps the weight of a word that is in every speech above 0.

@@ -2,7 +2,7 @@ import re
 from collections import Counter
 
 from data.corpus import Corpus
-from data.masking.names import names_pattern
+from data.masking.words import names_pattern
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n"
 

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from data.masking.changing_units import Spans
 from data.masking.sampling import first_columns, sampling_order
-from data.masking.segmenters import Characters, Spans
+from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
 from tests.data.masking.helpers import generator, units_of, within_four_standard_errors
 

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from data.masking.segmenters import AdaptiveUnits, Characters, Mixture, Spans
+from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
+from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
 from tests.data.masking.helpers import generator, units_of
 

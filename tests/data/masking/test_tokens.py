@@ -8,11 +8,12 @@ from configs.masking import build_masker, segmented
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus
 from data.masking import IGNORED_LABEL, n_masked_in
-from data.masking.segmenters import AdaptiveUnits, Characters, CorpusUnits, Mixture, Segmenter, Spans
+from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
+from data.masking.segmenters import Characters, CorpusUnits, Segmenter
 from data.masking.strategies import STRATEGIES
-from data.masking.tokens import on_tokens
+from data.masking.token_units import on_tokens
 from data.masking.words import WORD
-from data.tokens import characters_of, vocabulary_of
+from data.vocabularies import characters_of, vocabulary_of
 from tests.conftest import SENTENCES
 
 TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
@@ -121,8 +122,9 @@ def test_segmenters_of_ours_are_kept():
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
     mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
     mixed.observe(torch.tensor([1, 2]), torch.tensor([3.0, 5.0]))
-    assert mixed.segmenters["b"].means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
-    assert mixed.segmenters["a"].base.unit_of.tolist() == [0, 2, 2]
+    assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
+    units, _ = mixed.segmenters["a"].base(torch.arange(3)[None], torch.Generator(), 0.0)
+    assert units.tolist() == [[0, 2, 2]]
 
 
 def test_static_masks_are_drawn_per_token():

@@ -4,7 +4,7 @@ import torch
 from data.corpus import CorpusError
 from data.masking.segmenters import CorpusUnits, Segmenter
 from data.masking.strategies import STRATEGIES
-from data.masking.window_units import MARGIN, for_stored_text
+from data.masking.token_units import MARGIN, for_stored_text
 from data.play.grammar import play
 from data.vocabulary import Vocabulary
 

@@ -1,13 +1,53 @@
-"""Units of a text that is too large for the memory: the windows are cut when they are drawn."""
+"""Applies strategies, which cut a text of characters into units, to other tokens and to texts on the disk."""
+
+from typing import Any
 
 import numpy as np
 import torch
 
-from data.masking.segmenters import AdaptiveUnits, CorpusUnits, Rule, Segmenter, Units
+from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
+from data.masking.segmenters import Characters, CorpusUnits, Rule, Segmenter, Units
 from data.sources import CorpusError
 from data.vocabulary import Vocabulary
 
 MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names
+
+
+def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
+    """The segmenter for token i where `segmenter` is for character `offsets[i]`; `offsets` is `[n_tokens_of_text]`.
+
+    A token has the unit and the weight of its character. Single characters become single tokens.
+    """
+    if isinstance(segmenter, Characters):
+        return segmenter
+    if isinstance(segmenter, Spans | Mixture):
+        segmenter.replace_parts(lambda part: on_tokens(part, offsets))
+        return segmenter
+    return OnTokens(segmenter, offsets)
+
+
+class OnTokens(Segmenter):
+    """A segmenter of characters that gets the offsets of the tokens' characters."""
+
+    def __init__(self, base: Segmenter, offsets: torch.Tensor):
+        self.base, self.char_of = base, offsets
+        self.allows_static_masks = base.allows_static_masks  # type: ignore[misc]
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        return self.base(self.char_of[offsets], generator, progress)
+
+    def observe(self, offsets: torch.Tensor, losses: torch.Tensor) -> None:
+        self.base.observe(self.char_of[offsets], losses)
+
+    @property
+    def learns(self) -> bool:
+        return self.base.learns
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.base.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.base.load_state_dict(state)
 
 
 class WindowUnits(Segmenter):
@@ -20,7 +60,7 @@ class WindowUnits(Segmenter):
         self.vocabulary = vocabulary
 
     def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
-        cut = [self._cut(row) for row in offsets.cpu().numpy()]
+        cut = [self._cut(window) for window in offsets.cpu().numpy()]
         units, weights = (torch.from_numpy(np.stack(part)).to(offsets.device) for part in zip(*cut, strict=True))
         return units, weights
 
