@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs, modern, option
 from data.masking import MaskedBatch
-from model.modern import Attention, rotate, rows
+from model.modern import Attention, at, rotate
 from model.ngrams import NGRAMS, Ngram, NgramEmbedding
 
 FARTHEST = -7  # offset of the farthest of 8 visible characters, as many as there are around a position in NGRAMS
@@ -40,7 +40,7 @@ class CausalAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         query, key = rotate(query, cos, sin), rotate(key, cos, sin)
         mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
-        return self.output(rows(mixed.transpose(1, 2).flatten(2), positions))
+        return self.output(at(positions, mixed.transpose(1, 2).flatten(2)))
 
 
 def visible_ngrams(longest: int) -> list[Ngram]:

@@ -11,10 +11,9 @@ from torch.nn import functional as F
 
 @torch.library.custom_op("folio::embedding_gradient", mutates_args=())
 def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
-    """The sum of the rows of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
+    """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
-    PyTorch's own kernel, wrapped so that torch.compile does not replace it. The compiler's replacement adds rows in the
-    order in which threads arrive; sums of floats depend on the order, so no two runs would give the same weights.
+    PyTorch's own kernel: torch.compile would replace it by one whose sums depend on the order in which threads arrive.
     """
     return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
 
@@ -24,17 +23,14 @@ def _(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     return gradient.new_empty(n_tokens, gradient.shape[-1])
 
 
-# torch.compile caches compiled code under the names of its operations, without a look at their gradients. The checksum
-# of this file in the name keeps code with an older gradient from being used.
+# torch.compile caches code under the names of its operations, whatever their gradients: the name has a checksum.
 _VERSION = f"{zlib.crc32(Path(__file__).read_bytes()):08x}"
 
 
 @torch.library.custom_op(f"folio::lookup_{_VERSION}", mutates_args=())
 def lookup(table: Tensor, tokens: Tensor) -> Tensor:
-    """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`.
-
-    A custom operation, because torch.compile does not cache code that contains a `torch.autograd.Function`.
-    """
+    """The rows of `table` `[n_tokens, d_model]` for `tokens` `[...]`: `[..., d_model]`. A custom operation, because
+    torch.compile does not cache code with a `torch.autograd.Function`."""
     return F.embedding(tokens, table)
 
 
@@ -44,14 +40,12 @@ def _(table: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    table, tokens = inputs
-    ctx.save_for_backward(tokens)
-    ctx.n_tokens = len(table)
+    ctx.n_tokens = len(inputs[0])
+    ctx.save_for_backward(inputs[1])
 
 
 def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-    (tokens,) = ctx.saved_tensors
-    return embedding_gradient(gradient, tokens, ctx.n_tokens), None
+    return embedding_gradient(gradient, *ctx.saved_tensors, ctx.n_tokens), None
 
 
 lookup.register_autograd(_gradients, setup_context=_save)

@@ -29,25 +29,19 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos.to(x.dtype) + torch.cat([-second, first], dim=-1) * sin.to(x.dtype)
 
 
-def linear(n_in: int, n_out: int) -> nn.Linear:
-    """A matrix without bias. Normal weights of standard deviation 1/sqrt(n_in) preserve a vector's scale."""
+def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
+    """A matrix without bias. Normal weights of standard deviation 1/sqrt(n_in) preserve a vector's scale; with zeros at
+    the end of its branches, a layer starts as the identity."""
     layer = nn.Linear(n_in, n_out, bias=False)
-    nn.init.normal_(layer.weight, std=n_in**-0.5)
+    if is_zero:
+        nn.init.zeros_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=n_in**-0.5)
     return layer
 
 
-def zero_linear(n_in: int, n_out: int) -> nn.Linear:
-    """A matrix without bias that starts at zero: a layer whose branches end with it starts as the identity."""
-    layer = nn.Linear(n_in, n_out, bias=False)
-    nn.init.zeros_(layer.weight)
-    return layer
-
-
-def rows(x: Tensor, positions: Tensor | None) -> Tensor:
-    """The vectors `[..., d_model]` of `x` `[batch, seq_len, d_model]` at `positions` `[...]` if given, else `x` itself.
-
-    `positions` are indices into the first two dimensions, flattened.
-    """
+def at(positions: Tensor | None, x: Tensor) -> Tensor:
+    """The vectors of `x` `[batch, seq_len, d_model]` at `positions`, indices into its flattened windows; or all."""
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
@@ -61,7 +55,7 @@ class Attention(nn.Module):
         self.n_heads = n_heads
         self.dropout = dropout
         self.query_key_value = linear(d_model, 3 * d_model)
-        self.output = zero_linear(d_model, d_model)
+        self.output = linear(d_model, d_model, is_zero=True)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
         """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries."""
@@ -74,12 +68,12 @@ class Attention(nn.Module):
         else:
             to_query, to_key_value = self.query_key_value.weight.split([d_model, 2 * d_model])
             key, value = F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
-            query = F.linear(rows(x, positions), to_query).view(batch, -1, *heads).transpose(1, 2)
+            query = F.linear(at(positions, x), to_query).view(batch, -1, *heads).transpose(1, 2)
             columns = positions.unsqueeze(1) % seq_len
             query, positions = rotate(query, cos[columns], sin[columns]), None
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, dropout_p=dropout)
-        return self.output(rows(mixed.transpose(1, 2).reshape(batch, -1, d_model), positions))
+        return self.output(at(positions, mixed.transpose(1, 2).reshape(batch, -1, d_model)))
 
 
 class GeGLU(nn.Module):
@@ -88,7 +82,7 @@ class GeGLU(nn.Module):
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
         self.input_gate = linear(d_model, 2 * d_ff)
-        self.output = zero_linear(d_ff, d_model)
+        self.output = linear(d_ff, d_model, is_zero=True)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, gate = self.input_gate(x).chunk(2, dim=-1)
@@ -107,7 +101,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
-        x = rows(x, positions) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions))
+        x = at(positions, x) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -126,8 +120,7 @@ class ModernEncoder(nn.Module):
         n_segments: int = 0,
         ngrams: NgramEmbedding | None = None,
     ):
-        """`n_segments` is the number of segment embeddings: 2 for pairs of text, 0 for plain text. `ngrams` adds
-        vectors for the n-grams around a token to its embedding.
+        """`n_segments` is the number of segment embeddings, 2 for pairs of text; `ngrams` adds vectors to the tokens'.
 
         Raises ValueError if `n_heads` does not divide `d_model` into heads of an even size.
         """
@@ -147,15 +140,12 @@ class ModernEncoder(nn.Module):
     def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
 
-        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`.
-        Nothing after the last attention reads the others, so the last feed-forward does not run there. If each window
-        has n positions, `positions` `[batch, n]` is faster: the last attention has queries only there.
+        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`:
+        the last feed-forward runs only there, and with `[batch, n]` the last attention too has queries only there.
         """
-        ngrams = None if self.ngrams is None else self.ngrams(inputs)
+        ngrams = None if self.ngrams is None else self.ngrams(inputs)  # first: torch.compile stops and restarts there
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
-        x = self.embedding(inputs)
-        if ngrams is not None:
-            x = x + ngrams
+        x = self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))

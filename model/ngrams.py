@@ -1,8 +1,7 @@
 """N-gram embeddings: vectors for the characters around a position, looked up in a table.
 
-Each row learns which characters its n-gram makes likely, so the layers do not have to. The method is hash
-embeddings (Svenstrup et al. 2017), which CANINE (Clark et al. 2022) and BLT (Pagnoni et al. 2024) use for characters.
-Here the n-grams lie on both sides of the position, and `[MASK]` is a symbol like any other.
+Each row learns which characters its n-gram makes likely. The method is hash embeddings (Svenstrup et al. 2017), used
+for characters by CANINE (Clark et al. 2022). Here n-grams lie on both sides, and `[MASK]` is a symbol like any other.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,7 @@ HASH_SEED = 0
 class NgramEmbedding(nn.Module):
     """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of its n-grams' rows.
 
-    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. Positions outside the
-    window have a symbol of their own.
+    All n-grams share one table, which starts at zero. N-grams with the same hash share a row.
     """
 
     can_compile = False  # torch.compile cannot handle sparse gradients
@@ -44,8 +42,8 @@ class NgramEmbedding(nn.Module):
         self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
         generator = torch.Generator().manual_seed(HASH_SEED)
         random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu")
-        members = [[i - self.reach in ngram for ngram in ngrams] for i in range(2 * self.reach + 1)]
-        is_member = torch.tensor(members, device="cpu")
+        offsets = range(-self.reach, self.reach + 1)
+        is_member = torch.tensor([[offset in ngram for ngram in ngrams] for offset in offsets], device="cpu")
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
@@ -77,10 +75,8 @@ class NgramEmbedding(nn.Module):
 
 
 class SumOfRows(torch.autograd.Function):
-    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once.
-
-    PyTorch's own sparse gradient repeats the gradient of a sum for each of its rows, and takes several times as long.
-    """
+    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once: PyTorch's repeats rows, and
+    takes several times as long."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
@@ -94,12 +90,9 @@ class SumOfRows(torch.autograd.Function):
         rows, weights = ctx.saved_tensors
         ordered, order = rows.flatten().sort(stable=True)
         row, count = ordered.unique_consecutive(return_counts=True)
+        begins, weight = count.cumsum(0) - count, weights.flatten()[order]
         sums = F.embedding_bag(
-            order // rows.shape[1],
-            gradient.contiguous(),
-            count.cumsum(0) - count,
-            mode="sum",
-            per_sample_weights=weights.flatten()[order],
+            order // rows.shape[1], gradient.contiguous(), begins, mode="sum", per_sample_weights=weight
         )
-        index = row.unsqueeze(0)
-        return torch.sparse_coo_tensor(index, sums, ctx.size, is_coalesced=True, check_invariants=False), None, None
+        total = torch.sparse_coo_tensor(row.unsqueeze(0), sums, ctx.size, is_coalesced=True, check_invariants=False)
+        return total, None, None

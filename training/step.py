@@ -116,7 +116,7 @@ class TrainingStep:
 
         Each process computes those of its share of the windows; `averaged` adds up the gradients of all processes.
         """
-        mine = batch.rows(self.processes.share(len(batch.inputs)))
+        mine = batch.part(self.processes.share(len(batch.inputs)))
         with nullcontext() if averaged else without_averaging(self.parallel):
             with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.autocast):
                 loss = self.parallel(mine)

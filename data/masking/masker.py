@@ -24,25 +24,24 @@ class MaskedBatch(NamedTuple):
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
     is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
-    def rows(self, rows: slice) -> "MaskedBatch":
-        """Some windows of an even batch."""
+    def part(self, windows: slice) -> "MaskedBatch":
+        """Some windows of an even batch, or all of any batch."""
         n_windows, seq_len = self.inputs.shape
-        if rows == slice(0, n_windows):
+        if windows == slice(0, n_windows):
             return self
         per_window = len(self.positions) // n_windows
-        listed = slice(rows.start * per_window, rows.stop * per_window)
-        pairs = self.pairs and Pairs(*(part[rows] for part in self.pairs))
-        positions = self.positions[listed] - rows.start * seq_len
-        return MaskedBatch(self.inputs[rows], positions, self.labels[listed], self.offsets[listed], pairs, self.is_even)
+        listed = slice(windows.start * per_window, windows.stop * per_window)
+        inputs, positions = self.inputs[windows], self.positions[listed] - windows.start * seq_len
+        pairs = self.pairs and Pairs(*(part[windows] for part in self.pairs))
+        return MaskedBatch(inputs, positions, self.labels[listed], self.offsets[listed], pairs, self.is_even)
 
 
 class Masker:
     """Masks exactly `round(masking_prob * seq_len)` positions of every training window.
 
-    The segmenter decides which characters are hidden together and how often: its units are drawn in proportion to
-    their weights until the budget is spent, and the last unit is taken in part (see `data.masking.sampling`). If a
-    window has too few characters that may be selected, all of them are, and IGNORED_LABEL fills the other labels:
-    shapes never depend on the data.
+    The segmenter's units are drawn in proportion to their weights until the budget is spent; the last unit is taken in
+    part (see `data.masking.sampling`). If a window has too few characters that may be selected, all of them are, and
+    IGNORED_LABEL fills the other labels: shapes never depend on the data.
     """
 
     def __init__(
@@ -56,12 +55,9 @@ class Masker:
         static_text_len: int = 0,
         corrupt_units: bool = False,
     ):
-        """Set up masks on `device`; `no_mask_tokens` are never selected.
-
-        With `static_text_len`, the length of the training text, each character's draws are made once, so a window
-        always gets the same masks (BERT's original data); with 0, they are new each time (RoBERTa, Liu et al. 2019).
-        With `corrupt_units`, all of a unit becomes `[MASK]`, or random, or stays (SpanBERT, Joshi et al. 2020).
-        """
+        """`no_mask_tokens` are never selected. With `static_text_len`, the length of the training text, a window always
+        gets the same masks (BERT's original data); with 0, they are new each time (RoBERTa, Liu et al. 2019). With
+        `corrupt_units`, all of a unit becomes `[MASK]`, or random, or stays (SpanBERT, Joshi et al. 2020)."""
         self.corruption = corruption.to(device)
         self.segmenter = segmenter.to(device)
         self.no_mask_tokens = torch.tensor(no_mask_tokens, dtype=torch.int64, device=device)
@@ -72,10 +68,8 @@ class Masker:
     def __call__(
         self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
     ) -> MaskedBatch:
-        """Mask windows of `tokens` `[batch, seq_len]` at `offsets` `[batch, seq_len]` of the training text.
-
-        `progress` is the share of the training budget that is spent; mixtures may change with it.
-        """
+        """Mask windows of `tokens` at `offsets` of the training text, both `[batch, seq_len]`. `progress` is the share
+        of the training budget that is spent; mixtures may change with it."""
         batch, seq_len = tokens.shape
         n_masked = n_masked_in(seq_len, masking_prob)
         units, weights = self.segmenter(offsets, self.generator, progress)

@@ -85,7 +85,7 @@ def test_every_character_of_a_window_is_a_label_and_is_seen_one_position_later()
     assert batch.inputs[:, 0].tolist() == [MASK] * len(TEXT)
     assert torch.equal(batch.labels, TEXT.flatten())
     assert torch.equal(batch.offsets[batch.positions], offsets.flatten())
-    second = batch.rows(slice(1, 2))  # as a second process would take it
+    second = batch.part(slice(1, 2))  # as a second process would take it
     assert torch.equal(second.labels, TEXT[1])
     assert torch.equal(second.positions, torch.arange(SEQ_LEN))
 

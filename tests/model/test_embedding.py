@@ -48,7 +48,7 @@ for name in sys.argv[1:]:
 
 def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path):
     source = Path(model.embedding.__file__).read_text()
-    line = "    return embedding_gradient(gradient, tokens, ctx.n_tokens), None\n"
+    line = "    return embedding_gradient(gradient, "
     assert line in source
     edited = source.replace(line, line.replace("return ", "return 2 * "))
     for name, content in (("first", source), ("again", source), ("edited", edited)):
