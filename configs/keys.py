@@ -19,11 +19,12 @@ from typing import Any
 from labml.configs import BaseConfigs
 
 from configs.strict_yaml import parse_yaml
+from runs.errors import InputError
 
 LONGEST_VALUE = 60  # characters of a value that an error message repeats
 
 
-class ConfigError(ValueError):
+class ConfigError(InputError):
     """A wrong key or value; the message is one line for the user."""
 
 

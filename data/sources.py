@@ -13,6 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from runs.errors import InputError
+
 BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
 COLUMN = "text"  # of Parquet files
 ROWS = 16  # of Parquet files that are decoded at once
@@ -27,7 +29,7 @@ FORMATS = {  # how compressed files begin
 }
 
 
-class CorpusError(ValueError):
+class CorpusError(InputError):
     """The text is missing or unusable; the message is one line for the user."""
 
 

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runs.errors import InputError
+
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.01, 10.0
 
 
-class KnobError(ValueError):
+class KnobError(InputError):
     """An unknown knob or a value out of range. The message is one line for the user."""
 
 

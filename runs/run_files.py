@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runs.errors import InputError
 from runs.files import read_bytes
 from runs.schema import checked
 
 
-class RunFolderError(ValueError):
+class RunFolderError(InputError):
     """A run's folder cannot be written or read; the message is one line for the user."""
 
 

@@ -24,7 +24,7 @@ LAYERS = {
     "distributed": set(),
     "runs": set(),
     "model": set(),
-    "data": {"runs.files", "runs.figures"},
+    "data": {"runs.errors", "runs.files", "runs.figures"},
     "training": {"data", "distributed", "runs"},
     "configs": {"data", "distributed", "model", "runs", "training"},
     "board": {"runs"},

@@ -22,6 +22,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from distributed.sharding import load_whole
+from runs.errors import InputError
 from runs.files import flush, read_bytes, write_atomically
 from runs.schema import checked
 from training.objective import StepSums
@@ -61,7 +62,7 @@ STATE = {  # Trainer.state_dict(), the environment, and the sizes of the run's f
 }
 
 
-class CheckpointError(ValueError):
+class CheckpointError(InputError):
     """A checkpoint cannot be read; the message is one line for the user."""
 
 
