@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 
 from runs.statistics import paired_difference, standard_error, with_error
 from trained.baselines import by_ngrams, linear_probe, most_frequent, scores
-from trained.classification import encoded, fine_tune, predictions, vectors
+from trained.classification import BATCH_SIZE, encoded, fine_tune, predictions, vectors
 from trained.load import Trained, untrained
-from trained.tasks import Task, inner
+from trained.tasks import INNER_SHARE, Task, inner
 
 LEARNING_RATES = (1e-3, 3e-3, 1e-2)
 PRETRAINED, FROM_SCRATCH = "pretrained", "from scratch"
+UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}
 Labels = list[str]  # of the test texts
 
 
@@ -23,17 +25,16 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     """Train all models and print their scores; returns the results."""
     sizes = {"training": len(task.training), "test": len(task.test), "labels": len(task.labels)}
     print(f"{task.name}: {sizes['training']} texts for training, {sizes['test']} for testing, {sizes['labels']} labels")
-    texts = "".join(text for text, _ in task.training + task.test)
-    vocabulary = trained.vocabulary
-    known = set(vocabulary.characters) if vocabulary.is_characters else set(texts)
-    if n_unknown := sum(map(texts.count, set(texts) - known)):
-        of_all = f"{n_unknown:,} of {len(texts):,} characters are"
-        read_as = "[MASK]" if vocabulary.unknown_token is None else "[UNK]"
-        print(f"{of_all} not in the run's vocabulary: both models read them as {read_as}")
-    print("this takes minutes; accuracy and F1 with their standard error over seeds", flush=True)
+    print_losses_of_text(trained, task)
+    print(f"both models need about {expected_time(trained, task, freeze, n_seeds)}, by the time of a few texts")
+    print("accuracy and F1 with their standard error over seeds", flush=True)
     guesses: dict[str, list[Labels]] = {}
     rates: dict[str, float] = {}
-    for name, model in models(trained).items():
+    models: dict[str, Callable[[int], Any]] = {  # functions of a seed
+        PRETRAINED: lambda seed: copy.deepcopy(trained.model),
+        FROM_SCRATCH: lambda seed: untrained({**trained.values, "seed": seed}, trained.vocabulary),
+    }
+    for name, model in models.items():
         if not freeze:
             rates[name] = best_rate(name, trained, model(0), task)
             print(f"  {name}: learning rate {rates[name]:g}", flush=True)
@@ -59,12 +60,35 @@ def compare(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> dict[st
     }
 
 
-def models(trained: Trained) -> dict[str, Callable[[int], Any]]:
-    """The models to compare, by name: functions of a seed."""
-    return {
-        PRETRAINED: lambda seed: copy.deepcopy(trained.model),
-        FROM_SCRATCH: lambda seed: untrained({**trained.values, "seed": seed}, trained.vocabulary),
-    }
+def print_losses_of_text(trained: Trained, task: Task) -> None:
+    """Print how many texts are cut, and how many characters the run cannot read."""
+    if task.n_cut:
+        print(f"{task.n_cut:,} texts are longer than the run's windows: they are cut to {trained.longest} characters")
+    texts = "".join(text for text, _ in task.training + task.test)
+    vocabulary = trained.vocabulary
+    known = set(vocabulary.characters) if vocabulary.is_characters else set(texts)
+    if n_unknown := sum(map(texts.count, set(texts) - known)):
+        of_all = f"{n_unknown:,} of {len(texts):,} characters are"
+        read_as = "[MASK]" if vocabulary.unknown_token is None else "[UNK]"
+        print(f"{of_all} not in the run's vocabulary: both models read them as {read_as}")
+
+
+def expected_time(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> str:
+    """The time that both models need for their training, measured with at most 16 texts."""
+    sample = task.training[:: -(-len(task.training) // BATCH_SIZE)]
+    encoder, texts = copy.deepcopy(trained.encoder), encoded([text for text, _ in sample], trained)
+    labels = [task.labels.index(label) for _, label in sample]
+    began = time.perf_counter()
+    if freeze:
+        vectors(encoder, texts)
+        n_texts = (1 + n_seeds) * (len(task.training) + len(task.test))
+    else:
+        rate, width = LEARNING_RATES[0], trained.values["model.d_model"]
+        fine_tune(encoder, texts, labels, d_model=width, learning_rate=rate, seed=0)
+        n_texts = round(2 * (len(LEARNING_RATES) * INNER_SHARE + n_seeds) * len(task.training))
+    seconds = (time.perf_counter() - began) * n_texts / len(sample)
+    unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 2 * size or size == 1)
+    return f"{seconds / size:.0f} {unit}"
 
 
 def best_rate(name: str, trained: Trained, model: Any, task: Task) -> float:

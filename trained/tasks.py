@@ -1,6 +1,8 @@
 """Texts with labels to fine-tune on: the speakers of a play, or a CSV file."""
 
 import csv
+import hashlib
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.keys import ConfigError
+from runs.files import read_bytes
 
+SPEAKER = "speaker"
 SPEAKERS = 10
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of their source
 INNER_SHARE = 0.8  # of the training texts of each label; the others choose settings
@@ -23,10 +27,19 @@ class Task:
     name: str
     training: list[tuple[str, str]]  # (text, label)
     test: list[tuple[str, str]]
+    n_cut: int = 0  # texts that were longer
 
     @property
     def labels(self) -> list[str]:
         return sorted({label for _, label in self.training})
+
+    @property
+    def file_name(self) -> str:
+        """A name for results; CSV files with the same name and different texts have different ones."""
+        if self.name == SPEAKER:
+            return SPEAKER
+        digest = hashlib.sha256(repr((self.training, self.test)).encode()).hexdigest()
+        return f"{Path(self.name).stem}-{digest[:8]}"
 
 
 def speakers(text: str, longest: int) -> Task:
@@ -36,47 +49,60 @@ def speakers(text: str, longest: int) -> Task:
     last paragraph may be incomplete and are left out. Raises ConfigError if there are too few speeches.
     """
     found = [HEADING.fullmatch(paragraph) for paragraph in text.split("\n\n")[1:-1]]
-    speeches = [(match[2][:longest], match[1]) for match in found if match]
-    frequent = {speaker for speaker, _ in Counter(label for _, label in speeches).most_common(SPEAKERS)}
+    speeches = [(match[2], match[1], "") for match in found if match]
+    frequent = {speaker for speaker, _ in Counter(label for _, label, _ in speeches).most_common(SPEAKERS)}
     if len(frequent) < 2:
         raise ConfigError("speaker: the text has no speeches of two speakers (a line NAME: and the text below it)")
-    rows = [(speech, label, "") for speech, label in speeches if label in frequent]
-    return _task("speaker", rows, TRAINING_SHARE, FEWEST)
+    return _task(SPEAKER, [row for row in speeches if row[1] in frequent], longest)
 
 
 def from_csv(path: Path, longest: int) -> Task:
     """The rows of a CSV file with columns `text`, `label` and optionally `split` (train or test).
 
-    Texts are cut after `longest` characters. Raises ConfigError with one line if the file is missing or not as above.
+    Texts are cut after `longest` characters. Raises ConfigError if the file is missing or not as above.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # Excel writes a byte order mark
-            reader = csv.DictReader(file, strict=True)
-            columns = list(reader.fieldnames or ())
-            if not {"text", "label"} <= set(columns):
-                raise ConfigError(f"{path} needs the columns text and label; it has {', '.join(columns) or 'none'}")
-            rows = list(reader)
+        content = read_bytes(path).decode("utf-8-sig")  # Excel writes a byte order mark
+        reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
+        columns, rows = list(reader.fieldnames or ()), list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read {path} ({getattr(error, 'strerror', None) or error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read {path} ({reason}): give a CSV file, or {SPEAKER}") from error
+    if not columns.count("text") == columns.count("label") == 1 or columns.count("split") > 1:
+        needed = "one column text and one column label, in lower case and separated by commas"
+        raise ConfigError(f"{path} needs {needed}; it has {', '.join(columns) or 'none'}")
     for number, row in enumerate(rows, start=1):
         if None in row:
             raise ConfigError(f"row {number} of {path} has too many columns: quote texts that contain commas")
         if not row["text"] or not row["label"] or row.get("split") not in (None, "", "train", "test"):
             raise ConfigError(f"row {number} of {path}: text and label must not be empty, split must be train or test")
-    examples = [(row["text"][:longest], row["label"], row.get("split") or "") for row in rows]
-    return _task(path.name, examples, TRAINING_SHARE, FEWEST)
+    return _task(path.name, [(row["text"], row["label"], row.get("split") or "") for row in rows], longest)
 
 
 def inner(task: Task) -> Task:
     """The training texts as a task of their own, to choose settings with."""
-    return _task(task.name, [(text, label, "") for text, label in task.training], INNER_SHARE, 1)
+    return _split(task.name, [(text, label, "") for text, label in task.training], INNER_SHARE)
 
 
-def _task(name: str, rows: Iterable[tuple[str, str, str]], share: float, fewest: int) -> Task:
-    """Rows (text, label, split). Of those without a split, the first `share` of each label is for training.
+def _task(name: str, rows: Iterable[tuple[str, str, str]], longest: int) -> Task:
+    """Rows (text, label, split), with texts cut to `longest` characters. Raises ConfigError if they are too few."""
+    rows = list(rows)
+    n_cut = sum(len(text) > longest for text, _, _ in rows)
+    task = _split(name, [(text[:longest], label, split) for text, label, split in rows], TRAINING_SHARE, n_cut)
+    counts = Counter(label for _, label in task.training)
+    labels = sorted({label for _, label, _ in rows})
+    if rare := [label for label in labels if counts[label] < FEWEST]:
+        raise ConfigError(
+            f"{name}: {len(rare)} of {len(labels)} labels have fewer than {FEWEST} training texts, such as {rare[0]}"
+            f" with {counts[rare[0]]}: merge such labels, and group numbers into classes"
+        )
+    return task
 
-    A test text that is also a training text is left out. Raises ConfigError if a label has fewer than `fewest` training
-    texts.
+
+def _split(name: str, rows: Iterable[tuple[str, str, str]], share: float, n_cut: int = 0) -> Task:
+    """Of the rows (text, label, split) without a split, the first `share` of each label is for training.
+
+    A test text that is also a training text is left out. Raises ConfigError if a part is too small.
     """
     rows = list(dict.fromkeys(rows))
     total, seen = Counter(label for _, label, split in rows if not split), Counter[str]()
@@ -87,11 +113,7 @@ def _task(name: str, rows: Iterable[tuple[str, str, str]], share: float, fewest:
         is_training = split == "train" or (not split and seen[label] <= share * total[label])
         (training if is_training else test).append((text, label))
     texts = {text for text, _ in training}
-    test = [(text, label) for text, label in test if text not in texts]
-    counts = Counter(label for _, label in training)
-    for label in sorted({label for _, label, _ in rows}):
-        if counts[label] < fewest:
-            raise ConfigError(f"{name}: the label {label} has {counts[label]} training texts, but {fewest} are needed")
-    if len(counts) < 2 or not test:
+    task = Task(name, training, [(text, label) for text, label in test if text not in texts], n_cut)
+    if len(task.labels) < 2 or not task.test:
         raise ConfigError(f"{name}: two labels are needed, and a test text that is not a training text")
-    return Task(name, training, test)
+    return task

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from configs.keys import ConfigError
@@ -58,18 +60,26 @@ def test_a_csv_file_may_split_itself(tmp_path):
     assert from_csv(file, 100) == Task("a.csv", training, [("four\nfive", "x")])
 
 
+HEADER = "needs one column text and one column label, in lower case and separated by commas; it has "
+SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
+        (None, "No such file or directory"),
         (b"\xff", "cannot read"),
-        (b"text,kind\na,b\n", "needs the columns text and label; it has text, kind"),
+        (b"text,kind\na,b\n", HEADER + "text, kind"),
+        (b"text,label,label\na,b,c\n", HEADER + "text, label, label"),
+        (b"Text,Label\na,b\n", HEADER + "Text, Label"),
+        (b"text;label\na;b\n", HEADER + "text;label"),
+        (b"", HEADER + "none"),
         (b"text,label\na,\n", "row 1 of .*: text and label must not be empty"),
         (b"text,label,split\na,b,dev\n", "split must be train or test"),
         (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
-        (b"text,label\na,x\nb,x\n", "the label x has 1 training texts, but 5 are needed"),
+        (b"text,label\na,x\nb,x\nc,y\n", "2 of 2 labels have fewer than 5 training texts, such as x with 1"),
+        (f"text,label\n{SCORES}".encode(), "20 of 20 labels .* such as 0.0 with 0: .* group numbers into classes"),
         (("text,label\n" + "".join(f"{i},x\n" for i in range(20))).encode(), "two labels are needed"),
-        (b"", "needs the columns text and label; it has none$"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path, content, message):
@@ -79,6 +89,27 @@ def test_a_wrong_file_is_one_line(tmp_path, content, message):
     with pytest.raises(ConfigError, match=message) as error:
         from_csv(file, 100)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+def test_only_regular_files_are_read(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        from_csv(tmp_path / name, 100)
+
+
+def test_cut_texts_are_counted():
+    assert speakers(PLAY + "\n\nA:\ncut", len("yes 0\nand more")).n_cut == 0
+    task = speakers(PLAY + "\n\nA:\ncut", len("yes 0\nand mor"))
+    assert task.n_cut == 10  # the speeches of A
+    assert max(map(len, texts(task.training))) == len("yes 0\nand mor")
+
+
+def test_files_with_the_same_name_have_results_of_their_own():
+    tasks = [Task("a.csv", [("yes", label)], []) for label in "xyx"]
+    names = [task.file_name for task in tasks]
+    assert names[0] == names[2] != names[1]
+    assert names[0].startswith("a-")
 
 
 def test_settings_are_chosen_on_training_texts_only():
