@@ -11,6 +11,7 @@ from torch import Tensor
 from data.vocabulary import Vocabulary
 from trained.load import Trained
 
+WIDE = re.compile(r"\\[\\_\[]|\[MASK\]")  # symbols of several characters
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
 CHARS_AT_ONCE = 16_384  # per pass of the model
 
@@ -39,7 +40,10 @@ def encode(template: str, trained: Trained) -> Tensor:
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`.
     Raises ValueError if a character is not in the vocabulary, or if the text is longer than the windows in training.
     """
-    vocabulary = trained.vocabulary
+    vocabulary, longest = trained.vocabulary, trained.longest
+    n_symbols = len(WIDE.sub("_", template))
+    if n_symbols > longest and n_symbols > longest * vocabulary.lengths.max():  # checked before millions are encoded
+        raise ValueError(f"the text has {n_symbols:,} characters; the run was trained on at most {longest}")
     parts: list[Tensor] = []
     for is_blank, symbols in groupby(SYMBOL.finditer(template), lambda symbol: symbol["blank"] is not None):
         if is_blank:
@@ -47,9 +51,8 @@ def encode(template: str, trained: Trained) -> Tensor:
         else:
             parts.append(vocabulary.encode("".join(symbol["escaped"] or symbol["plain"] for symbol in symbols)))
     ids = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
-    if len(ids) > trained.longest:
-        unit = "characters" if vocabulary.is_characters else "tokens"
-        raise ValueError(f"the text has {len(ids):,} {unit}; the run was trained on at most {trained.longest}")
+    if len(ids) > longest:
+        raise ValueError(f"the text has {len(ids):,} tokens; the run was trained on at most {longest}")
     return ids
 
 

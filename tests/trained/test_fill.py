@@ -78,4 +78,6 @@ def test_what_the_model_cannot_read_is_named(with_ngrams):
         encode("ca_ é", with_ngrams)
     with pytest.raises(ValueError, match="65 characters; the run was trained on at most 64"):
         encode("_" * 65, with_ngrams)
+    with pytest.raises(ValueError, match="10,000,000 characters; the run was trained on at most 64"):
+        encode("a_" * 5_000_000, with_ngrams)
     assert len(encode("[MASK]" * 64, with_ngrams)) == 64
