@@ -6,13 +6,14 @@ from pathlib import Path
 from runs.run_folder import RunFolder, RunFolderError
 
 LISTED = 10  # runs in an error message
+FILES = ("about.json", "config.yaml")  # a folder with either is a run; starting and resuming write the second
 
 
 def all_runs(logs: Path) -> list[RunFolder]:
     """Every run below `logs`, oldest first. Raises RunFolderError if `logs` cannot be read."""
     try:
-        configs = [path for path in logs.glob("*/*/config.yaml") if path.is_file()]
-        return [RunFolder(path.parent) for path in sorted(configs, key=lambda path: path.stat().st_mtime)]
+        found = {path.parent: path for name in FILES for path in logs.glob(f"*/*/{name}") if path.is_file()}
+        return [RunFolder(folder) for folder in sorted(found, key=lambda folder: found[folder].stat().st_mtime)]
     except OSError as error:
         raise RunFolderError(f"cannot read {str(logs)[:100]} ({error.strerror})") from error
 
@@ -23,7 +24,7 @@ def find_run(name: str, logs: Path) -> RunFolder:
     Raises RunFolderError with a list of the runs if no run or several match.
     """
     try:
-        if (Path(name) / "config.yaml").is_file():
+        if any((Path(name) / file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
     except OSError:  # the name is too long for a path
         pass
