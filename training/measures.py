@@ -65,11 +65,16 @@ def one_at_a_time(model: nn.Module, validation: ValidationSet, mask_token: int) 
 
     Each token is masked alone; all others are visible.
     """
-    spaced = np.linspace(0, validation.n_windows - 1, min(SINGLE_WINDOWS, validation.n_windows)).round()
-    windows = validation.windows[torch.from_numpy(spaced.astype(np.int64)).to(validation.windows.device)]
+    windows = evenly_spaced(validation.windows, SINGLE_WINDOWS)
     masked = torch.eye(windows.shape[1], dtype=torch.bool)[::SINGLE_STEP]  # [n_columns, 256]
     repeated = replace(validation, windows=windows.repeat_interleave(len(masked), 0))
     return _masked(model, repeated, masked.repeat(len(windows), 1), mask_token)
+
+
+def evenly_spaced(windows: torch.Tensor, n: int) -> torch.Tensor:
+    """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
+    kept = torch.linspace(0, len(windows) - 1, min(n, len(windows)), dtype=torch.float64).round().long()
+    return windows[kept.to(windows.device)]
 
 
 def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary) -> dict[str, Measure]:

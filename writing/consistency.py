@@ -5,7 +5,7 @@ and the product should not depend on the order: conditionals of one joint distri
 give its probability along every order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,11 +62,17 @@ def joint_consistency(
     """
     was_training = model.training
     model.eval()
-    ordinary = vocabulary.n_ordinary
     first, *others = ORDERS
-    kl = {order: spans.exact - _log_joint(model, spans, order, spans.windows, ordinary) for order in ORDERS}
-    written, chosen = _write(model, spans, first, ordinary, generator)
-    disagreement = {order: chosen - _log_joint(model, spans, order, written, ordinary) for order in others}
+
+    def log_joint(order: str, ids: Tensor) -> Tensor:
+        return _filled(model, spans, order, vocabulary.n_ordinary, lambda logs, column: ids.gather(1, column))[1]
+
+    def draw(logs: Tensor, _: Tensor) -> Tensor:
+        return torch.multinomial(logs.exp(), 1, generator=generator)
+
+    kl = {order: spans.exact - log_joint(order, spans.windows) for order in ORDERS}
+    written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
+    disagreement = {order: chosen - log_joint(order, written) for order in others}
     model.train(was_training)
     return {
         "exact": _estimate(-spans.exact),
@@ -75,35 +81,22 @@ def joint_consistency(
     }
 
 
-def _log_joint(model: nn.Module, spans: HiddenSpans, order: str, ids: Tensor, ordinary: int) -> Tensor:
-    """The sum of log q(character of `ids` | visible, earlier ones in the order), `[n_windows]`."""
-    total = torch.zeros(len(ids), dtype=torch.float64)
-    inputs = spans.inputs.clone()
-    for column, logs in _conditionals(model, inputs, spans.orders[order], ordinary):
-        characters = ids.gather(1, column)
-        total += logs.gather(1, characters)[:, 0]
-        inputs.scatter_(1, column, characters)
-    return total
-
-
-def _write(
-    model: nn.Module, spans: HiddenSpans, order: str, ordinary: int, generator: torch.Generator
+def _filled(
+    model: nn.Module, spans: HiddenSpans, order: str, ordinary: int, choose: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Windows `[n_windows, seq_len]` with spans sampled in an order, and the spans' log-probabilities `[n_windows]`."""
-    total = torch.zeros(len(spans.windows), dtype=torch.float64)
-    inputs = spans.inputs.clone()
-    for column, logs in _conditionals(model, inputs, spans.orders[order], ordinary):
-        characters = torch.multinomial(logs.exp(), 1, generator=generator)
+    """Fill the spans in an order; returns the windows `[n_windows, seq_len]` and the spans' log-probabilities.
+
+    `choose(logs, column)` gives the characters `[n_windows, 1]` of a step, whose columns are `column` `[n_windows, 1]`;
+    `logs` `[n_windows, n_ordinary]` is log q there, given the visible and the earlier characters.
+    """
+    inputs, total = spans.inputs.clone(), torch.zeros(len(spans.inputs), dtype=torch.float64)
+    starts = torch.arange(len(inputs)) * inputs.shape[1]
+    for column in spans.orders[order].split(1, dim=1):
+        logs = model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)
+        characters = choose(logs, column)
         total += logs.gather(1, characters)[:, 0]
         inputs.scatter_(1, column, characters)
     return inputs, total
-
-
-def _conditionals(model: nn.Module, inputs: Tensor, columns: Tensor, ordinary: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each step, the columns `[n_windows, 1]` and log q `[n_windows, n_ordinary]` there, given `inputs` as then."""
-    starts = torch.arange(len(inputs)) * inputs.shape[1]
-    for column in columns.split(1, dim=1):
-        yield column, model(inputs, starts + column[:, 0])[:, :ordinary].double().log_softmax(1)
 
 
 def _estimate(values: Tensor) -> dict[str, float]:

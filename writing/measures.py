@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -12,10 +11,10 @@ from data.bound import bound_masks
 from data.play.automaton import Automaton
 from data.play.scoring import score
 from data.protocol import ValidationSet
-from runs.statistics import standard_error
 from trained.load import Trained
 from training.evaluation import CHARS_AT_ONCE, any_order_bound
-from writing.judge import Judge
+from training.measures import evenly_spaced
+from writing.judge import Judge, ratio
 from writing.likelihood import order_losses
 from writing.sampler import Sampler
 
@@ -43,42 +42,33 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
     at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     found = {}
     for order in ORDERS:
-        sampler = Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order)
         generators = [Generator().manual_seed(i) for i in range(len(windows))]
-        parts = [
-            order_losses(sampler, windows[i : i + at_once], generators[i : i + at_once]).sum(1)
-            for i in range(0, len(windows), at_once)
-        ]
-        found[order] = likelihood(torch.cat(parts), windows, trained, validation)
+        starts = range(0, len(windows), at_once)
+        parts = [(windows[i : i + at_once], generators[i : i + at_once]) for i in starts]
+        losses = torch.cat([order_losses(_sampler(trained, order), *part).sum(1) for part in parts])
+        found[order] = likelihood(losses, windows, trained, validation)
     return found
 
 
 def grammar_measures(automaton: Automaton, trained: Trained, validation: ValidationSet) -> dict[str, Any]:
-    """The play's entropy rate in nats per character, and the exact likelihood of its validation windows."""
+    """The play's entropy rate in nats per character, the exact likelihood of its validation windows, and the grammar's
+    judgement of texts that the run writes in each of `ORDERS` (see `Judge.measures`).
+    """
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
     losses = score(judge.posterior.floor, judge.posterior.to_floor(validation.windows)).losses.sum(1)
     exact = likelihood(losses, validation.windows, trained, validation)
-    return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": _texts(trained, judge)}
-
-
-def _texts(trained: Trained, judge: Judge) -> dict[str, dict[str, float]]:
-    """The grammar's judgement of texts that the run writes in each of `ORDERS`: see `Judge.measures`."""
-    mask_token, n_ordinary, length = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, judge.length
-    found = {}
+    blanks = torch.full((TEXTS, judge.length), trained.vocabulary.mask_token)
+    texts = {}
     for order in ORDERS:
         for chars_per_step in CHARS_PER_STEP:
-            blanks = torch.full((TEXTS, length), mask_token)
             generators = [Generator().manual_seed(derived_seed(i, "texts")) for i in range(TEXTS)]
-            sampler = Sampler(trained.model, mask_token, n_ordinary, order)
-            *_, texts = sampler.write(blanks, length // chars_per_step, generators)
-            found[f"{order}, {chars_per_step} per step"] = judge.measures(texts)
-    return found
+            *_, written = _sampler(trained, order).write(blanks, judge.length // chars_per_step, generators)
+            texts[f"{order}, {chars_per_step} per step"] = judge.measures(written)
+    return {"entropy_rate": judge.entropy_rate, "exact": exact, "texts": texts}
 
 
-def evenly_spaced(windows: Tensor, n: int) -> Tensor:
-    """`n` of `windows` `[n_windows, seq_len]`, or all of them if there are fewer."""
-    rows = np.linspace(0, len(windows) - 1, min(n, len(windows))).round().astype(np.int64)
-    return windows[torch.from_numpy(rows).to(windows.device)]
+def _sampler(trained: Trained, order: str) -> Sampler:
+    return Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order)
 
 
 def _is_written(windows: Tensor, trained: Trained) -> Tensor:
@@ -94,7 +84,5 @@ def n_characters(windows: Tensor, trained: Trained, validation: ValidationSet) -
 
 def likelihood(losses: Tensor, windows: Tensor, trained: Trained, validation: ValidationSet) -> Likelihood:
     """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
-    n_chars = n_characters(windows, trained, validation)
-    nats = float(losses.sum() / n_chars.sum())
-    residuals = (losses - nats * n_chars) / n_chars.double().mean()  # of a ratio of two sums
-    return {"nats": nats, "bits": nats / math.log(2), "stderr": standard_error(residuals.numpy()), "n": len(windows)}
+    nats, stderr = ratio(losses, n_characters(windows, trained, validation))
+    return {"nats": nats, "bits": nats / math.log(2), "stderr": stderr, "n": len(windows)}

@@ -7,45 +7,30 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
-
-
-def confidence(probabilities: Tensor) -> Tensor:
-    """The largest probability, `[n_blanks]` for `probabilities` `[n_blanks, n_ordinary]`.
-
-    MaskGIT (Chang et al. 2022) compares the probabilities of tokens that it has already drawn, which favors probable
-    ones. Here the choice of a blank does not depend on the draw.
-    """
-    return probabilities.amax(-1)
-
-
-def entropy(probabilities: Tensor) -> Tensor:
-    """Minus the entropy in nats, `[n_blanks]` for `probabilities` `[n_blanks, n_ordinary]`."""
-    return -torch.special.entr(probabilities).sum(-1)
+from torch.nn import functional as F
 
 
 def margin(probabilities: Tensor) -> Tensor:
-    """The gap between the two largest probabilities, `[n_blanks]` for `probabilities` `[n_blanks, n_ordinary]`.
+    """The gap between the two largest of the probabilities `[n_blanks, n_ordinary]`, `[n_blanks]`.
 
     From Kim et al. 2025, "Train for the Worst, Plan for the Best", arXiv 2502.06768.
     """
-    best = torch.nn.functional.pad(probabilities, (0, 1)).topk(2).values  # padded for vocabularies of one token
+    best = F.pad(probabilities, (0, 1)).topk(2).values  # padded for vocabularies of one token
     return best[:, 0] - best[:, 1]
 
 
-def random(uniform: Tensor) -> Tensor:
-    """The random numbers `uniform` `[n, length]` themselves."""
-    return uniform
-
-
 def left_to_right(uniform: Tensor) -> Tensor:
-    """Scores `[n, length]` that fall from left to right; only the shape of `uniform` `[n, length]` matters."""
+    """Scores that fall from left to right, of the shape of `uniform` `[n, length]`."""
     return -torch.arange(uniform.shape[1], dtype=uniform.dtype, device=uniform.device).expand_as(uniform)
 
 
+# From the probabilities `[n_blanks, n_ordinary]` of the blanks' tokens to scores `[n_blanks]`. MaskGIT (Chang et al.
+# 2022) compares the probabilities of tokens that it has drawn, which favors probable ones. Here the draw comes later.
 BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "confidence": confidence,
-    "entropy": entropy,
+    "confidence": lambda probabilities: probabilities.amax(-1),
+    "entropy": lambda probabilities: -torch.special.entr(probabilities).sum(-1),  # in nats
     "margin": margin,
 }
-BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {"random": random, "left-to-right": left_to_right}
+# From random numbers `[n, length]` to scores of the same shape.
+BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {"random": lambda uniform: uniform, "left-to-right": left_to_right}
 ORDERS = (*BLIND, *BY_PROBABILITY)

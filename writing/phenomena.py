@@ -14,6 +14,8 @@ from data.play.words import TOPIC_VOWELS
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
+from training.measures import evenly_spaced
+from writing.judge import ratio
 from writing.truth import TruePosterior
 
 AGREEMENT = "agreement"  # the ending of a verb, and the s of a plural noun
@@ -42,9 +44,8 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     The phenomenon is that of the most probable state given the whole window.
     """
     truth = TruePosterior(grammar(), vocabulary)
-    n = validation.n_windows
-    kept = torch.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().long()
-    windows, masked = validation.windows.cpu()[kept], validation.masked.cpu()[kept]
+    windows = evenly_spaced(validation.windows.cpu(), MAX_WINDOWS)
+    masked = evenly_spaced(validation.masked.cpu(), MAX_WINDOWS)
     beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
     word = truth.floor.values("word")
     kinds = [word[i] for i in beliefs.argmax(1)]
@@ -85,14 +86,9 @@ def excess_by_phenomenon(
     for i, name in enumerate(PHENOMENA):
         here = known.phenomena == i
         if n := int(here.sum()):
-            excess = losses[here] - known.floor[here]
-            deviations = torch.zeros(len(windows), dtype=torch.float64)
-            deviations.index_add_(0, window[here], excess - excess.mean())
-            results[name] = {
-                "n": n,
-                "loss": losses[here].mean().item(),
-                "floor": known.floor[here].mean().item(),
-                "excess": excess.mean().item(),
-                "stderr": deviations.square().sum().sqrt().item() / n,
-            }
+            counts = window[here].bincount(minlength=len(windows))
+            loss, floor = losses[here], known.floor[here]
+            excess, stderr = ratio(window[here].bincount(loss - floor, len(windows)), counts)
+            row = {"n": n, "loss": loss.mean().item(), "floor": floor.mean().item()}
+            results[name] = row | {"excess": excess, "stderr": stderr}
     return results
