@@ -8,15 +8,16 @@ RUN: a folder, a uuid or the beginning of one, or `last`.
 """
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail, run_main
+from configs.one_line import run_main
+from configs.scripts import logs_parser, run_script
 from runs.delivery import NOT_OURS, Delivery, DeliveryError, RefusedError, ask, dashboard_address
-from runs.files import ROOT
 from runs.find import all_runs, find_run
-from runs.knobs import KnobError, knobs_of
+from runs.knobs import knobs_of
 from runs.run_folder import RunFolderError
 
 SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows per message
@@ -24,36 +25,36 @@ SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows per message
 
 def main(arguments: list[str]) -> int:
     """Serve the dashboard, import runs or set knobs. Returns the exit code."""
-    parser = OneLineParser(description="labml's dashboard on an embedded database.")
+    parser = logs_parser(__doc__)
     parser.add_argument("--port", type=int, help="of the dashboard on this machine (default: labml_app_url's, or 5005)")
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="the folder of the runs")
     parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard")
     action.add_argument("--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains")
     parser.add_argument("knobs", nargs="*", metavar="knob=value", help="with --set: learning_rate_factor, masking_prob")
+    return run_script(parser, arguments, answer, "requirements-dashboard.txt")
+
+
+def answer(options: Namespace) -> int:
+    """Do what the options ask for; returns the exit code."""
     try:
-        options = parser.parse_args(arguments)
-        if options.port is None:
-            options.port = urlsplit(dashboard_address() or "").port or 5005
-        if not 0 <= options.port <= 65_535:
-            raise ConfigError(f"--port {options.port} is not a port: choose 1 to 65535")
-        if bool(options.knobs) != (options.changed is not None):
-            raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
-        server = f"http://127.0.0.1:{options.port}"
-        if options.imported is None and options.changed is None:
-            return serve(options.db or options.logs / "dashboard.sqlite3", options.port)
-        try:
-            if options.imported is not None:
-                return import_runs(options.imported, options.logs, server)
-            return set_knobs(options.changed, options.knobs, options.logs, server)
-        except DeliveryError as error:
-            start = "start one with make dashboard, or choose another with --port"
-            raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
-    except (ConfigError, RunFolderError, KnobError, DeliveryError) as error:
-        return fail(error)
-    except KeyboardInterrupt:
-        return 130
+        port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
+    except DeliveryError as error:
+        raise ConfigError(str(error)) from error
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"--port {port} is not a port: choose 1 to 65535")
+    if bool(options.knobs) != (options.changed is not None):
+        raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
+    server = f"http://127.0.0.1:{port}"
+    if options.imported is None and options.changed is None:
+        return serve(options.db or options.logs / "dashboard.sqlite3", port)
+    try:
+        if options.imported is not None:
+            return import_runs(options.imported, options.logs, server)
+        return set_knobs(options.changed, options.knobs, options.logs, server)
+    except DeliveryError as error:
+        start = "start one with make dashboard, or choose another with --port"
+        raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
 
 
 def serve(database: Path, port: int) -> int:

@@ -3,70 +3,73 @@
 python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its first characters, or `last`
 """
 
+from argparse import Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from configs.command_line import ignored_in_comparisons, read_config, resolve
+from configs.command_line import ignored_in_comparisons
 from configs.data import DataConfigs
 from configs.devices import best_device
-from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail, run_main
-from data.corpus import CorpusError
+from configs.one_line import run_main
+from configs.scripts import run_parser, run_script
 from data.reference_losses import without_counting
-from data.vocabulary import UNK
+from data.vocabulary import UNK, Vocabulary
 from runs import statistics
 from runs.curves import save_measures
-from runs.files import ROOT, write_json
+from runs.files import write_json
 from runs.find import find_run
 from runs.run_files import read_object
-from runs.run_folder import RunFolder, RunFolderError
-from trained.load import Trained, load_trained
-from training.checkpoint import CheckpointError
+from trained.load import Trained, load
 from training.evaluation import evaluate, per_character
 from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon
 
+Results = dict[str, Any]  # the content of evaluation.json
+
 
 def main(arguments: list[str]) -> int:
     """Measure the runs that the command line names; returns the exit code."""
-    parser = OneLineParser(description="Measure trained runs, one or several side by side.")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder, a uuid or its first characters, or last")
+    parser = run_parser(__doc__, "runs", nargs="+")
     writing = "also measure how well the runs write, which takes a minute or more per run"
     parser.add_argument("--writing", action="store_true", help=writing)
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
-    try:
-        options = parser.parse_args(arguments)
-        found = [find_run(name, options.logs) for name in options.runs]
-        runs = list({run.path: run for run in found}.values())
-        window_losses = []
-        for run in runs:
-            trained = load_trained(str(run.path), device=best_device())
-            data = trained.data()
-            print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
-            window_losses.append(measure(trained, data, with_writing=options.writing))
-    except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
-        return fail(error)
-    except KeyboardInterrupt:
-        return 130
-    if len(runs) > 1:
-        print_comparison(runs, window_losses)
-    return 0
+    return run_script(parser, arguments, measure_runs)
 
 
-def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> dict[str, np.ndarray]:
+def measure_runs(options: Namespace) -> None:
+    """Measure the runs one after the other, and compare them."""
+    found = [find_run(name, options.logs) for name in options.runs]
+    measured: list[Trained] = []
+    texts, results, window_losses = set(), [], []
+    for run in {run.path: run for run in found}.values():
+        measured.append(load(run, best_device()))
+        data = measured[-1].data()
+        texts.add(data.loaded.sha256)
+        print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
+        of_run, losses = measure(measured[-1], data, with_writing=options.writing)
+        results.append(of_run)
+        window_losses.append(losses)
+    if len(texts) > 1:
+        print("\nno comparison: the runs were trained and measured on different texts")
+    elif len({predicted_tokens(trained.vocabulary) for trained in measured}) > 1:
+        print_per_character(measured, results)
+    elif len(measured) > 1:
+        print_comparison(measured, window_losses)
+
+
+def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> tuple[Results, dict[str, np.ndarray]]:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
 
-    Returns losses of each window `[n_windows]` by the names of the measures in which runs are compared.
+    Returns the content of evaluation.json, and the losses of each window `[n_windows]` by the names of the measures in
+    which runs are compared.
     """
     run, model, vocabulary, validation = trained.run, trained.model, trained.vocabulary, data.validation
     print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
     references = run.reference_lines()
-    results: dict[str, Any] = {
+    results: Results = {
         "loss.valid": protocol.loss,
         "loss.valid_stderr": protocol.loss_stderr,
         "accuracy.valid": protocol.accuracy,
@@ -105,7 +108,7 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> dict[str
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, trained, validation)
-    return {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
+    return results, {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
 
 
 def print_tables(results: dict[str, Any]) -> None:
@@ -150,20 +153,14 @@ def print_writing(results: dict[str, Any]) -> None:
             print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
 
 
-def print_comparison(runs: list[RunFolder], window_losses: list[dict[str, np.ndarray]]) -> None:
+def print_comparison(measured: list[Trained], window_losses: list[dict[str, np.ndarray]]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
-    if len({run.corpus()["sha256"] for run in runs}) > 1:
-        print("\nno comparison: the runs were trained and measured on different texts")
-        return
-    configs = [resolve(read_config(run.config_path), {}) for run in runs]  # fills in keys that are newer than a run
-    if any(predicted_tokens(run) != predicted_tokens(runs[0]) for run in runs):
-        print_per_character(runs, configs)
-        return
-    for measured in window_losses[0]:
-        losses = [of_run[measured] for of_run in window_losses]
+    configs = [trained.values | {"device": trained.trained_on} for trained in measured]
+    for name in window_losses[0]:
+        losses = [of_run[name] for of_run in window_losses]
         groups = statistics.group_by_settings(configs, losses, ignored_in_comparisons())
-        print(f"\nside by side ({measured}, nats)")
-        if measured == "loss.valid":
+        print(f"\nside by side ({name}, nats)")
+        if name == "loss.valid":
             for key, values in statistics.differing_keys(groups).items():
                 print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
         for number, group in enumerate(groups, start=1):
@@ -173,21 +170,19 @@ def print_comparison(runs: list[RunFolder], window_losses: list[dict[str, np.nda
             print(f"  group {number}: {loss} ({n} seed{'s' * (n > 1)}){versus_first}")
 
 
-def predicted_tokens(run: RunFolder) -> Any:
+def predicted_tokens(vocabulary: Vocabulary) -> str:
     """Equal for two runs on the same text if the validation protocol masks the same parts of it."""
-    vocabulary = run.vocabulary()
-    has_unknown = UNK in vocabulary["special_tokens"]
-    return vocabulary.get("tokens"), vocabulary.get("tokenizer"), has_unknown and vocabulary.get("characters")
+    ignored = {"special_tokens"} if UNK in vocabulary.special_tokens else {"special_tokens", "characters"}
+    return repr({key: value for key, value in vocabulary.description().items() if key not in ignored})
 
 
-def print_per_character(runs: list[RunFolder], configs: list[dict[str, Any]]) -> None:
+def print_per_character(measured: list[Trained], results: list[Results]) -> None:
     """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
     print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
-    for run, config in zip(runs, configs, strict=True):
-        results = read_object(run.path / "evaluation.json", {"loss.valid": float})
-        row = per_character(results.get("loss.valid_per_character", results["loss.valid"]))
-        nats, bits = row.values()
-        print(f"  {run.path.name[:8]}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={config['data.tokens']}")
+    for trained, row in zip(measured, results, strict=True):
+        nats, bits = per_character(row.get("loss.valid_per_character") or row["loss.valid"]).values()
+        name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
+        print(f"  {name}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={tokens}")
 
 
 def _likelihood(row: Mapping[str, Any]) -> str:

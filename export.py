@@ -5,54 +5,61 @@ python export.py RUN --to onnx FILE
 python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
 """
 
+import os
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail, run_main
-from runs.files import ROOT
+from configs.one_line import fail, run_main
+from configs.scripts import run_parser, run_script
 from runs.find import find_run
-from runs.run_folder import RunFolder, RunFolderError
+from runs.run_folder import RunFolder
 from trained import trackers
-from trained.load import load_trained
-from training.checkpoint import CheckpointError
+from trained.load import load
 
 
 def main(arguments: list[str]) -> int:
     """Convert one run; returns the exit code."""
-    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
-    parser.add_argument(
-        "--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=f"{', '.join(FORMATS)}; a new file or folder"
-    )
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
+    parser = run_parser(__doc__)
+    formats = f"{', '.join(FORMATS)}; a new file or folder"
+    parser.add_argument("--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=formats)
+    return run_script(parser, arguments, convert, "requirements-export.txt")
+
+
+def convert(options: Namespace) -> int:
+    """Write a run in another format; returns the exit code."""
+    name, path = options.to[0], Path(options.to[1])
+    if name not in FORMATS:
+        raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
+    if not path.name:
+        raise ConfigError(f"--to {name} {options.to[1]!r} names no new file or folder: give its path")
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already: choose another path")
+    run = find_run(options.run, options.logs)
     try:
-        options = parser.parse_args(arguments)
-        name, path = options.to[0], Path(options.to[1])
-        if name not in FORMATS:
-            raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
-        if path.exists() or path.is_symlink():
-            raise ConfigError(f"{path} exists already: choose another path")
-        run = find_run(options.run, options.logs)
         path.parent.mkdir(parents=True, exist_ok=True)
         # A temporary path until the export is complete. The suffix stays, because libraries read it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
             FORMATS[name](run, part)
+            give_usual_modes(part)
             part.rename(path)
-    except ModuleNotFoundError as error:
-        return fail(f"--to {name} needs {error.name}: pip install -r requirements-export.txt")
-    except (ConfigError, RunFolderError, CheckpointError) as error:
-        return fail(error)
     except OSError as error:
         return fail(f"cannot write {path} ({error.strerror or error})")
-    except KeyboardInterrupt:
-        return 130
     print(path)
     return 0
+
+
+def give_usual_modes(path: Path) -> None:
+    """Give a file, or all files of a folder, the mode that new files have: safetensors creates them with 0600."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in (path, *path.rglob("*")):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)
 
 
 def to_hugging_face(run: RunFolder, folder: Path) -> None:
@@ -60,13 +67,13 @@ def to_hugging_face(run: RunFolder, folder: Path) -> None:
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
     from trained import hugging_face
 
-    hugging_face.export(load_trained(str(run.path)), folder)
+    hugging_face.export(load(run), folder)
 
 
 def to_onnx(run: RunFolder, file: Path) -> None:
     from trained import onnx_file
 
-    onnx_file.export(load_trained(str(run.path)), file)
+    onnx_file.export(load(run), file)
 
 
 FORMATS: dict[str, Callable[[RunFolder, Path], None]] = {

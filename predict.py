@@ -9,63 +9,57 @@ A blank is _ or [MASK]: one character, or one token of a run with other data.tok
 import json
 import os
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from torch import Tensor
 
 from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail, run_main
+from configs.one_line import fail, run_main
+from configs.scripts import number, run_parser, run_script
 from data.vocabulary import printable
-from runs.files import ROOT
-from runs.run_folder import RunFolderError
 from trained.fill import Filled, encode, fill
 from trained.load import Trained, load_trained
-from training.checkpoint import CheckpointError
 
 CHUNK = 65_536  # bytes of standard input at once
+LONGEST_LINE = 2**24  # bytes
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
 
 
 def main(arguments: list[str]) -> int:
     """Fill the texts of the command line, or the lines of standard input; returns the exit code."""
-    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", help="a folder, a uuid or its first characters, or last")
+    parser = run_parser(__doc__)
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help="default: the lines of standard input")
     top = "show the N most probable characters (or tokens) per blank; all of them if the run knows fewer"
-    parser.add_argument("--top", type=int, metavar="N", help=top)
+    parser.add_argument("--top", type=number(int, 1), metavar="N", help=top)
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
-    parser.add_argument("--logs", type=Path, default=ROOT / "logs", help="folder of the runs (default: %(default)s)")
-    try:
-        options = parser.parse_intermixed_args(arguments)  # options before or after texts
-        if options.top is not None and options.top < 1:
-            raise ConfigError(f"--top {options.top} is below 1")
-        if not options.texts and sys.stdin is None:
-            raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
-        trained = load_trained(options.run, options.logs)
-        unit = "character" if trained.vocabulary.is_characters else "token"
-        named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
-        never = "" if options.texts else "\n"  # a line stays one line
-        for texts in [named] if named else lines(sys.stdin.buffer):
-            ids, problem = encoded(texts, trained)
-            for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
-                show(filled, options.top is not None, options.json, unit)
-            sys.stdout.flush()
-            if problem:
-                return fail(problem)
-    except (ConfigError, RunFolderError, CheckpointError) as error:
-        return fail(error)
-    except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return 130
+    return run_script(parser, arguments, fill_texts)
+
+
+def fill_texts(options: Namespace) -> int:
+    """Print the filled texts, up to the first that the model cannot read; returns the exit code."""
+    if not options.texts and sys.stdin is None:
+        raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
+    trained = load_trained(options.run, options.logs)
+    unit = "character" if trained.vocabulary.is_characters else "token"
+    named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
+    never = "" if options.texts else "\n"  # a line stays one line
+    for texts in [named] if named else lines(sys.stdin.buffer):
+        ids, problem = encoded(texts, trained)
+        for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
+            show(filled, options.top is not None, options.json, unit)
+        sys.stdout.flush()
+        if problem:
+            return fail(problem)
     return 0
 
 
 def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
-    """The lines of a stream and their names, in batches of those that have arrived: no line waits for others."""
+    """The lines of a stream and their names, in batches of those that have arrived: no line waits for others.
+
+    Raises ConfigError if a line has more than 16 MiB.
+    """
     number, rest = 0, b""
     while True:
         chunk = source.read1(CHUNK)  # type: ignore[attr-defined]
@@ -76,6 +70,8 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
         number += len(whole)
         if not chunk:
             return
+        if len(rest) > LONGEST_LINE:
+            raise ConfigError(f"line {number + 1} is longer than {LONGEST_LINE:,} bytes")
 
 
 def encoded(texts: Sequence[tuple[str, str | bytes]], trained: Trained) -> tuple[list[Tensor], str]:

@@ -137,7 +137,9 @@ def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_fi
     for path, message in (
         (None, "has changed since"),
         (run.corpus_path, "corpus.json"),
-        (run.checkpoints / "best.safetensors", "has no trained weights yet"),
+        (run.checkpoints / "best.safetensors", "best.safetensors is missing, with the trained weights: restore it"),
+        (run.metrics_path, "has no trained weights yet"),
+        (run.config_path, "config.yaml (No such file or directory)"),
     ):
         if path is not None:
             path.unlink()

@@ -1,5 +1,7 @@
 """`python export.py`, in process."""
 
+import os
+import stat
 import sys
 
 import pytest
@@ -44,9 +46,29 @@ def test_what_exists_is_never_replaced(logs, tmp_path, capsys):
     assert (tmp_path / "rows.csv").read_text() == "mine"
 
 
-def test_an_unknown_format_is_one_line(logs, tmp_path, capsys):
-    assert exported(logs, "pickle", tmp_path / "x") == 2
-    assert "choose one of huggingface, onnx, tensorboard, wandb, csv" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, tensorboard, wandb, csv"),
+        (["csv", ""], "--to csv '' names no new file or folder: give its path"),
+        (["csv", "/proc/x"], "cannot write /proc/x"),
+    ],
+)
+def test_wrong_input_is_one_line(logs, capsys, words, message):
+    assert exported(logs, *words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_every_file_has_the_usual_mode(logs, tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        assert exported(logs, "huggingface", tmp_path / "model") == 0
+    finally:
+        os.umask(before)
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert "model.safetensors" in {path.name for path in files}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
 
 
 @pytest.mark.parametrize(("name", "library"), [("huggingface", "tokenizers"), ("wandb", "wandb")])
@@ -55,4 +77,4 @@ def test_a_missing_library_is_one_line(logs, tmp_path, capsys, monkeypatch, name
     monkeypatch.delitem(sys.modules, "trained.hugging_face", raising=False)
     monkeypatch.delattr("trained.hugging_face", raising=False)
     assert exported(logs, name, tmp_path / "x") == 2
-    assert f"needs {library}: pip install -r requirements-export.txt" in capsys.readouterr().err
+    assert f"{library} is not installed: pip install -r requirements-export.txt" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from configs.keys import ConfigError
 from predict import lines, main
 from runs.files import ROOT
 from tests.conftest import train_in
@@ -69,8 +70,8 @@ def test_json_is_for_programs(predicted):
     ("words", "message"),
     [
         (["ca_ é"], "'é' is not in the vocabulary"),
-        (["_" * 65], "at most 64"),
-        (["_", "--top", "0"], "--top 0 is below 1"),
+        (["_" * 65], "the text has 65 characters; the run was trained on at most 64"),
+        (["_", "--top", "0"], "--top: 0 is out of range: it must be at least 1"),
         (["_", "--pressed"], "unrecognized arguments: --pressed\n"),
     ],
 )
@@ -91,6 +92,11 @@ def test_lines_come_as_they_arrive():
 
     batches = [[("line 1", b"one")], [("line 2", b"two"), ("line 3", b"")], [], [], [("line 4", b"three")]]
     assert list(lines(Pipe())) == batches
+
+
+def test_a_line_without_end_is_refused():
+    with open("/dev/zero", "rb") as zeros, pytest.raises(ConfigError, match="line 1 is longer than 16,777,216 bytes"):
+        list(lines(zeros))
 
 
 def filter_lines(logs, content: bytes) -> tuple[subprocess.CompletedProcess, int]:

@@ -12,10 +12,10 @@ from configs.command_line import read_config, resolve
 from configs.data import DataConfigs
 from configs.experiment import configs_of
 from configs.keys import ConfigError
-from data.subwords import TokensError
 from data.vocabularies import load_vocabulary
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel
+from runs.errors import InputError
 from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
@@ -30,7 +30,8 @@ class Trained:
     """A trained run, ready for use."""
 
     run: RunFolder
-    values: dict[str, Any]  # every key with its value
+    values: dict[str, Any]  # every key with its value; `device` is the model's
+    trained_on: str  # the device of the training
     model: nn.Module  # with the weights of the lowest validation loss, in evaluation mode
     vocabulary: Vocabulary
 
@@ -57,31 +58,35 @@ class Trained:
 
 
 def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "cpu") -> Trained:
-    """Load the run called `name`: a folder, a uuid or its first characters, or `last`.
+    """`load` the run called `name`: a folder, a uuid or its first characters, or `last`.
 
     `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`, such as
-    `trained.vocabulary.encode(text)[None]`. Raises ConfigError, RunFolderError or CheckpointError, each with a message
-    of one line, if there is no such run or one of its files is damaged.
+    `trained.vocabulary.encode(text)[None]`. Raises InputError if there is no such run.
     """
+    return load(find_run(name, logs), device)
+
+
+def load(run: RunFolder, device: str = "cpu") -> Trained:
+    """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is missing or damaged."""
     tracking.be_quiet()
-    run = find_run(name, logs)
-    values = resolve(read_config(run.config_path), {"device": device})
+    config = read_config(run.config_path)
+    values = resolve(config, {"device": device})
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
+        if run.metrics():
+            raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
     vocabulary = saved_vocabulary(run)
     model = untrained(values, vocabulary)
     put_weights(model, load_weights(weights), weights)
-    return Trained(run, values, model, vocabulary)
+    return Trained(run, values, config.get("device", device), model, vocabulary)
 
 
 def saved_vocabulary(run: RunFolder) -> Vocabulary:
-    """The vocabulary of a run. Raises RunFolderError if its file is damaged, ConfigError if a package is missing."""
+    """The vocabulary of a run. Raises InputError if its file is damaged or a package is missing."""
     try:
         return load_vocabulary(run.vocabulary())
-    except TokensError as error:
-        raise ConfigError(str(error)) from error
-    except RunFolderError:
+    except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error

@@ -22,24 +22,24 @@ PALETTE = 16  # colors, with those of the smooth edges of letters
 class Recording:
     """The steps of a text, thinned out evenly to at most 60 frames."""
 
-    def __init__(self, vocabulary: Vocabulary):
+    def __init__(self, path: Path, vocabulary: Vocabulary):
+        self.path = path
         self.vocabulary = vocabulary
         self.frames: list[Tensor] = []
         self.every, self.n = 1, 0  # texts per frame; texts
 
-    def add(self, ids: Tensor) -> None:
-        """The text before the first step or after the next one, `[length]`."""
+    def show(self, ids: Tensor) -> None:
+        """Add the text `ids` `[length]`, as it is before the first step or after the next one."""
         if self.n % self.every == 0:
             self.frames.append(ids)
         if len(self.frames) > MOST_FRAMES:
             self.frames = self.frames[::2]
             self.every *= 2
         self.n += 1
-        self.last = ids
 
-    def save(self, path: Path) -> None:
-        """Write the GIF, with a pause at its end. Raises OSError."""
-        texts = [*self.frames, self.last, self.last]  # the second time without highlights
+    def finish(self, ids: Tensor) -> None:
+        """Write the GIF, with the finished text `ids` `[length]` and a pause at its end. Raises OSError."""
+        texts = [*self.frames, ids, ids]  # the second time without highlights
         pages = [wrap(cells(*pair, self.vocabulary), COLUMNS) for pair in zip(texts, [texts[0], *texts], strict=False)]
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]
@@ -48,7 +48,7 @@ class Recording:
         durations = [MILLISECONDS] * len(rest) + [LAST_MILLISECONDS]
         file = BytesIO()
         first.save(file, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
-        write_atomically(path, file.getvalue())
+        write_atomically(self.path, file.getvalue())
 
 
 def picture(lines: list[list[Cell]], height: int) -> Image.Image:

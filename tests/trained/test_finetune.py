@@ -24,11 +24,17 @@ def finetuned(trained, *words) -> int:
     return main([str(trained.run.path), *map(str, words)])
 
 
+def written(trained, settings) -> dict:
+    (path,) = trained.run.path.glob(f"finetune-animals-????????-{settings}.json")
+    return json.loads(path.read_text())
+
+
 def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys):
     assert finetuned(with_ngrams, "--task", csv_file, "--seeds", 2) == 0
     output, progress = capsys.readouterr()
     assert "animals.csv: 28 texts for training, 12 for testing, 2 labels" in output
-    results = json.loads((with_ngrams.run.path / "finetune-animals-seeds-2.json").read_text())
+    assert re.search(r"both models need about \d+ (seconds|minutes)", output)
+    results = written(with_ngrams, "seeds-2")
     scores = results["scores"]
     assert [len(rows) for rows in scores.values()] == [2, 2, 1, 1]
     assert scores["most frequent label"][0]["accuracy"] == 0.5
@@ -46,14 +52,15 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert [accuracy for name, accuracy in lines if name.startswith("pretrained, seed")] == seeds
 
 
-@pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 156"])])
-def test_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, capsys, cat, counted):
+@pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 220"])])
+def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, capsys, cat, counted):
     texts = [f"{' ' * i}{animal}" for i in range(8) for animal in (cat, "dog", "rat")]
-    rows = [f"{text},{text[-1]}" for text in texts]
-    (tmp_path / "animals.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    rows = ["text,label", *(f"{text},{text[-1]}" for text in texts), f"{' ' * 61}rats,t"]
+    (tmp_path / "animals.csv").write_text("\n".join(rows), encoding="utf-8")
     assert finetuned(plain, "--task", tmp_path / "animals.csv", "--seeds", 1, "--freeze") == 0
-    found = re.findall(r"^(.*) characters are not in the run's vocabulary", capsys.readouterr().out, re.M)
-    assert found == counted
+    output = capsys.readouterr().out
+    assert re.findall(r"^(.*) characters are not in the run's vocabulary", output, re.M) == counted
+    assert "1 texts are longer than the run's windows: they are cut to 64 characters" in output
 
 
 def test_no_setting_is_chosen_on_test_texts(plain, csv_file, monkeypatch):
@@ -89,7 +96,7 @@ def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, mo
     monkeypatch.setattr(comparison, "probed", lambda *words: probed.append(words[1]) or of_model(*words))
     assert finetuned(plain, "--task", csv_file, "--seeds", 2, "--freeze") == 0
     assert len(probed) == 1 + 2
-    results = json.loads((plain.run.path / "finetune-animals-frozen-seeds-2.json").read_text())
+    results = written(plain, "frozen-seeds-2")
     assert results["frozen"] is True
     assert [row["accuracy"] for row in results["scores"]["pretrained"]] == [1.0, 1.0]
 
@@ -98,8 +105,8 @@ def test_a_frozen_encoder_is_probed_once_if_it_is_pretrained(plain, csv_file, mo
     ("words", "message"),
     [
         (["--task", "speaker"], "speaker: "),  # the sentences have no headings
-        (["--task", "missing.csv"], "--task missing.csv: found no such CSV file; the other choice is speaker"),
-        (["--task", "speaker", "--seeds", "0"], "--seeds 0 is below 1"),
+        (["--task", "missing.csv"], "cannot read missing.csv (No such file or directory): give a CSV file, or speaker"),
+        (["--task", "speaker", "--seeds", "0"], "--seeds: 0 is out of range: it must be at least 1"),
         ([], "--task"),
     ],
 )

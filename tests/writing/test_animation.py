@@ -12,11 +12,11 @@ TEXT = "abc def ghi\n" * 8
 
 def recorded(tmp_path, text, n_steps):
     """The GIF of a text that is written from the left in `n_steps` steps."""
-    ids, recording = VOCABULARY.encode(text), Recording(VOCABULARY)
+    ids, recording = VOCABULARY.encode(text), Recording(tmp_path / "text.gif", VOCABULARY)
     for step in range(n_steps + 1):
         written = torch.arange(len(ids)) < len(ids) * step / n_steps
-        recording.add(ids.where(written, VOCABULARY.mask_token))
-    recording.save(tmp_path / "text.gif")
+        recording.show(ids.where(written, VOCABULARY.mask_token))
+    recording.finish(ids)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["text.gif"]
     return Image.open(tmp_path / "text.gif")
 
