@@ -14,7 +14,8 @@ from tests.conftest import train_in
 def logs(tmp_path_factory, sentences):
     folder = tmp_path_factory.mktemp("logs")
     (folder / "text.txt").write_text(sentences, encoding="utf-8")
-    train_in(folder / "mlm" / "run", data__corpus=str(folder / "text.txt"), training__max_steps=2)
+    trained = train_in(folder / "mlm" / "run", data__corpus=str(folder / "text.txt"), training__max_steps=2)
+    trained.run.save_status("completed")
     return folder
 
 

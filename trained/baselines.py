@@ -20,12 +20,8 @@ FOLDS = 5
 def by_ngrams(task: Task) -> list[str]:
     """The labels of the test texts by a logistic regression on their character n-grams, weighted by tf-idf."""
     features = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
-    return _logistic_regression(features, [t for t, _ in task.training], task, [t for t, _ in task.test])
-
-
-def linear_probe(task: Task, training: Any, test: Any) -> list[str]:
-    """The labels of the test texts by a logistic regression on vectors `[n_texts, d_model]` of both parts."""
-    return _logistic_regression(StandardScaler(), training, task, test)
+    training, test = ([text for text, _ in part] for part in (task.training, task.test))
+    return logistic_regression(task, training, test, features)
 
 
 def most_frequent(task: Task) -> list[str]:
@@ -43,9 +39,11 @@ def scores(task: Task, guesses: Sequence[str]) -> Mapping[str, float]:
     }
 
 
-def _logistic_regression(features: Any, training: Any, task: Task, test: Any) -> list[str]:
-    """Cross-validation on the training texts chooses the penalty."""
-    model = make_pipeline(features, LogisticRegression(max_iter=5_000))
+def logistic_regression(task: Task, training: Any, test: Any, features: Any = None) -> list[str]:
+    """The labels of the test texts by a logistic regression on `features` of both parts; cross-validation on the
+    training texts chooses the penalty. By default both parts are vectors `[n_texts, d_model]`.
+    """
+    model = make_pipeline(features or StandardScaler(), LogisticRegression(max_iter=5_000))
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=folds)
     return list(search.fit(training, [label for _, label in task.training]).predict(test))

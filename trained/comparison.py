@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from runs.statistics import paired_difference, standard_error, with_error
-from trained.baselines import by_ngrams, linear_probe, most_frequent, scores
+from trained.baselines import by_ngrams, logistic_regression, most_frequent, scores
 from trained.classification import BATCH_SIZE, encoded, fine_tune, predictions, vectors
 from trained.load import Trained, untrained
 from trained.tasks import INNER_SHARE, Task, inner
@@ -76,15 +76,12 @@ def print_losses_of_text(trained: Trained, task: Task) -> None:
 def expected_time(trained: Trained, task: Task, freeze: bool, n_seeds: int) -> str:
     """The time that both models need for their training, measured with at most 16 texts."""
     sample = task.training[:: -(-len(task.training) // BATCH_SIZE)]
-    encoder, texts = copy.deepcopy(trained.encoder), encoded([text for text, _ in sample], trained)
-    labels = [task.labels.index(label) for _, label in sample]
-    began = time.perf_counter()
+    model, began = copy.deepcopy(trained.model), time.perf_counter()
     if freeze:
-        vectors(encoder, texts)
+        vectors(trained.encoder, encoded([text for text, _ in sample], trained))
         n_texts = (1 + n_seeds) * (len(task.training) + len(task.test))
     else:
-        rate, width = LEARNING_RATES[0], trained.values["model.d_model"]
-        fine_tune(encoder, texts, labels, d_model=width, learning_rate=rate, seed=0)
+        fine_tuned(trained, model, Task(task.name, sample, []), LEARNING_RATES[0], seed=0)
         n_texts = round(2 * (len(LEARNING_RATES) * INNER_SHARE + n_seeds) * len(task.training))
     seconds = (time.perf_counter() - began) * n_texts / len(sample)
     unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 2 * size or size == 1)
@@ -119,7 +116,7 @@ def fine_tuned(trained: Trained, model: Any, task: Task, learning_rate: float, s
 def probed(trained: Trained, model: Any, task: Task) -> Labels:
     """The labels of the test texts by a logistic regression on the vectors of the encoder, which is not trained."""
     parts = [encoded([text for text, _ in part], trained) for part in (task.training, task.test)]
-    return linear_probe(task, *(vectors(model.encoder, part).numpy() for part in parts))
+    return logistic_regression(task, *(vectors(model.encoder, part).numpy() for part in parts))
 
 
 def progress(done: str, task: Task, labels: Labels) -> float:
@@ -132,10 +129,8 @@ def progress(done: str, task: Task, labels: Labels) -> float:
 def show(name: str, task: Task, guesses: Sequence[Labels]) -> None:
     """Print a model's mean scores over seeds."""
     rows = [scores(task, labels) for labels in guesses]
-    cells = []
-    for score in rows[0]:
-        values = [row[score] for row in rows]
-        cells.append(f"{score} {with_error(f'{fmean(values):.3f}', standard_error(values))}")
+    values = {score: [row[score] for row in rows] for score in rows[0]}
+    cells = [f"{score} {with_error(f'{fmean(each):.3f}', standard_error(each))}" for score, each in values.items()]
     print(f"  {name:20} {'   '.join(cells)}", flush=True)
 
 
@@ -147,11 +142,12 @@ def gain(task: Task, pretrained: Sequence[Labels], from_scratch: Sequence[Labels
     """
     truth = np.array([label for _, label in task.test])
     correct = [np.array([np.array(labels) == truth for labels in each], float) for each in (pretrained, from_scratch)]
-    over = {"seeds": 1, "test texts": 0}  # the axis of [n_seeds, n_test] that is averaged first
     margins: dict[str, float | None] = {}
-    for name, axis in over.items():
+    intervals = ""
+    for name, axis in {"seeds": 1, "test texts": 0}.items():  # the axis of [n_seeds, n_test] that is averaged first
         difference = paired_difference(*(c.mean(axis) for c in correct))
-        margins[name] = 0.0 if difference.stderr == 0 else difference.margin
+        margin = margins[name] = 0.0 if difference.stderr == 0 else difference.margin
+        intervals += f", no interval over {name} (only one)" if margin is None else f", ± {margin:.3f} over {name}"
     mean = float(correct[0].mean() - correct[1].mean())
     known = [margin for margin in margins.values() if margin is not None]
     if len(known) < len(margins):
@@ -160,9 +156,5 @@ def gain(task: Task, pretrained: Sequence[Labels], from_scratch: Sequence[Labels
         verdict = "no clear effect"
     else:
         verdict = "pretraining helps" if mean > 0 else "pretraining hurts"
-    intervals = [
-        f", no interval over {name} (only one)" if margin is None else f", ± {margin:.3f} over {name}"
-        for name, margin in margins.items()
-    ]
-    print(f"accuracy gained by pretraining: {mean:+.3f}{''.join(intervals)} (95% intervals): {verdict}")
+    print(f"accuracy gained by pretraining: {mean:+.3f}{intervals} (95% intervals): {verdict}")
     return {"mean": mean, "margins": margins, "verdict": verdict}

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from data.vocabulary import Vocabulary
 from trained.load import Trained
 
 WIDE = re.compile(r"\\[\\_\[]|\[MASK\]")  # symbols of several characters
@@ -40,17 +39,15 @@ def encode(template: str, trained: Trained) -> Tensor:
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`.
     Raises ValueError if a character is not in the vocabulary, or if the text is longer than the windows in training.
     """
-    vocabulary, longest = trained.vocabulary, trained.longest
+    vocabulary, mask, longest = trained.vocabulary, trained.vocabulary.mask_token, trained.longest
     n_symbols = len(WIDE.sub("_", template))
     if n_symbols > longest and n_symbols > longest * vocabulary.lengths.max():  # checked before millions are encoded
         raise ValueError(f"the text has {n_symbols:,} characters; the run was trained on at most {longest}")
-    parts: list[Tensor] = []
+    parts = [torch.empty(0, dtype=torch.int64)]
     for is_blank, symbols in groupby(SYMBOL.finditer(template), lambda symbol: symbol["blank"] is not None):
-        if is_blank:
-            parts.append(torch.full((len(list(symbols)),), vocabulary.mask_token))
-        else:
-            parts.append(vocabulary.encode("".join(symbol["escaped"] or symbol["plain"] for symbol in symbols)))
-    ids = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
+        parts.append(torch.full((len(texts),), mask) if is_blank else vocabulary.encode("".join(texts)))
+    ids = torch.cat(parts)
     if len(ids) > longest:
         raise ValueError(f"the text has {len(ids):,} tokens; the run was trained on at most {longest}")
     return ids
@@ -61,17 +58,14 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
 
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
     """
-    filled: list[Filled | None] = [None] * len(texts)
-    by_length: dict[int, list[int]] = {}
-    for number, ids in enumerate(texts):
-        by_length.setdefault(len(ids), []).append(number)
-    for length, numbers in by_length.items():
-        n = max(1, CHARS_AT_ONCE // max(1, length))
+    filled: dict[int, Filled] = {}
+    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    for length, same in groupby(by_length, key=lambda i: len(texts[i])):
+        numbers, n = list(same), max(1, CHARS_AT_ONCE // max(1, length))
         for batch in (numbers[i : i + n] for i in range(0, len(numbers), n)):
-            results = _fill(trained, torch.stack([texts[number] for number in batch]), n_candidates, never)
-            for number, result in zip(batch, results, strict=True):
-                filled[number] = result
-    return [result for result in filled if result is not None]
+            results = _fill(trained, torch.stack([texts[i] for i in batch]), n_candidates, never)
+            filled |= zip(batch, results, strict=True)
+    return [filled[i] for i in range(len(texts))]
 
 
 @torch.inference_mode()
@@ -96,14 +90,10 @@ def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[
         for row, column, indices, values in zip(rows, columns, best.indices, best.values, strict=True):
             candidates = zip([vocabulary.decode([i]) for i in indices.tolist()], values.tolist(), strict=True)
             guesses[int(row)].append(Guess(int(column), list(candidates)))
-    return [
-        Filled(vocabulary.decode(text), _in_text(sorted(found), text, vocabulary))
-        for text, found in zip(ids, guesses, strict=True)
-    ]
-
-
-def _in_text(guesses: list[Guess], ids: Tensor, vocabulary: Vocabulary) -> list[Guess]:
-    """Guesses at positions of the filled `ids` as guesses at offsets of the filled text."""
-    if vocabulary.is_characters:
-        return guesses
-    return [guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses]
+    filled = []
+    for text, found in zip(ids, guesses, strict=True):
+        in_order = sorted(found)
+        if not vocabulary.is_characters:  # from positions to offsets of characters
+            in_order = [guess._replace(offset=len(vocabulary.decode(text[: guess.offset]))) for guess in in_order]
+        filled.append(Filled(vocabulary.decode(text), in_order))
+    return filled

@@ -11,17 +11,20 @@ from pathlib import Path
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from configs.keys import ConfigError
 from data.subwords import SubwordVocabulary, byte_alphabet
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
+from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
 from trained.load import Trained, check_logits
 
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
+ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
 NAMES = {  # Folio's names of weights -> Hugging Face's
     r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
     r"encoder\.embedding_norm\.": "model.embeddings.norm.",
@@ -49,28 +52,25 @@ def export(trained: Trained, folder: Path) -> None:
     model.save_pretrained(folder)
     tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", model_card(trained).encode())
-    n_tokens = trained.vocabulary.n_tokens
-    check_logits(trained, lambda ids: model(ids).logits[..., :n_tokens], [(2, trained.longest)])
+    check_logits(trained, lambda ids: model(ids).logits[..., : trained.vocabulary.n_tokens], [(2, trained.longest)])
 
 
 def hugging_face_model(trained: Trained) -> PreTrainedModel:
     """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
     values, vocabulary, ngrams = trained.values, trained.vocabulary, trained.encoder.ngrams
+    n_layers = values["model.n_layers"]
     if values["objective.nsp"] or values["objective.sop"]:
         raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
     shape = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
-        "num_hidden_layers": values["model.n_layers"],
+        "num_hidden_layers": n_layers,
         "num_attention_heads": values["model.n_heads"],
         "intermediate_size": values["model.d_ff"],
         "max_position_embeddings": trained.longest,
         "norm_eps": NORM_EPS,
-        "layer_types": ["full_attention"] * values["model.n_layers"],
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": ROTARY_BASE}
-            for kind in ("full_attention", "sliding_attention")
-        },
+        "layer_types": ["full_attention"] * n_layers,
+        "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), ROTARY),
         "classifier_pooling": "mean",  # there is no [CLS]
         "pad_token_id": vocabulary.padding_token,
         "mask_token_id": vocabulary.mask_token,
@@ -80,11 +80,8 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
     if ngrams is None:
         model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**shape))
     else:
-        from model import modeling_folio
-
-        config = modeling_folio.FolioConfig(
-            **shape, ngrams=[list(ngram) for ngram in ngrams.ngrams], ngram_rows=values["model.ngram_rows"]
-        )
+        shape |= {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": values["model.ngram_rows"]}
+        config = modeling_folio.FolioConfig(**shape)
         model = modeling_folio.FolioForMaskedLM(config)
         model.register_for_auto_class("AutoModelForMaskedLM")  # copies the code beside the weights
         config.auto_map = modeling_folio.AUTO_MAP
@@ -100,7 +97,7 @@ def renamed(weights: dict[str, Tensor], mask_token: int) -> dict[str, Tensor]:
         found[new] = weight
     embedding = found["model.embeddings.tok_embeddings.weight"]
     embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
-    bias = torch.cat([found["decoder.bias"], found["decoder.bias"].new_tensor([NEVER])])
+    bias = F.pad(found["decoder.bias"], (0, 1), value=NEVER)
     tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
     return found | tied | {"decoder.bias": bias}
 
@@ -112,11 +109,11 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     if isinstance(vocabulary, SubwordVocabulary):
         new = Tokenizer.from_str(json.dumps(vocabulary.tokenizer))
     elif vocabulary.tokens == "bytes":
-        new = Tokenizer(models.WordLevel(_numbered([*byte_alphabet(), *special, UNK]), unk_token=UNK))
+        new = _words([*byte_alphabet(), *special, UNK])
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         new.pre_tokenizer, new.decoder = pre_tokenizers.Sequence([byte_level, each]), decoders.ByteLevel()
     else:
-        new = Tokenizer(models.WordLevel(_numbered([*vocabulary.ordinary, *special, UNK]), unk_token=UNK))
+        new = _words([*vocabulary.ordinary, *special, UNK])
         new.pre_tokenizer, new.decoder = each, decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=new,
@@ -128,19 +125,18 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     )
 
 
-def _numbered(tokens: list[str]) -> dict[str, int]:
-    return {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+def _words(tokens: list[str]) -> Tokenizer:
+    ids = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    return Tokenizer(models.WordLevel(ids, unk_token=UNK))
 
 
 def model_card(trained: Trained) -> str:
     """The run's figures, corpus and command in Markdown, and how to use the folder."""
-    run, about = trained.run, trained.run.about()
+    run, needs_code = trained.run, trained.encoder.ngrams is not None
     best = min(run.metrics(), key=lambda row: row["loss.valid"])
-    loss, correct = f"{best['loss.valid']:.4f} nats", f"{best['accuracy.valid']:.1%}"
-    needs_code = trained.encoder.ngrams is not None
     trust = ", trust_remote_code=True" if needs_code else ""
     why = "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds n-gram embeddings to ModernBERT.\n"
-    corpus = Path(run.corpus()["name"]).name
+    corpus, loss = run.corpus(), f"{best['loss.valid']:.4f} nats"
     tokens = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}.get(
         trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens"
     )
@@ -149,13 +145,13 @@ def model_card(trained: Trained) -> str:
 library_name: transformers
 pipeline_tag: fill-mask
 ---
-# {about["name"]}: a masked language model
+# {run.about()["name"]}: a masked language model
 
-Trained by Folio on `{corpus}`. {tokens}; `[MASK]` is a blank of one token.
+Trained by Folio on `{Path(corpus["name"]).name}`. {tokens}; `[MASK]` is a blank of one token.
 
 | `loss.valid` | correct | tokens | seconds of training | longest windows |
 |---|---|---|---|---|
-| {loss} | {correct} | {best["chars"]:,} | {best["seconds"]:.0f} | {trained.longest} |
+| {loss} | {best["accuracy.valid"]:.1%} | {best["chars"]:,} | {best["seconds"]:.0f} | {trained.longest} |
 
 `loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text: 38 of each 256 are masked.
 
@@ -170,5 +166,5 @@ Command: `{run.command()}`
 
 Run: `{run.path.name}`
 
-SHA-256 of the text: `{run.corpus()["sha256"]}`
+SHA-256 of the text: `{corpus["sha256"]}`
 """

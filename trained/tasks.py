@@ -5,7 +5,7 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,30 +81,23 @@ def from_csv(path: Path, longest: int) -> Task:
 
 def inner(task: Task) -> Task:
     """The training texts as a task of their own, to choose settings with."""
-    return _split(task.name, [(text, label, "") for text, label in task.training], INNER_SHARE)
+    return _task(task.name, [(text, label, "") for text, label in task.training], None, INNER_SHARE, fewest=1)
 
 
-def _task(name: str, rows: Iterable[tuple[str, str, str]], longest: int) -> Task:
-    """Rows (text, label, split), with texts cut to `longest` characters. Raises ConfigError if they are too few."""
-    rows = list(rows)
-    n_cut = sum(len(text) > longest for text, _, _ in rows)
-    task = _split(name, [(text[:longest], label, split) for text, label, split in rows], TRAINING_SHARE, n_cut)
-    counts = Counter(label for _, label in task.training)
-    labels = sorted({label for _, label, _ in rows})
-    if rare := [label for label in labels if counts[label] < FEWEST]:
-        raise ConfigError(
-            f"{name}: {len(rare)} of {len(labels)} labels have fewer than {FEWEST} training texts, such as {rare[0]}"
-            f" with {counts[rare[0]]}: merge such labels, and group numbers into classes"
-        )
-    return task
+def _task(
+    name: str,
+    rows: Sequence[tuple[str, str, str]],
+    longest: int | None,
+    share: float = TRAINING_SHARE,
+    fewest: int = FEWEST,
+) -> Task:
+    """Rows (text, label, split). Of those without a split, the first `share` of each label is for training.
 
-
-def _split(name: str, rows: Iterable[tuple[str, str, str]], share: float, n_cut: int = 0) -> Task:
-    """Of the rows (text, label, split) without a split, the first `share` of each label is for training.
-
-    A test text that is also a training text is left out. Raises ConfigError if a part is too small.
+    A test text that is also a training text is left out. Raises ConfigError if a label has fewer than `fewest` training
+    texts.
     """
-    rows = list(dict.fromkeys(rows))
+    n_cut = sum(text != text[:longest] for text, _, _ in rows)
+    rows = list(dict.fromkeys((text[:longest], label, split) for text, label, split in rows))
     total, seen = Counter(label for _, label, split in rows if not split), Counter[str]()
     training: list[tuple[str, str]] = []
     test: list[tuple[str, str]] = []
@@ -113,7 +106,13 @@ def _split(name: str, rows: Iterable[tuple[str, str, str]], share: float, n_cut:
         is_training = split == "train" or (not split and seen[label] <= share * total[label])
         (training if is_training else test).append((text, label))
     texts = {text for text, _ in training}
-    task = Task(name, training, [(text, label) for text, label in test if text not in texts], n_cut)
-    if len(task.labels) < 2 or not task.test:
+    test = [(text, label) for text, label in test if text not in texts]
+    counts, labels = Counter(label for _, label in training), sorted({label for _, label, _ in rows})
+    if rare := [label for label in labels if counts[label] < fewest]:
+        raise ConfigError(
+            f"{name}: {len(rare)} of {len(labels)} labels have fewer than {fewest} training texts, such as {rare[0]}"
+            f" with {counts[rare[0]]}: merge such labels, and group numbers into classes"
+        )
+    if len(labels) < 2 or not test:
         raise ConfigError(f"{name}: two labels are needed, and a test text that is not a training text")
-    return task
+    return Task(name, training, test, n_cut)
