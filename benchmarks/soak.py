@@ -26,7 +26,7 @@ from benchmarks.dashboard_cost import server
 from benchmarks.trials import run_in, train
 from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
-from training.checkpoint import load_weights
+from training.checkpoint import has_checkpoint, load_weights
 
 WARMUP_MINUTES = 5.0
 ALLOWED_GROWTH = 0.02
@@ -68,7 +68,7 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
         time.sleep(moment)
         process.kill()
         run = run_in(process.communicate()[0])
-        if run is None or not list(run.checkpoints.glob("*.pt")) or run.status()["status"] == "completed":
+        if run is None or not has_checkpoint(run.checkpoints) or run.status()["status"] == "completed":
             continue  # killed before its first save or after its last: nothing to resume
         resumed, _ = train(["--resume", str(run.path)])
         step = next(event["step"] for event in run.events() if event["event"] == "resumed")

@@ -1,19 +1,17 @@
-"""Checkpoints: the weights as safetensors, and the rest of the training state beside them.
+"""Checkpoints: weights and training state in one safetensors file, which is read without executing anything.
 
-A checkpoint is two files, which cannot be replaced at once. So each file can prove that it is whole: the weights carry
-a hash of their tensors, the state a hash of its bytes and that of its weights. Whenever a process is killed, there is a
-state with its weights among `last`, `previous` and `new`, the checkpoint that was about to become `last`.
+Weights have their own names, and the tensors of the state names that begin with `state/`. The rest of the state is JSON
+in the metadata, beside a hash of everything.
 """
 
 import hashlib
-import io
 import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,79 +22,59 @@ from torch import nn
 from distributed.sharding import load_whole
 from runs.errors import InputError
 from runs.files import flush, read_bytes, write_atomically
-from runs.schema import checked
-from training.objective import StepSums
 
-HASH = "sha256"
-DIGEST_SIZE = hashlib.sha256().digest_size
-NEW = "new"  # the name of a checkpoint that is not yet known to be whole
-FORMAT = 2  # of STATE
-
-
-def is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < float("inf")
-
-
-def is_scalar(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == ()
-
-
-POSITION = {"step": is_count, "chars": is_count, "seconds": is_seconds}
-STATE = {  # Trainer.state_dict(), the environment, and the sizes of the run's files
-    **POSITION,
-    "wall_seconds": is_seconds,
-    "n_evaluations": is_count,
-    "best_loss": lambda loss: isinstance(loss, float) and loss == loss,  # infinite before the first evaluation
-    "warnings": [str],
-    # Earlier versions saved a list of sums.
-    "interval": {"start": POSITION, "sums": (dict.fromkeys(StepSums._fields, is_scalar), [is_scalar])},
-    "training_step": dict,
-    "knobs": {"knobs": dict, "is_changed_by_hand": bool},
-    "environment": dict,
-    "sizes": dict,  # RunFolder.sizes()
-    "weights": str,  # hash
-}
+# `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the latest checkpoint.
+NAMES = ("new.safetensors", "last.safetensors", "previous.safetensors")
+FORMAT = 3  # of the state; earlier formats were two files
+TENSOR, ITEMS = "$tensor", "$items"  # in JSON: the name of a tensor, and a dict with keys that are not strings
 
 
 class CheckpointError(InputError):
     """A checkpoint cannot be read; the message is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The result of `load_last`."""
+class Checkpoint(NamedTuple):
+    """The content of a file."""
 
+    path: Path
     weights: dict[str, torch.Tensor]
     state: dict[str, Any]
-    name: str  # of the file that holds the state
 
 
-def save_weights(path: Path, weights: Mapping[str, torch.Tensor]) -> str:
-    """Write weights by name atomically. Returns their hash. Raises OSError."""
+def save_checkpoint(path: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
+    """Write weights and state atomically. Raises OSError.
+
+    The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples become lists.
+    """
+    tensors = dict(weights)
+    text = json.dumps(_packed({**state, "format": FORMAT}, tensors))
     # Copies, because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
-    copied: dict[str, Any] = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
-    copies = {name: tensor.detach().to(**copied) for name, tensor in weights.items()}
-    digest = _hash(copies)
-    write_atomically(path, save(copies, metadata={HASH: digest}))
-    return digest
+    copies = {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in tensors.items()}
+    write_atomically(path, save(copies, metadata={"state": text, "sha256": _hash(copies, text)}))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read what `save_checkpoint` wrote. Raises CheckpointError if it is missing or damaged."""
+    try:
+        content = read_bytes(path, limit=sys.maxsize)
+        tensors = load(content)
+        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        text, digest = metadata.get("state", ""), metadata["sha256"]  # the best weights of format 2 have no state
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
+    except (SafetensorError, ValueError, LookupError) as error:
+        raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
+    if digest != _hash(tensors, text):
+        raise CheckpointError(f"{path} is damaged: its content does not match its hash")
+    state = json.loads(
+        text or "{}", object_hook=lambda each: tensors[each[TENSOR]] if TENSOR in each else dict(each.get(ITEMS, each))
+    )
+    return Checkpoint(path, {name: weight for name, weight in tensors.items() if not name.startswith("state/")}, state)
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Read what `save_weights` wrote. Raises CheckpointError if it is missing or damaged."""
-    content = _read(path)
-    try:
-        weights = load(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        written = header["__metadata__"][HASH]
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged: it is not a whole safetensors file") from error
-    if written != _hash(weights):
-        raise CheckpointError(f"{path} is damaged: the weights do not match their hash")
-    return weights
+    """The weights of a checkpoint. Raises CheckpointError if it is missing or damaged."""
+    return load_checkpoint(path).weights
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Path) -> None:
@@ -112,77 +90,40 @@ def save_last(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[
 
     Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
+    new, last, previous = (folder / name for name in NAMES)
+    save_checkpoint(new, weights, state)
     try:
-        weights_path, state_path = _paths(folder, NEW)
-        digest = save_weights(weights_path, weights)
-        save_state(state_path, {**state, "weights": digest})
-        if load_state(state_path)["weights"] != _hash(load_weights(weights_path)):
-            raise CheckpointError(f"{weights_path} does not belong to its state")
+        load_checkpoint(new)
     except CheckpointError as error:
         raise OSError(str(error)) from error
-    # The new checkpoint is whole from here on, and every rename keeps one whole checkpoint.
-    for before, after in (("last", "previous"), (NEW, "last")):
-        for path in _paths(folder, before):
-            if path.exists():
-                os.replace(path, folder / f"{after}{path.suffix}")
+    if last.exists():
+        os.replace(last, previous)
+    os.replace(new, last)
     flush(folder)
 
 
 def save_best(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
     """Save the weights with the lowest validation loss, and their step and loss. Raises OSError."""
-    save_weights(folder / "best.safetensors", weights)
-    save_state(folder / "best.pt", state)
+    save_checkpoint(folder / "best.safetensors", weights, state)
 
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether there is a checkpoint to resume from."""
-    return any((folder / f"{name}.pt").exists() for name in (NEW, "last", "previous"))
+    return any((folder / name).exists() for name in NAMES)
 
 
 def load_last(folder: Path) -> Checkpoint:
-    """The latest whole checkpoint. Raises CheckpointError if there is none."""
-    names = [name for name in (NEW, "last", "previous") if (folder / f"{name}.pt").exists()]
-    if not names:
+    """The latest whole checkpoint. Raises CheckpointError if there is none, or if its format is another one."""
+    paths = [folder / name for name in NAMES if (folder / name).exists()]
+    if not paths:
         raise CheckpointError(f"{folder} holds no checkpoint to resume from")
-    states, reasons = [], []
-    for name in names:
-        try:
-            states.append((load_state(folder / f"{name}.pt"), name))
-        except CheckpointError as error:
-            reasons.append(str(error))
-    for state, name in sorted(states, key=lambda entry: -entry[0]["step"]):
-        for weights_name in dict.fromkeys([name, NEW, "last", "previous"]):
-            try:
-                weights = load_weights(folder / f"{weights_name}.safetensors")
-            except CheckpointError as error:
-                reasons.append(str(error))
-                continue
-            if _hash(weights) == state["weights"]:
-                return Checkpoint(weights, state, name)
-    raise CheckpointError(reasons[0] if reasons else f"{folder} holds no weights that belong to its states")
-
-
-def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write training state atomically: tensors, numbers, strings, and lists and dicts of them. Raises OSError."""
-    buffer = io.BytesIO()
-    torch.save({**state, "format": FORMAT}, buffer)
-    content = buffer.getvalue()
-    write_atomically(path, content + hashlib.sha256(content).digest())
-
-
-def load_state(path: Path, schema: Mapping[str, Any] = STATE) -> dict[str, Any]:
-    """Read what `save_state` wrote, without executing anything that the file contains. Raises CheckpointError."""
-    whole = _read(path)
-    content, digest = whole[:-DIGEST_SIZE], whole[-DIGEST_SIZE:]
-    if hashlib.sha256(content).digest() != digest:
-        raise CheckpointError(f"{path} is damaged: its content does not match its hash")
-    try:
-        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # the hash is correct, but the content is something else, such as code
-        raise CheckpointError(f"{path} does not hold a training state") from error
-    if isinstance(state, dict) and "step" in state and state.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was written by another version of Folio: its runs cannot be resumed")
-    return checked(state, schema, str(path), CheckpointError)
+    for path in paths:
+        with suppress(CheckpointError):
+            found = load_checkpoint(path)
+            if found.state.get("format") == FORMAT:
+                return found
+    load_checkpoint(paths[0])  # raises the reason if it is damaged
+    raise CheckpointError(f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run")
 
 
 def environment(device: torch.device, compile: bool, n_processes: int = 1) -> dict[str, Any]:
@@ -197,21 +138,21 @@ def environment(device: torch.device, compile: bool, n_processes: int = 1) -> di
     }
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes(path, limit=sys.maxsize)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
+def _packed(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """The value as JSON can hold it; adds its tensors to `tensors`."""
+    if isinstance(value, torch.Tensor):
+        tensors[name := f"state/{len(tensors)}"] = value
+        return {TENSOR: name}
+    if isinstance(value, dict):
+        items = {key: _packed(each, tensors) for key, each in value.items()}
+        is_plain = all(isinstance(key, str) and not key.startswith("$") for key in items)
+        return items if is_plain else {ITEMS: list(items.items())}
+    return [_packed(each, tensors) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _paths(folder: Path, name: str) -> tuple[Path, Path]:
-    return folder / f"{name}.safetensors", folder / f"{name}.pt"
-
-
-def _hash(weights: Mapping[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        tensor = weights[name]
+def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -37,11 +37,11 @@ def restarted_run(logs: Path) -> RunFolder | None:
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
     found = load_last(run.checkpoints)
-    put_weights(trainer.model, found.weights, run.checkpoints / f"{found.name}.safetensors")
+    put_weights(trainer.model, found.weights, found.path)
     try:  # without communication, whose errors are others
         trainer.load_state_dict(found.state)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
-        raise CheckpointError(f"{run.checkpoints / found.name}.pt is not a state of this run ({error})") from error
+        raise CheckpointError(f"{found.path} is not a state of this run ({error})") from error
     return found
 
 
@@ -54,23 +54,21 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     if run.corpus()["sha256"] != corpus.sha256:
         raise RunFolderError(f"{run.path}: its corpus {corpus.name} has changed since the run was trained on it")
     found = restore(run, trainer)
-    state = found.state
-    if trainer.progress() >= 1 and run.status()["status"] == "completed":  # otherwise it was killed after its last step
-        limits = [key for key in ("max_steps", "max_chars", "max_seconds") if values.get(f"training.{key}") is not None]
-        longer = f"training.{limits[0]}={2 * values[f'training.{limits[0]}']:g}"
+    if found.path.stem == "previous":
+        print("warning: the last checkpoint is damaged or missing; resuming from the one before it", flush=True)
+    elif trainer.progress() >= 1 and run.status()["status"] == "completed":  # not killed after its last step
+        key, limit = next(each for each in vars(trainer.schedule.budget).items() if each[1] is not None)
+        longer = f"training.{key}={2 * limit:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
-    run.truncate(state["sizes"])
-    if found.name == "previous":
-        print("warning: the last checkpoint is damaged; resuming from the one before it", flush=True)
+    run.truncate(found.state["sizes"])
     before = run.config()
     # A key that the run's config lacks is newer than the run, which was trained with the key's default.
     changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
+    was = found.state["environment"]
     now = environment(trainer.device, trainer.compilation.is_wanted, trainer.processes.n)
-    differing = [
-        f"{name} was {was}, is {now.get(name)}" for name, was in state["environment"].items() if now.get(name) != was
-    ]
+    differing = [f"{name} was {value}, is {now.get(name)}" for name, value in sorted(was.items() - now.items())]
     if differing:
         print(f"warning: {'; '.join(differing)}: the run will not continue bit for bit", flush=True)

@@ -196,7 +196,7 @@ class Training:
         assert len(self.run.metrics()) == EVALUATIONS
         assert self.run.status()["status"] == "completed"
         # The last weights are written at the end of training. Curves and delivery come after them.
-        assert ended - (self.run.checkpoints / "last.pt").stat().st_mtime < SECONDS_TO_EXIT
+        assert ended - (self.run.checkpoints / "last.safetensors").stat().st_mtime < SECONDS_TO_EXIT
         return "".join(self.lines)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from distributed.processes import Processes
 from tests.conftest import configs_for
 from tests.distributed.conftest import Launcher
 from tests.distributed.test_equality import run_of
 from tests.waiting import until
+from training.checkpoint import load_weights
 
 
 def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
@@ -24,7 +24,7 @@ def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) 
         keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", *arguments, *keys_of_part)
         arguments = ["--resume", str(run_of(launcher.folder).path)]
-    return load_file(run_of(launcher.folder).checkpoints / "last.safetensors")
+    return load_weights(run_of(launcher.folder).checkpoints / "last.safetensors")
 
 
 ONE_STAGE = {
@@ -68,7 +68,7 @@ def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path):
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", "--init-from", old, *keys)
-        found.append(load_file(run_of(tmp_path / parallel).checkpoints / "last.safetensors"))
+        found.append(load_weights(run_of(tmp_path / parallel).checkpoints / "last.safetensors"))
     whole, sharded = found
     for name in whole:
         assert sharded[name].numpy() == pytest.approx(whole[name].numpy(), abs=1e-4)
@@ -79,7 +79,7 @@ def long_run(launcher: Launcher) -> list:
     program = ("tests/distributed/short_rounds.py", "experiment.py")
     programs = launcher.start(2, *program, "--config", launcher.config(**keys))
     until(lambda: (launcher.folder / "logs" / "mlm").exists(), 60)
-    until(lambda: list((launcher.folder / "logs" / "mlm").glob("*/checkpoints/previous.pt")), 60)
+    until(lambda: list((launcher.folder / "logs" / "mlm").glob("*/checkpoints/previous.safetensors")), 60)
     return programs
 
 
@@ -141,7 +141,7 @@ def test_a_restart_continues_the_run(launcher):
     keys = {"training__max_steps": 60, "checkpoint__every_seconds": 0.1, "training__evaluations": 1}
     config = launcher.config(**keys)
     programs = launcher.start(2, "experiment.py", "--config", config)
-    until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.pt")), 60)
+    until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 60)
     os.kill(programs[1].pid, signal.SIGKILL)
     for program in programs:
         program.wait(60)

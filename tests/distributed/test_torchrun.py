@@ -27,7 +27,7 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
         [*torchrun, "experiment.py", "--config", config], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as started:
         try:
-            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.pt")), 120)
+            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
             started.send_signal(signal.SIGINT)
             output, _ = started.communicate(timeout=60)
         finally:

@@ -6,7 +6,7 @@ from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.masking.strategies import STRATEGIES
 from tests.conftest import TINY, configs_for
-from training.checkpoint import load_state, load_weights
+from training.checkpoint import load_checkpoint, load_last, load_weights
 from training.evaluation import evaluate
 from training.health_checks import HealthCheckError
 from training.objective import StepSums
@@ -71,7 +71,7 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_f
     data = trained.configs.data
     again = evaluate(trained.configs.network, data.validation, mask_token=data.vocabulary.mask_token, seq_len=256)
     assert again.loss == best["loss.valid"]
-    assert load_state(trained.run.checkpoints / "best.pt", {"step": int})["step"] == best["step"]
+    assert load_checkpoint(trained.run.checkpoints / "best.safetensors").state["step"] == best["step"]
 
 
 def test_a_budget_of_characters_or_seconds_ends_the_run(corpus_file, train):
@@ -87,8 +87,7 @@ def test_a_run_writes_its_files(corpus_file, train):
     assert names == {
         "about.json", "config.yaml", "corpus.json", "vocabulary.json",
         "metrics.jsonl", "reference_lines.json", "curves.png",
-        "checkpoints/last.safetensors", "checkpoints/last.pt",
-        "checkpoints/best.safetensors", "checkpoints/best.pt",
+        "checkpoints/last.safetensors", "checkpoints/best.safetensors",
     }  # fmt: skip
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
@@ -106,7 +105,7 @@ def test_every_strategy_trains(corpus_file, train, strategy: str):
 
 def test_the_adaptive_strategy_learns_from_the_training_losses(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy="adaptive")
-    masker = load_state(trained.run.checkpoints / "last.pt")["training_step"]["masker"]
+    masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
 
 
@@ -136,7 +135,7 @@ def test_samples_follow_every_second_evaluation(corpus_file, train):
 def test_a_stopped_run_is_saved(corpus_file, train):
     calls = count()  # one before every step
     trained = train(data__corpus=str(corpus_file), training__max_steps=50, is_stopped=lambda: next(calls) >= 4)
-    assert load_state(trained.run.checkpoints / "last.pt")["step"] == 4
+    assert load_last(trained.run.checkpoints).state["step"] == 4
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(corpus_file, train):
@@ -155,4 +154,4 @@ def test_a_loss_that_is_not_finite_stops_the_run(corpus_file, train):
 
 def test_periodic_checkpoints_end_with_that_of_the_last_step(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=6, checkpoint__every_seconds=1e-6)
-    assert load_state(trained.run.checkpoints / "last.pt")["step"] == 6
+    assert load_last(trained.run.checkpoints).state["step"] == 6
