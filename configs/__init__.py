@@ -2,5 +2,5 @@
 
 import warnings
 
-# labml warns about config branches that it builds from their types.
+# labml warns about the branches of labml_nn's own configs.
 warnings.filterwarnings("ignore", message="Accept configs object", category=FutureWarning)

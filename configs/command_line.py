@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from configs.checks import BUDGETS, check
-from configs.devices import best_device
 from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
+from configs.memory import check_memory
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
-from configs.tokens import inherited, read_tokens
-from distributed.processes import started_by_torchrun
+from configs.tokenizers import inherited, read_tokens
+from distributed.environment import started_by_torchrun
 from runs.files import ROOT, read_bytes
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -163,8 +163,12 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
         if "masking.masking_prob" in layer and "training.stages" not in layer:
             values["training.stages"] = _without_rates(values["training.stages"])
         values |= layer
-    values["device"] = best_device() if values["device"] == "auto" else values["device"]
     check(values)
+    if values["device"] != "cpu":
+        from configs.devices import available_device  # and PyTorch, only now
+
+        values["device"] = available_device(values["device"])
+    check_memory(values)
     return values
 
 
@@ -196,6 +200,8 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
         return name, "as requested"
     if device != "auto":
         return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
+    from configs.devices import best_device
+
     found = ("gpu", "found a CUDA device") if best_device() == "cuda" else ("quick", "found no CUDA device")
     return found[0], f"{found[1]} (--preset chooses another)"
 

@@ -1,30 +1,28 @@
 """The text, its vocabulary, and the windows drawn from it."""
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from labml.configs import BaseConfigs, option
+from labml.configs import option
 
-from configs.keys import Key
+from configs.keys import Branch, Key
 from configs.seeds import derived_seed
-from data.corpus import Corpus, CorpusError, load_corpus
-from data.documents import DocumentWindows
-from data.pairs import CLS, SEP, PairWindows, speech_borders
-from data.prefetch import Prefetched
-from data.protocol import SEED, WINDOW_LEN, ValidationSet, validation_set
-from data.stored import StoredIds, StoredTokens
-from data.vocabularies import CHARACTERS, characters_of, vocabulary_of
-from data.vocabulary import Vocabulary
-from data.windows import Pairs, WindowBatch, Windows
 
-VALIDATION_PAIRS = 1_024
+if TYPE_CHECKING:
+    import torch
+
+    from data.corpus import Corpus
+    from data.prefetch import Prefetched
+    from data.protocol import ValidationSet
+    from data.stored import StoredTokens
+    from data.vocabulary import Vocabulary
+    from data.windows import WindowBatch, Windows
+
 announce = partial(print, flush=True)  # a log shows at once why a run does not begin
-MEMORY = 500_000_000  # bytes that one key may need for a text that stays on the disk
 
 
-class DataConfigs(BaseConfigs):
-    """Keys `data.*`."""
+class DataConfigs(Branch):
+    """Keys `data.*`, and what is computed from them."""
 
     corpus: Annotated[
         str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text: a file or a folder")
@@ -44,61 +42,53 @@ class DataConfigs(BaseConfigs):
     ] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
-    # Set by configs/experiment.py.
-    device: torch.device
-    seed: int
-    longest: int  # the greatest seq_len of all stages
-    shortest: int  # the least
-    pairs: str  # the objective on pairs of text, nsp or sop; empty without one
-
-    loaded: Corpus = "load"  # type: ignore[assignment]
-    vocabulary: Vocabulary = "by_tokens"  # type: ignore[assignment]
-    stored_tokens: StoredTokens | None = "convert"  # type: ignore[assignment]
-    training_ids: torch.Tensor = "encode_training"  # type: ignore[assignment]
-    validation_ids: torch.Tensor = "encode_validation"  # type: ignore[assignment]
-    counts: tuple[torch.Tensor, torch.Tensor] = "of_both_parts"  # type: ignore[assignment]
-    windows: Windows | Prefetched = "training_windows"  # type: ignore[assignment]
-    validation: ValidationSet = "by_protocol"  # type: ignore[assignment]
-    validation_pairs: WindowBatch | None = "held_out_pairs"  # type: ignore[assignment]
+    loaded: "Corpus"
+    vocabulary: "Vocabulary"
+    stored_tokens: "StoredTokens | None"
+    training_ids: "torch.Tensor"
+    validation_ids: "torch.Tensor"
+    counts: "tuple[torch.Tensor, torch.Tensor]"
+    windows: "Windows | Prefetched"
+    validation: "ValidationSet"
+    validation_pairs: "WindowBatch | None"
 
 
 @option(DataConfigs.loaded)
-def load(c: DataConfigs) -> Corpus:
+def corpus(c: DataConfigs) -> "Corpus":
+    from data.corpus import load_corpus
+
     return load_corpus(c.corpus, announce)
 
 
 @option(DataConfigs.vocabulary)
-def by_tokens(c: DataConfigs) -> Vocabulary:
-    further = (CLS, SEP) if c.pairs else ()
+def vocabulary(c: DataConfigs) -> "Vocabulary":
+    from data.pairs import CLS, SEP
+    from data.vocabularies import CHARACTERS, characters_of, vocabulary_of
+
+    further = (CLS, SEP) if c.root().objective.pairs else ()
     if c.tokens == CHARACTERS:
         return characters_of(c.loaded, c.extra_characters, c.unknown_below, further)
     return vocabulary_of(c.tokens, c.loaded, further, announce)
 
 
 @option(DataConfigs.stored_tokens)
-def convert(c: DataConfigs) -> StoredTokens | None:
-    """The token ids of a text that stays on the disk."""
+def stored_tokens(c: DataConfigs) -> "StoredTokens | None":
+    """The token ids of a text that stays on the disk; None if the text is in memory."""
     return c.loaded.stored.tokenized(c.vocabulary) if c.loaded.stored else None
 
 
-@option(DataConfigs.training_ids)
-def encode_training(c: DataConfigs) -> torch.Tensor:
-    """The training text as token ids `[n_training_tokens]`, on the device for the whole run; or memory-mapped."""
+@option([DataConfigs.training_ids, DataConfigs.validation_ids])
+def token_ids(c: DataConfigs) -> "tuple[torch.Tensor, ...]":
+    """Both parts of the text as token ids `[n_tokens]`, on the device for the whole run; or memory-mapped."""
     if c.stored_tokens:
-        return c.stored_tokens.training.ids
-    return c.vocabulary.encode(c.loaded.training).to(c.device)
-
-
-@option(DataConfigs.validation_ids)
-def encode_validation(c: DataConfigs) -> torch.Tensor:
-    """The validation text as token ids `[n_validation_tokens]`, on the device; or memory-mapped."""
-    if c.stored_tokens:
-        return c.stored_tokens.validation.ids
-    return c.vocabulary.encode(c.loaded.validation).to(c.device)
+        return c.stored_tokens.training.ids, c.stored_tokens.validation.ids
+    return tuple(
+        c.vocabulary.encode(text).to(c.root().torch_device) for text in (c.loaded.training, c.loaded.validation)
+    )
 
 
 @option(DataConfigs.counts)
-def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
+def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
     """How often each token occurs in the training and in the validation text, `[n_ids_in_text]` each."""
     if c.stored_tokens:
         return c.stored_tokens.training.counts, c.stored_tokens.validation.counts
@@ -107,83 +97,44 @@ def of_both_parts(c: DataConfigs) -> tuple[torch.Tensor, torch.Tensor]:
     return training, validation
 
 
-@option(DataConfigs.validation)
-def by_protocol(c: DataConfigs) -> ValidationSet:
-    return validation_set(c.validation_ids, c.vocabulary.lengths, c.vocabulary.unknown_token, c.device)
-
-
 @option(DataConfigs.windows)
-def training_windows(c: DataConfigs) -> Windows | Prefetched:
-    if len(c.training_ids) <= c.longest:
+def windows(c: DataConfigs) -> "Windows | Prefetched":
+    from data.sources import CorpusError
+    from data.windows import Windows
+
+    root = c.root()
+    longest = max(row["seq_len"] for row in root.training.stages)
+    if len(c.training_ids) <= longest:
         raise CorpusError(
             f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
-            f" {c.longest:,}: shorten training.stages or take a longer text"
+            f" {longest:,}: shorten training.stages or take a longer text"
         )
-    seed = derived_seed(c.seed, "windows")
+    seed = derived_seed(root.seed, "windows")
     if c.stored_tokens:
-        _check_memory(c)
-    ids = c.stored_tokens.training if c.stored_tokens else c.training_ids
-    if c.pairs:
-        windows: Windows = _pairs(c, ids, c.loaded.training, seed, c.longest)
-    elif (documents := _documents(c)) is not None:
-        windows = DocumentWindows(ids, documents, seed=seed)
-    else:
-        windows = Windows(ids, seed=seed, sampling=c.sampling)
-    return Prefetched(windows, c.device) if c.stored_tokens else windows
+        from configs.large_text import prefetched_windows
+
+        return prefetched_windows(root, seed, longest)
+    if root.objective.pairs:
+        from data.pairs import pair_windows
+
+        return pair_windows(root.objective.pairs, c.training_ids, c.loaded.training, c.vocabulary, seed, longest)
+    return Windows(c.training_ids, seed=seed, sampling=c.sampling)
 
 
-def _check_memory(c: DataConfigs) -> None:
-    """Raise CorpusError if a key would need too much memory for a text that stays on the disk."""
-    needed = 16 * len(c.training_ids) // c.shortest
-    if c.sampling == "shuffled" and needed > MEMORY:
-        raise CorpusError(f"data.sampling=shuffled needs {needed / 1e9:,.1f} GB of memory for this text: use random")
-    if c.pairs == "nsp" and c.loaded.is_sample:
-        raise CorpusError("objective.nsp needs all speeches in memory, and this text is too large for that: use sop")
+@option(DataConfigs.validation)
+def validation(c: DataConfigs) -> "ValidationSet":
+    from data.protocol import validation_set
 
-
-def _documents(c: DataConfigs) -> torch.Tensor | None:
-    if not c.within_documents or not c.stored_tokens:
-        return None
-    documents = c.stored_tokens.documents
-    longest = int(documents.diff(prepend=documents.new_zeros(1)).max())
-    if longest < c.longest:
-        raise CorpusError(
-            f"data.within_documents=true: the longest document has {longest:,} {c.vocabulary.tokens}, too few for"
-            f" windows of {c.longest:,}: shorten training.stages"
-        )
-    return documents
+    return validation_set(c.validation_ids, c.vocabulary.lengths, c.vocabulary.unknown_token, c.root().torch_device)
 
 
 @option(DataConfigs.validation_pairs)
-def held_out_pairs(c: DataConfigs) -> WindowBatch | None:
-    """Pairs of the validation text, the same for every run on every device."""
-    if not c.pairs:
+def validation_pairs(c: DataConfigs) -> "WindowBatch | None":
+    """Pairs of the validation text, the same for every run on every device; None without such an objective."""
+    objective = c.root().objective.pairs
+    if not objective:
         return None
+    from data.pairs import held_out_pairs
+
     ids = c.stored_tokens.validation if c.stored_tokens else c.validation_ids.cpu()
-    source = _pairs(c, ids, c.loaded.validation, SEED, WINDOW_LEN)
-    batch = source.draw(VALIDATION_PAIRS, WINDOW_LEN)
-    assert batch.pairs is not None
-    pairs = Pairs(*(part.to(c.device) for part in batch.pairs))
-    return WindowBatch(batch.tokens.to(c.device), batch.offsets, pairs)
-
-
-def _pairs(c: DataConfigs, ids: torch.Tensor | StoredIds, text: str, seed: int, longest: int) -> PairWindows:
-    return PairWindows(
-        ids,
-        _borders(c, ids, text) if c.pairs == "nsp" else torch.empty(0, dtype=torch.int64),
-        objective=c.pairs,
-        cls_token=c.vocabulary.id_of(CLS),
-        sep_token=c.vocabulary.id_of(SEP),
-        seed=seed,
-        longest=longest,
-    )
-
-
-def _borders(c: DataConfigs, ids: torch.Tensor | StoredIds, text: str) -> torch.Tensor:
-    """The tokens at which speeches begin."""
-    text, offsets = c.vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
-    borders = speech_borders(text)
-    if offsets is None:
-        return borders
-    borders = torch.searchsorted(offsets, borders).unique()
-    return borders[borders < len(ids)]
+    return held_out_pairs(objective, ids, c.loaded.validation, c.vocabulary, c.root().torch_device)

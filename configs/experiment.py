@@ -1,33 +1,35 @@
-"""The root of the config tree, and how its branches are wired."""
+"""The root of the config tree: the keys, and the parts of a run that are built from them.
+
+When a part is first read, the function with `@option` for it builds it, and reads what it needs from the tree. Each
+function imports what it builds, so that wrong keys are refused before PyTorch is imported.
+"""
 
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 from labml import experiment
 from labml.configs import BaseConfigs, option
-from torch import nn
 
+import configs.other_strategies  # noqa: F401, registers them
 from configs.data import DataConfigs
-from configs.devices import device_of_process
-from configs.keys import ConfigError, Key
+from configs.keys import Key
 from configs.masking import MaskingConfigs
-from configs.model import ModelConfigs, check_contract
-from configs.prompts import prompts_of
+from configs.model import ModelConfigs
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
-from data.reference_losses import unigram_loss, without_counting
-from distributed.processes import Processes, current
-from distributed.sharding import shard
-from training.background import References
-from training.callbacks import sample
-from training.compilation import Compilation
-from training.evaluator import Evaluator
-from training.loop import Trainer
-from training.schedule import Budget, Schedule
-from training.step import TrainingStep
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from distributed.processes import Processes
+    from training.background import References
+    from training.evaluator import Evaluator
+    from training.loop import Trainer
+    from training.schedule import Schedule
+    from training.step import TrainingStep
 
 
 class Configs(BaseConfigs):
@@ -46,16 +48,16 @@ class Configs(BaseConfigs):
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
 
-    # Computed by the function below with @option for it.
-    processes: Processes
-    torch_device: torch.device
-    network: nn.Module
-    step: TrainingStep
-    schedule: Schedule
-    evaluator: Evaluator
-    references: References
+    processes: "Processes"
+    torch_device: "torch.device"
+    is_sharded: bool
+    network: "nn.Module"
+    step: "TrainingStep"
+    schedule: "Schedule"
+    evaluator: "Evaluator"
+    references: "References"
     prompts: list[str]
-    trainer: Trainer
+    trainer: "Trainer"
 
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
@@ -72,84 +74,50 @@ def registered_configs(values: Mapping[str, Any]) -> Configs:
     return configs
 
 
-@option(Configs.data, "configs")
-def _data(c: Configs) -> DataConfigs:
-    conf = DataConfigs()
-    conf.set_default(DataConfigs.device, func=lambda: c.torch_device)
-    conf.set_default(DataConfigs.seed, func=lambda: c.seed)
-    conf.set_default(DataConfigs.longest, func=lambda: max(row["seq_len"] for row in c.training.stages))
-    conf.set_default(DataConfigs.shortest, func=lambda: min(row["seq_len"] for row in c.training.stages))
-    conf.set_default(DataConfigs.pairs, func=lambda: pairs_objective(c))
-    return conf
-
-
-@option(Configs.masking, "configs")
-def _masking(c: Configs) -> MaskingConfigs:
-    conf = MaskingConfigs()
-    conf.set_default(MaskingConfigs.device, func=lambda: c.torch_device)
-    conf.set_default(MaskingConfigs.seed, func=lambda: c.seed)
-    conf.set_default(MaskingConfigs.vocabulary, func=lambda: c.data.vocabulary)
-    conf.set_default(MaskingConfigs.training_ids, func=lambda: c.data.training_ids)
-    conf.set_default(MaskingConfigs.counts, func=lambda: c.data.counts)
-    conf.set_default(MaskingConfigs.corpus, func=lambda: c.data.loaded)
-    return conf
-
-
-@option(Configs.model, "configs")
-def _model(c: Configs) -> ModelConfigs:
-    conf = ModelConfigs()
-    conf.set_default(ModelConfigs.n_tokens, func=lambda: c.data.vocabulary.n_tokens)
-    conf.set_default(ModelConfigs.n_segments, func=lambda: 2 if pairs_objective(c) else 0)
-    return conf
-
-
-@option(Configs.training, "configs")
-def _training(c: Configs) -> TrainingConfigs:
-    conf = TrainingConfigs()
-    conf.set_default(TrainingConfigs.network, func=lambda: c.network)
-    conf.set_default(TrainingConfigs.d_model, func=lambda: c.model.d_model)
-    conf.set_default(TrainingConfigs.device, func=lambda: c.torch_device)
-    conf.set_default(TrainingConfigs.masking_prob, func=lambda: c.masking.masking_prob)
-    conf.set_default(TrainingConfigs.processes, func=lambda: c.processes)
-    return conf
-
-
-def pairs_objective(c: Configs) -> str:
-    """The objective on pairs of text, nsp or sop; empty if there is none."""
-    return "nsp" if c.objective.nsp else "sop" if c.objective.sop else ""
-
-
 @option(Configs.processes)
-def started(c: Configs) -> Processes:
+def processes(c: Configs) -> "Processes":
+    from distributed.processes import current
+
     return current()
 
 
 @option(Configs.torch_device)
-def by_name(c: Configs) -> torch.device:
+def torch_device(c: Configs) -> "torch.device":
+    from configs.devices import device_of_process
+
     return device_of_process(c.device)
 
 
+@option(Configs.is_sharded)
+def is_sharded(c: Configs) -> bool:
+    return c.processes.n > 1 and c.training.parallel == "fsdp"
+
+
 @option(Configs.network)
-def on_device(c: Configs) -> nn.Module:
+def network(c: Configs) -> "nn.Module":
     """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
+    import torch
+
+    from configs.contract import check_contract
+
     torch.manual_seed(derived_seed(c.seed, "weights"))
-    model, device = c.model.architecture, torch.device("cpu") if wants_sharding(c) else c.torch_device
-    check_contract(model.to(device), c.data.vocabulary.n_tokens, device)
-    objective = pairs_objective(c)
-    if objective and not hasattr(model, "forward_pairs"):
-        raise ConfigError(f"objective.{objective}: this model.architecture has no forward_pairs, use modern")
-    if wants_sharding(c):
+    device = torch.device("cpu") if c.is_sharded else c.torch_device
+    model = c.model.architecture.to(device)
+    check_contract(model, c.data.vocabulary.n_tokens, device, c.objective.pairs)
+    if c.is_sharded:
+        from distributed.sharding import shard
+
         shard(model, c.torch_device)
     return model
 
 
-def wants_sharding(c: Configs) -> bool:
-    return c.processes.n > 1 and c.training.parallel == "fsdp"
-
-
 @option(Configs.step)
-def training_step(c: Configs) -> TrainingStep:
-    step = TrainingStep(
+def step(c: Configs) -> "TrainingStep":
+    import torch
+
+    from training.step import TrainingStep
+
+    training_step = TrainingStep(
         c.network,
         c.data.windows,
         c.masking.strategy,
@@ -162,11 +130,13 @@ def training_step(c: Configs) -> TrainingStep:
     )
     if not c.processes.is_first:
         torch.manual_seed(derived_seed(c.seed, f"process {c.processes.rank}"))  # dropout differs between processes
-    return step
+    return training_step
 
 
 @option(Configs.schedule)
-def by_keys(c: Configs) -> Schedule:
+def schedule(c: Configs) -> "Schedule":
+    from training.schedule import Budget, Schedule
+
     return Schedule(
         budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
         stages=c.training.stage_rows,
@@ -180,7 +150,9 @@ def by_keys(c: Configs) -> Schedule:
 
 
 @option(Configs.evaluator)
-def by_protocol(c: Configs) -> Evaluator:
+def evaluator(c: Configs) -> "Evaluator":
+    from training.evaluator import Evaluator
+
     return Evaluator(
         model=c.network,
         validation=c.data.validation,
@@ -188,15 +160,18 @@ def by_protocol(c: Configs) -> Evaluator:
         corpus=c.data.loaded.name,
         references=c.references,
         with_bound=len(c.training.stage_rows) > len(c.training.stages),
-        pairs_objective=pairs_objective(c),
+        pairs_objective=c.objective.pairs,
         validation_pairs=c.data.validation_pairs,
         processes=c.processes,
     )
 
 
 @option(Configs.references)
-def in_background(c: Configs) -> References:
+def reference_losses(c: Configs) -> "References":
     """The losses that the run is compared with."""
+    from data.reference_losses import unigram_loss, without_counting
+    from training.background import References
+
     n_ordinary = c.data.vocabulary.n_ordinary
     unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
     known = {"uniform": math.log(n_ordinary), "unigram": unigram}
@@ -205,15 +180,20 @@ def in_background(c: Configs) -> References:
 
 
 @option(Configs.prompts)
-def checked_prompts(c: Configs) -> list[str]:
+def prompts(c: Configs) -> list[str]:
+    from configs.prompts import prompts_of
+
     return prompts_of(c.sample.prompts, c.data.loaded, c.data.vocabulary)
 
 
 @option(Configs.trainer)
-def wire(c: Configs) -> Trainer:
-    """The trainer, with everything that it needs."""
+def trainer(c: Configs) -> "Trainer":
+    from training.callbacks import sample
+    from training.compilation import Compilation
+    from training.loop import Trainer
+
     draw_samples = partial(sample, c.network, c.prompts, c.data.vocabulary, device=c.torch_device)
     # A graph cannot record what processes exchange, and the compiler does not know the hooks that gather a layer.
     cuda_graph = c.training.cuda_graph and c.processes.n == 1
-    compilation = Compilation(c.step, is_wanted=c.training.compile and not wants_sharding(c), cuda_graph=cuda_graph)
+    compilation = Compilation(c.step, is_wanted=c.training.compile and not c.is_sharded, cuda_graph=cuda_graph)
     return Trainer(c.step, c.schedule, c.evaluator, draw_samples, compilation)

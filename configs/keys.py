@@ -28,6 +28,18 @@ class ConfigError(InputError):
     """A wrong key or value; the message is one line for the user."""
 
 
+class Branch(BaseConfigs):
+    """A branch of the config tree, such as `model.*`. labml builds it and passes the root."""
+
+    def __init__(self, root: BaseConfigs):
+        super().__init__()
+        self._root = root
+
+    def root(self) -> Any:
+        """The whole tree, `configs.experiment.Configs`: the other branches, and the parts of the run."""
+        return self._root
+
+
 @dataclass(frozen=True)
 class Key:
     """The facts about a config item that users may set. A number has a range: `low` or `above`, and `high`."""
@@ -94,12 +106,17 @@ def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
             yield from _walk(annotation, f"{prefix}{name}.")
         elif typing.get_origin(annotation) is typing.Annotated:
             kind, key = typing.get_args(annotation)[:2]
-            options = [option.option_name for option in configs.__dict__.get("_calculators", {}).get(name, [])]
+            options = option_names(configs, name)
             if options:  # the values of this key are the functions registered with @option
                 kind, key = str, dataclasses.replace(key, choices=tuple(options))
             kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
             kind = next(each for each in kinds if each is not types.NoneType)
             yield Setting(prefix + name, kind, types.NoneType in kinds, getattr(configs, name).value, key)
+
+
+def option_names(configs: type[BaseConfigs], item: str) -> dict[str, None]:
+    """The names of the functions registered with `@option` for an item, in order."""
+    return dict.fromkeys(option.option_name for option in configs.__dict__.get("_calculators", {}).get(item, []))
 
 
 def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:

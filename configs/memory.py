@@ -4,10 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from configs.keys import ConfigError
-from distributed.processes import n_on_machine, n_started
+from distributed.environment import n_on_machine, n_started
 
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
@@ -38,12 +36,16 @@ def _least_bytes(values: Mapping[str, Any]) -> int:
 def _memory_of(device: str) -> int:
     """The memory of a device in bytes: for the CPU, the share of a process."""
     if device.startswith("cuda"):
+        import torch
+
         return torch.cuda.get_device_properties(torch.device(device)).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n_on_machine()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error reports a lack of memory. On the CPU PyTorch raises a plain RuntimeError."""
+    import torch
+
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return "can't allocate memory" in str(error) or "not enough memory" in str(error)

@@ -1,17 +1,18 @@
 """The model. To add an architecture, write a function like `modern`, with `@option` above it."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from labml.configs import BaseConfigs, option
-from torch import nn
+from labml.configs import option
 
-from configs.keys import ConfigError, Key
-from model import MaskedLanguageModel, ModernEncoder
-from model.ngrams import NGRAMS, NgramEmbedding
+from configs.keys import Branch, Key
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from model.ngrams import NgramEmbedding
 
 
-class ModelConfigs(BaseConfigs):
+class ModelConfigs(Branch):
     """Keys `model.*`. Reading `architecture` gives the model with that name."""
 
     architecture: Annotated[Any, Key("the model to train")] = "modern"
@@ -24,14 +25,26 @@ class ModelConfigs(BaseConfigs):
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
     ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 
-    # From the experiment: see configs/experiment.py.
     n_tokens: int
-    n_segments: int  # 2 for objectives on pairs of text, else 0
+    n_segments: int
+
+
+@option(ModelConfigs.n_tokens)
+def n_tokens(c: ModelConfigs) -> int:
+    return c.root().data.vocabulary.n_tokens
+
+
+@option(ModelConfigs.n_segments)
+def n_segments(c: ModelConfigs) -> int:
+    """2 for objectives on pairs of text, else 0."""
+    return 2 if c.root().objective.pairs else 0
 
 
 @option(ModelConfigs.architecture)
-def modern(c: ModelConfigs) -> nn.Module:
+def modern(c: ModelConfigs) -> "nn.Module":
     """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and n-gram embeddings."""
+    from model import MaskedLanguageModel, ModernEncoder
+
     encoder = ModernEncoder(
         n_tokens=c.n_tokens,
         d_model=c.d_model,
@@ -45,8 +58,10 @@ def modern(c: ModelConfigs) -> nn.Module:
     return MaskedLanguageModel(encoder)
 
 
-def ngram_embedding(c: ModelConfigs) -> NgramEmbedding | None:
+def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":
     """The n-gram embeddings that the keys ask for, for any architecture."""
+    from model.ngrams import NGRAMS, NgramEmbedding
+
     ngrams = [ngram for ngram in NGRAMS if len(ngram) <= c.ngrams]
     if not ngrams:
         return None
@@ -56,7 +71,7 @@ def ngram_embedding(c: ModelConfigs) -> NgramEmbedding | None:
 
 
 @option(ModelConfigs.architecture)
-def labml_nn(c: ModelConfigs) -> nn.Module:
+def labml_nn(c: ModelConfigs) -> "nn.Module":
     """The transformer of the annotated experiment, from labml_nn's own configs."""
     from labml_nn.transformers import TransformerConfigs
 
@@ -72,21 +87,3 @@ def labml_nn(c: ModelConfigs) -> nn.Module:
     return LabmlTransformer(
         encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
     )
-
-
-def check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
-    inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
-    calls = [torch.tensor([1, 9, 15], device=device)]
-    if getattr(model, "takes_positions_per_window", False):
-        calls.append(torch.tensor([[1, 6], [9, 15]], device=device))
-    for positions in calls:
-        n, sizes = positions.numel(), list(positions.shape)
-        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits [{n}, {n_tokens}]"
-        try:
-            with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
-                shape = list(model(inputs, positions).shape)
-        except Exception as error:  # whatever a user's model raises
-            raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
-        if shape != [n, n_tokens]:
-            raise ConfigError(f"model.architecture: {contract}, not {shape}")

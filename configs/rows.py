@@ -1,19 +1,96 @@
-"""Checks that the rows {until: ..., ...} of stages and mixtures share."""
+"""Checks of the keys that are rows {until: ..., ...}: `training.stages` and `masking.mixture`."""
 
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from configs.keys import ConfigError
+from configs.keys import ConfigError, shortened
+from distributed.environment import n_started
+from runs.knobs import masking_rates
+
+ROW_KEYS = ("until", "seq_len", "masking_prob")
+MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 
 
-def is_number(value: Any) -> bool:
+def check_stages(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `training.stages` are no stages, or do not fit the other keys."""
+    stages = values["training.stages"]
+    if not stages:
+        raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
+    for number, row in enumerate(stages, start=1):
+        where = f"training.stages, row {number}"
+        _check_keys(where, row)
+        _check_rates(where, row, values["masking.masking_prob"])
+        _check_length(where, row["seq_len"], values)
+    _check_untils("training.stages", stages)
+
+
+def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
+    """Raise ConfigError if `masking.mixture` is no mixture of `strategies`."""
+    if not rows:
+        raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{MIXTURE}]")
+    for number, row in enumerate(rows, start=1):
+        where = f"masking.mixture, row {number}"
+        if not isinstance(row, dict) or not _is_number(row.get("until")):
+            raise ConfigError(f"{where} is not of the form {MIXTURE}")
+        shares = {name: share for name, share in row.items() if name != "until"}
+        for name, share in shares.items():
+            if name not in strategies:
+                choices = ", ".join(strategies)
+                raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
+            if not _is_number(share) or not 0 <= share <= 1e6:
+                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")
+        if not sum(shares.values()) > 0:
+            raise ConfigError(f"{where}: the shares must not all be 0")
+    _check_untils("masking.mixture", rows)
+
+
+def _check_keys(where: str, row: Any) -> None:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where} is not of the form {{until: 1.0, seq_len: 64}}")
+    for key in row:
+        if key not in ROW_KEYS:
+            near = get_close_matches(str(key), ROW_KEYS, 1)
+            hint = ": YAML needs a space after the colon" if ":" in str(key) else ""
+            hint = hint or (f": did you mean {near[0]}?" if near else "")
+            raise ConfigError(f"{where}: unknown key {shortened(key)!r}{hint}")
+    for key in ("until", "seq_len"):
+        if key not in row:
+            raise ConfigError(f"{where} has no {key}")
+
+
+def _check_rates(where: str, row: Mapping[str, Any], default: float) -> None:
+    rates = masking_rates(row, default)
+    if not rates:
+        raise ConfigError(f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through")
+    for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
+        if not _is_number(share) or not 0 < share <= 1:
+            raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
+
+
+def _check_length(where: str, seq_len: Any, values: Mapping[str, Any]) -> None:
+    longest = 5_000 if values["model.architecture"] == "labml_nn" else 2**20  # labml_nn encodes 5,000 positions
+    if type(seq_len) is not int or not 2 <= seq_len <= longest:
+        raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
+    chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
+    if chars % (seq_len * grad_accum_steps * n_started()):
+        raise ConfigError(
+            f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
+            + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
+            + (f" times {n_started()} processes" if n_started() > 1 else "")
+        )
+
+
+def _is_number(value: Any) -> bool:
     """Whether a YAML value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_untils(where: str, untils: list[float]) -> None:
+def _check_untils(where: str, rows: list[Any]) -> None:
     """Raise ConfigError unless the rows' ends rise from above 0 to 1."""
     before = 0.0
-    for number, until in enumerate(untils, start=1):
+    for number, row in enumerate(rows, start=1):
+        until = row["until"]
         if until <= before:
             raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
         before = until

@@ -3,21 +3,21 @@
 A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from labml.configs import BaseConfigs, option
-from torch import nn
-from torch.optim import Optimizer
+from labml.configs import option
 
-from configs.keys import ConfigError, Key
-from distributed.processes import Processes
+from configs.keys import Branch, ConfigError, Key
 from runs.knobs import masking_rates
-from training import optimizers
-from training.schedule import Stage
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from training.schedule import Stage
 
 
-class TrainingConfigs(BaseConfigs):
+class TrainingConfigs(Branch):
     """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
     max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)] = None
@@ -59,55 +59,66 @@ class TrainingConfigs(BaseConfigs):
     cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
-    # From the experiment: see configs/experiment.py.
-    network: nn.Module
-    d_model: int
-    device: torch.device
-    masking_prob: float
-    processes: Processes
-
-    # Computed by the functions below.
-    stage_rows: list[Stage]
+    network: "nn.Module"
+    stage_rows: "list[Stage]"
     autocast: bool
 
 
-class ObjectiveConfigs(BaseConfigs):
+class ObjectiveConfigs(Branch):
     """Keys `objective.*`: a second objective beside the masked characters."""
 
     nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
     sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
 
+    pairs: str
 
-class CheckpointConfigs(BaseConfigs):
+
+class CheckpointConfigs(Branch):
     """Keys `checkpoint.*`."""
 
     every_seconds: Annotated[float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)] = 60.0
 
 
-class SampleConfigs(BaseConfigs):
+class SampleConfigs(Branch):
     """Keys `sample.*`."""
 
     every_evaluations: Annotated[int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)] = 5
     prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
 
 
+@option(TrainingConfigs.network)
+def network(c: TrainingConfigs) -> "nn.Module":
+    return c.root().network
+
+
 @option(TrainingConfigs.stage_rows)
-def with_masking_prob(c: TrainingConfigs) -> list[Stage]:
+def stages(c: TrainingConfigs) -> "list[Stage]":
     """One stage per row and masking rate. Rows without a rate of their own use `masking.masking_prob`."""
-    return [
-        Stage(row["until"], row["seq_len"], rate) for row in c.stages for rate in masking_rates(row, c.masking_prob)
-    ]
+    from training.schedule import Stage
+
+    rate = c.root().masking.masking_prob
+    return [Stage(row["until"], row["seq_len"], each) for row in c.stages for each in masking_rates(row, rate)]
 
 
 @option(TrainingConfigs.autocast)
-def by_precision(c: TrainingConfigs) -> bool:
+def autocast(c: TrainingConfigs) -> bool:
     """Whether to compute in bfloat16. `auto` does on GPUs with instructions for it; others would be slower."""
-    is_fast = c.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    import torch
+
+    is_fast = c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return c.precision == "bfloat16" or (c.precision == "auto" and is_fast)
 
 
+@option(ObjectiveConfigs.pairs)
+def objective_on_pairs(c: ObjectiveConfigs) -> str:
+    """The objective on pairs of text, nsp or sop; empty if there is none."""
+    return "nsp" if c.nsp else "sop" if c.sop else ""
+
+
 @option(TrainingConfigs.optimizer)
-def muon(c: TrainingConfigs) -> list[Optimizer]:
+def muon(c: TrainingConfigs) -> "list[Optimizer]":
+    from training import optimizers
+
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
     return optimizers.muon(
@@ -117,12 +128,14 @@ def muon(c: TrainingConfigs) -> list[Optimizer]:
         muon_momentum=c.muon_momentum,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
-        processes=c.processes,
+        processes=c.root().processes,
     )
 
 
 @option(TrainingConfigs.optimizer)
-def adamw(c: TrainingConfigs) -> list[Optimizer]:
+def adamw(c: TrainingConfigs) -> "list[Optimizer]":
+    from training import optimizers
+
     return optimizers.adamw(
         c.network,
         learning_rate=c.learning_rate,
@@ -132,5 +145,7 @@ def adamw(c: TrainingConfigs) -> list[Optimizer]:
 
 
 @option(TrainingConfigs.optimizer)
-def noam(c: TrainingConfigs) -> list[Optimizer]:
-    return optimizers.noam(c.network, learning_rate=c.learning_rate, d_model=c.d_model)
+def noam(c: TrainingConfigs) -> "list[Optimizer]":
+    from training import optimizers
+
+    return optimizers.noam(c.network, learning_rate=c.learning_rate, d_model=c.root().model.d_model)

@@ -14,8 +14,6 @@ from data.corpus import Corpus
 from data.subwords import TokensError, library, read_tokenizer, renumbered
 from runs.files import write_atomically
 
-FEWEST = 257  # the bytes and one merge
-MOST = 1_000_000
 MIN_FREQUENCY = 2
 VERSION = 1  # of the training; a new version ignores cached tokenizers
 # Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of space up to the last

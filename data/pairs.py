@@ -10,13 +10,16 @@ from bisect import bisect_left
 
 import torch
 
-from data.corpus import CorpusError
+from data.protocol import SEED, WINDOW_LEN
+from data.sources import CorpusError
 from data.stored import StoredIds
+from data.vocabulary import Vocabulary
 from data.windows import Pairs, WindowBatch, Windows
 
 CLS, SEP = "[CLS]", "[SEP]"
 N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
 SHORTEST = N_SPECIAL + 2
+VALIDATION_PAIRS = 1_024
 
 
 def speech_borders(text: str) -> torch.Tensor:
@@ -118,3 +121,30 @@ def _lengths(seq_len: int) -> tuple[int, int]:
     """The numbers of characters in A and B."""
     n_second = (seq_len - N_SPECIAL) // 2
     return seq_len - N_SPECIAL - n_second, n_second
+
+
+def pair_windows(
+    objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, seed: int, longest: int
+) -> PairWindows:
+    """The source of pairs for an objective, nsp or sop. `ids` `[n_tokens]` are the tokens of `text`."""
+    borders = torch.empty(0, dtype=torch.int64)
+    if objective == "nsp":
+        text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
+        borders = speech_borders(text)
+        if offsets is not None:
+            borders = torch.searchsorted(offsets, borders).unique()
+            borders = borders[borders < len(ids)]
+    cls_token, sep_token = vocabulary.id_of(CLS), vocabulary.id_of(SEP)
+    return PairWindows(
+        ids, borders, objective=objective, cls_token=cls_token, sep_token=sep_token, seed=seed, longest=longest
+    )
+
+
+def held_out_pairs(
+    objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, device: torch.device
+) -> WindowBatch:
+    """Pairs of the validation text on `device`, the same for every run."""
+    batch = pair_windows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
+    assert batch.pairs is not None
+    pairs = Pairs(*(part.to(device) for part in batch.pairs))
+    return WindowBatch(batch.tokens.to(device), batch.offsets, pairs)

@@ -1,6 +1,5 @@
 """The vocabularies that `data.tokens` selects."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,11 @@ from typing import Any
 from data.bpe import bpe
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
+from data.kinds import BPE, BYTES, CHARACTERS
 from data.subwords import SubwordVocabulary, read_tokenizer
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 
-CHARACTERS, BYTES = "characters", "bytes"
 MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
-BPE = re.compile(r"bpe:(.*)", re.DOTALL)
 
 
 def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce: Callable[[str], None]) -> Vocabulary:

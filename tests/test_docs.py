@@ -162,7 +162,7 @@ def test_the_strategy_examples_are_segmenters(page, name, sentences):
 
 
 def test_the_optimizer_example_returns_an_optimizer():
-    names = {**vars(configs.training), "torch": torch, "option": lambda item: lambda function: function}
+    names = {**vars(configs.training), "option": lambda item: lambda function: function}
     exec(example("README.md", "def my_optimizer("), names)
     (optimizer,) = names["my_optimizer"](SimpleNamespace(network=torch.nn.Linear(2, 2), learning_rate=1e-3))
     assert isinstance(optimizer, torch.optim.Optimizer)

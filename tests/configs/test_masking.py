@@ -6,7 +6,7 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from configs.keys import ConfigError, keys_of
-from configs.masking import MaskingConfigs, register
+from configs.masking import MaskingConfigs, register, strategy_names
 from data.masking import IGNORED_LABEL
 from data.masking.segmenters import Segmenter, Units
 from data.masking.strategies import STRATEGIES, strategy
@@ -17,6 +17,10 @@ from training.resume import resume
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
 OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
 MIXTURE = [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]
+
+
+def test_the_strategies_read_without_pytorch_are_those_that_exist():
+    assert strategy_names() == list(STRATEGIES)
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, "mixture"])

@@ -23,10 +23,11 @@ NO_UNITS = ("random", "span_characters")  # of more than a token
 
 
 def masking(vocabulary, corpus=CORPUS):
-    configs = configs_of({"device": "cpu", "data.corpus": "play"}).masking
-    configs.vocabulary, configs.corpus, configs.training_ids = vocabulary, corpus, vocabulary.encode(corpus.training)
-    counts = configs.training_ids.bincount(minlength=vocabulary.n_ids_in_text)
-    configs.counts = counts, torch.zeros_like(counts)
+    configs = configs_of({"device": "cpu"})
+    data = configs.data
+    data.vocabulary, data.loaded, data.training_ids = vocabulary, corpus, vocabulary.encode(corpus.training)
+    counts = data.training_ids.bincount(minlength=vocabulary.n_ids_in_text)
+    data.counts = counts, torch.zeros_like(counts)
     return configs
 
 
@@ -36,8 +37,8 @@ def test_units_hold_whole_words(name, kind):
     """All tokens of a word are in one unit with one weight, as the word's characters are."""
     vocabulary = VOCABULARIES[kind]
     configs = masking(vocabulary)
-    ids = configs.training_ids
-    segmenter, by_character = segmented(configs, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
+    ids = configs.data.training_ids
+    segmenter, by_character = segmented(configs.masking, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
     if isinstance(segmenter, Spans):
         segmenter, by_character = segmenter.base, by_character.base
     units, weights = (part[0] for part in segmenter(torch.arange(len(ids))[None], torch.Generator(), 0.0))
@@ -57,13 +58,13 @@ def test_units_hold_whole_words(name, kind):
 def test_every_window_hides_the_same_number_of_tokens(name, kind):
     configs = masking(VOCABULARIES[kind])
     if name == "mixture":
-        configs.mixture = [{"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}]
-    configs.strategy = name
-    starts = torch.randint(len(configs.training_ids) - 64, (50, 1), generator=torch.Generator().manual_seed(0))
+        configs.masking.mixture = [{"until": 1.0, "whole_word": 1, "random": 1, "adaptive": 1}]
+    configs.masking.strategy = name
+    starts = torch.randint(len(configs.data.training_ids) - 64, (50, 1), generator=torch.Generator().manual_seed(0))
     offsets = starts + torch.arange(64)
-    batch = configs.strategy(configs.training_ids[offsets], offsets, 0.3)
+    batch = configs.masking.strategy(configs.data.training_ids[offsets], offsets, 0.3)
     assert batch.positions.view(50, -1).shape[1] == n_masked_in(64, 0.3)
-    assert torch.equal(batch.labels, configs.training_ids[offsets].flatten()[batch.positions])
+    assert torch.equal(batch.labels, configs.data.training_ids[offsets].flatten()[batch.positions])
     assert all(len(set(row.tolist())) == len(row) for row in batch.positions.view(50, -1))
 
 
@@ -71,12 +72,12 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
 def test_unknown_characters_are_never_labels_nor_random_tokens(name):
     vocabulary = characters_of(CORPUS, "", 0.01, ())
     configs = masking(vocabulary)
-    configs.strategy, configs.random_tokens = name, "unigram"
-    assert (configs.training_ids == vocabulary.unknown_token).any()
-    n = len(configs.training_ids) // 64
+    configs.masking.strategy, configs.masking.random_tokens = name, "unigram"
+    assert (configs.data.training_ids == vocabulary.unknown_token).any()
+    n = len(configs.data.training_ids) // 64
     offsets = torch.arange(n * 64).view(n, 64)
-    tokens = configs.training_ids[offsets]
-    batch = configs.strategy(tokens, offsets, 0.9)
+    tokens = configs.data.training_ids[offsets]
+    batch = configs.masking.strategy(tokens, offsets, 0.9)
     assert vocabulary.unknown_token not in batch.labels.tolist()
     was_unknown = tokens == vocabulary.unknown_token
     assert torch.equal(batch.inputs == vocabulary.unknown_token, was_unknown)
@@ -129,8 +130,8 @@ def test_segmenters_of_ours_are_kept():
 
 def test_static_masks_are_drawn_per_token():
     configs = masking(VOCABULARIES["bpe"])
-    configs.masks = "static"
-    masker = build_masker(configs, segmented(configs, STRATEGIES["whole_word"]))
+    configs.masking.masks = "static"
+    masker = build_masker(configs.masking, STRATEGIES["whole_word"])
     offsets = torch.arange(640).view(10, 64)
-    first, again = (masker(configs.training_ids[offsets], offsets, 0.2) for _ in range(2))
+    first, again = (masker(configs.data.training_ids[offsets], offsets, 0.2) for _ in range(2))
     assert torch.equal(first.inputs, again.inputs)

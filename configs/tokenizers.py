@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.keys import ConfigError, shortened
-from data.bpe import FEWEST, MOST, cache_path
-from data.subwords import SubwordVocabulary, TokensError, library, read_tokenizer
-from data.vocabularies import BPE, BYTES, CHARACTERS
+from data.kinds import BPE, BYTES, CHARACTERS
 from runs.files import write_atomically
 from runs.run_folder import RunFolder
+
+FEWEST = 257  # tokens of a BPE: the bytes and one merge
+MOST = 1_000_000
 
 
 def check_tokens(values: Mapping[str, Any]) -> None:
@@ -42,6 +43,8 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     tokens = values["data.tokens"]
     if tokens in (CHARACTERS, BYTES):
         return values
+    from data.subwords import TokensError, library, read_tokenizer
+
     try:
         if match := BPE.fullmatch(tokens):
             library()
@@ -71,6 +74,8 @@ def _path(tokens: str) -> Path:
 
 def _cache(run: RunFolder, n: int) -> None:
     """Let a resumed run find its own BPE in the cache, which may have been emptied."""
+    from data.bpe import cache_path
+
     with contextlib.suppress(OSError):
         write_atomically(cache_path(run.corpus()["sha256"], n), json.dumps(run.vocabulary()["tokenizer"]).encode())
 
@@ -78,7 +83,7 @@ def _cache(run: RunFolder, n: int) -> None:
 def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:
     """The keys by which a new run gets all tokens of another one, whose weights it starts with."""
     vocabulary = run.vocabulary()
-    if vocabulary.get("tokens") == SubwordVocabulary.tokens:
+    if "tokenizer" in vocabulary:
         return {"data.tokens": str(run.vocabulary_path.resolve())}
     if vocabulary.get("tokens") == BYTES:
         return {"data.tokens": BYTES}
