@@ -6,30 +6,25 @@ python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from configs.command_line import Command, parse
-from configs.devices import gpu_uuid
 from configs.experiment import Configs, configs_of, registered_configs
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
-from data.corpus import CorpusError
-from distributed import processes
+from data.sources import CorpusError
+from distributed import launch
 from distributed.interruption import Interruption
-from distributed.processes import LostProcessError, Processes
 from runs import hardware
 from runs.delivery import DeliveryError
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
-from trained.initial_weights import copy_weights
-from training import tracking
-from training.callbacks import Silent
-from training.checkpoint import CheckpointError
-from training.health_checks import HealthCheckError
-from training.loop import Trainer
-from training.resume import begin, restarted_run, restore, resume
 
-INVALID = (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError)
+# Importing PyTorch takes seconds, so the functions below import what uses it: a wrong key is refused before.
+if TYPE_CHECKING:
+    from distributed.processes import Processes
+    from training.loop import Trainer
 
 
 def main(arguments: list[str]) -> int:
@@ -37,16 +32,20 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     try:
         command = parse(arguments)
-    except INVALID as error:  # the processes of a machine have the same one
-        return fail(error) if processes.local_rank() == 0 else 2
+    except (ConfigError, RunFolderError) as error:  # the processes of a machine have the same one
+        return fail(error) if launch.local_rank() == 0 else 2
     if command.n_seeds > 1:
         return run_seeds(arguments, command)
-    rank = processes.rank()
+    from distributed.processes import LostProcessError, joined
+    from training.checkpoint import CheckpointError
+    from training.health_checks import HealthCheckError
+
+    rank = launch.rank()
     name = f"process {rank}: " if rank else ""
     try:
-        with processes.joined(command.values["device"]) as group:
+        with joined(command.values["device"]) as group:
             return lead(command, began, group) if group.is_first else follow(command, group)
-    except INVALID as error:
+    except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
         return fail(f"{name}{error}")
     except HealthCheckError as error:  # all processes have the same one
         return 1 if rank else fail(f"stopped: {error}", code=1)
@@ -60,8 +59,11 @@ def main(arguments: list[str]) -> int:
         return fail(f"{name}stopped: {what_to_lower(command.values)}", code=1)
 
 
-def lead(command: Command, began: float, group: Processes) -> int:
+def lead(command: Command, began: float, group: "Processes") -> int:
     """Train, write the run's files and talk to the user: the first process, or the only one."""
+    from training import tracking
+    from training.resume import begin, restarted_run, resume
+
     restarted = None if command.resumed else restarted_run(command.logs)
     if restarted:
         command = parse(["--resume", str(restarted.path)])
@@ -83,8 +85,12 @@ def lead(command: Command, began: float, group: Processes) -> int:
         return train(run, configs, began)
 
 
-def follow(command: Command, group: Processes) -> int:
+def follow(command: Command, group: "Processes") -> int:
     """Train with the first process, silently: one of those that torchrun has started besides it."""
+    from training import tracking
+    from training.callbacks import Silent
+    from training.resume import restore
+
     tracking.be_quiet()
     command = group.from_first(command)
     configs = configs_of(command.values)
@@ -96,8 +102,10 @@ def follow(command: Command, group: Processes) -> int:
     return 0
 
 
-def built_trainer(configs: Configs, command: Command) -> Trainer:
+def built_trainer(configs: Configs, command: Command) -> "Trainer":
     """The trainer, whose model has the weights that the run begins with."""
+    from trained.initial_weights import copy_weights
+
     trainer, initial = configs.trainer, command.values["initial_weights"]
     if initial and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
@@ -106,6 +114,9 @@ def built_trainer(configs: Configs, command: Command) -> Trainer:
 
 def train(run: RunFolder, configs: Configs, began: float) -> int:
     """Train until the budget is spent or a signal arrives; returns the exit code."""
+    from configs.devices import gpu_uuid
+    from training import tracking
+
     trainer, callbacks, interruption = configs.trainer, tracking.Tracking(run), Interruption()
     print(f"run {run.path}", flush=True)
     earlier = trainer.wall_seconds  # of a resumed run
@@ -125,11 +136,11 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
-    print(f"{processes.command()} experiment.py --resume {run.path.name}", flush=True)
+    print(f"{launch.command()} experiment.py --resume {run.path.name}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
 
 
-def is_finished(trainer: Trainer) -> bool:
+def is_finished(trainer: "Trainer") -> bool:
     """Whether the training has had its last evaluation, which is at the end of its budget."""
     return trainer.n_evaluations == trainer.schedule.evaluations
 

@@ -8,7 +8,7 @@ from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
 from configs.rows import check_mixture, check_stages
 from configs.tokenizers import check_tokens
-from distributed.environment import n_started
+from distributed.launch import n_started
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 

@@ -17,7 +17,7 @@ from configs.memory import check_memory
 from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
-from distributed.environment import started_by_torchrun
+from distributed.launch import started_by_torchrun
 from runs.files import ROOT, read_bytes
 from runs.find import find_run
 from runs.run_folder import RunFolder

@@ -3,7 +3,7 @@
 import torch
 
 from configs.keys import ConfigError
-from distributed.environment import local_rank, n_on_machine, n_started
+from distributed.launch import local_rank, n_on_machine, n_started
 
 
 def available_device(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.keys import ConfigError
-from distributed.environment import n_on_machine, n_started
+from distributed.launch import n_on_machine, n_started
 
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer

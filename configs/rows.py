@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from configs.keys import ConfigError, shortened
-from distributed.environment import n_started
+from distributed.launch import n_started
 from runs.knobs import masking_rates
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")

@@ -43,23 +43,19 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     tokens = values["data.tokens"]
     if tokens in (CHARACTERS, BYTES):
         return values
+    match = BPE.fullmatch(tokens)
+    path = tokens if match else str(_path(tokens))
     from data.subwords import TokensError, library, read_tokenizer
 
     try:
-        if match := BPE.fullmatch(tokens):
-            library()
-            if resumed:
-                _cache(resumed, int(match[1]))
-            return values
-        path = _path(tokens)
-        found = read_tokenizer(path)
+        found = library() if match else read_tokenizer(Path(path))
     except TokensError as error:
         raise ConfigError(str(error)) from error
-    if resumed and resumed.vocabulary().get("tokenizer") != found:
-        raise ConfigError(
-            f"data.tokens: {str(path)!r} has changed since {resumed.path} was trained with it: restore it"
-        )
-    return values | {"data.tokens": str(path)}
+    if resumed and match:
+        _cache(resumed, int(match[1]))
+    elif resumed and resumed.vocabulary().get("tokenizer") != found:
+        raise ConfigError(f"data.tokens: {path!r} has changed since {resumed.path} was trained with it: restore it")
+    return values | {"data.tokens": path}
 
 
 def _path(tokens: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from distributed.processes import started_by_torchrun
+from distributed.launch import started_by_torchrun
 
 
 class Interruption:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import torch
 import torch.distributed as dist
 
-from distributed.environment import local_rank, n_on_machine, n_started, rank, started_by_torchrun
+from distributed.launch import local_rank, n_started, rank, started_by_torchrun
 from distributed.watchdog import Watchdog
 
 LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
@@ -109,14 +109,6 @@ _current = SINGLE
 def current() -> Processes:
     """This process among those of the run that it takes part in."""
     return _current
-
-
-def command() -> str:
-    """The beginning of a command that starts a program with as many processes as this one."""
-    if not started_by_torchrun():
-        return "python"
-    machines = "--standalone" if n_on_machine() == n_started() else "--nnodes=... --rdzv-id=... --rdzv-endpoint=..."
-    return f"torchrun {machines} --nproc_per_node={n_on_machine()}"
 
 
 def launch() -> str | None:

@@ -100,6 +100,26 @@ def refused(tmp_path, capsys) -> Callable[..., str]:
     return refuse
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["model.d_modle=256"], 2),
+        (["--preset", "nothing"], 2),
+        (["--preset", "quick", "device=cpu", "model.n_heads=5"], 2),
+        (["--preset", "quick", "device=cpu", "masking.strategy=mixture"], 2),
+        (["--preset", "quick", "device=cpu", "data.tokens=byte"], 2),
+    ],
+)
+def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
+    command = [sys.executable, "-X", "importtime", "experiment.py", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert done.returncode == code
+    assert "configs.checks" in imported
+    assert "torch" not in imported
+
+
 def test_a_corpus_that_cannot_be_used_is_refused_in_one_line(refused, tmp_path):
     """One of the reasons; the others are in tests/data/test_corpus.py."""
     path = tmp_path / "latin.txt"

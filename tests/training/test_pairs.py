@@ -65,7 +65,7 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
 @pytest.fixture
 def play_file(tmp_path, monkeypatch):
     """A text so short that it is counted in this process."""
-    monkeypatch.setattr("configs.data.VALIDATION_PAIRS", 64)
+    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
     path = tmp_path / "play.txt"
     path.write_text(play(90_000))
     return path

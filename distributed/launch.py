@@ -1,4 +1,4 @@
-"""What torchrun tells a process about itself; without PyTorch, for checks of the command line."""
+"""How torchrun has started this process, from its environment variables. Without torchrun there is one process."""
 
 import os
 
@@ -26,3 +26,11 @@ def n_on_machine() -> int:
 def local_rank() -> int:
     """The number of this process on its machine, which is also the number of its device."""
     return int(os.environ["LOCAL_RANK"]) if started_by_torchrun() else 0
+
+
+def command() -> str:
+    """The beginning of a command that starts a program with as many processes as this one."""
+    if not started_by_torchrun():
+        return "python"
+    machines = "--standalone" if n_on_machine() == n_started() else "--nnodes=... --rdzv-id=... --rdzv-endpoint=..."
+    return f"torchrun {machines} --nproc_per_node={n_on_machine()}"
