@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,11 +29,11 @@ from training.checkpoint import CheckpointError
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
 RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
+Table = Sequence[Mapping[str, str]]  # rows: heading -> cell
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
     "seconds": "training time per run",
     "steps": "training steps per run",
-    "chars": "characters per run that is limited by characters",
     "repeats": "rounds, in each of which everyone has one turn",
     "minutes": "length of the run whose memory is watched",
     "megabytes": "size of the text",
@@ -88,9 +88,20 @@ def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
     return RESULTS / _slug(_machine_name()) / file
 
 
-def save_results(path: Path, **content: Any) -> None:
-    """Write a benchmark's results, with the machine facts, as `path`.json."""
-    write_json(path.with_suffix(".json"), {"machine": machine(), **content}, indent=1)
+def save_results(path: Path, table: Table, **content: Any) -> None:
+    """Print a benchmark's table and write it as `path`.json, with the machine facts and the data behind it.
+
+    benchmarks/page.py copies the table into the pages of docs/.
+    """
+    print("\n" + markdown(table), flush=True)
+    write_json(path.with_suffix(".json"), {"machine": machine(), "table": table, **content}, indent=1)
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown. Its columns are those of all rows; a row without one of them has an empty cell there."""
+    headings = list(dict.fromkeys(heading for row in table for heading in row))
+    lines = [headings, ["---"] * len(headings), *([row.get(heading, "") for heading in headings] for row in table)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def device_preset() -> str:

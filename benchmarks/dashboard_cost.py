@@ -4,13 +4,11 @@ python -m benchmarks.dashboard_cost [--repeats 12]
 
 The same training step runs in turns of twelve seconds: without a dashboard, with one that answers, and with one that is
 absent, frozen, or answers with errors. During a turn a metrics row and a log line are written every second. With a
-dashboard, an uploader delivers them, and the use of the hardware is recorded every ten seconds. A ratio is to the turn
-without a dashboard and without that record in the same round.
+dashboard, an uploader delivers them, and the use of the hardware is recorded every ten seconds.
 """
 
 import signal
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,10 +22,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import numpy as np
-
-from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
-from benchmarks.turns import take_turns, warmed_up_step
+from benchmarks.command import device_preset, preset_values, run_benchmark
+from benchmarks.turns import Measures, compare, warmed_up_step
 from configs.devices import gpu_uuid
 from configs.experiment import Configs, configs_of
 from runs import hardware
@@ -55,29 +51,21 @@ def main(options: Namespace, path: Path) -> None:
         for state in ("answering", "frozen", "answering errors"):
             addresses[state], _ = servers.enter_context(server(folder / state.replace(" ", "_"), state))
 
-        def turn(state: str) -> float:
+        def turn(state: str) -> Measures:
             run, address = new_run(folder / "logs" / uuid.uuid4().hex, values, configs), addresses[state]
             if not address:
-                return chars_per_second(step, stage, run)
+                return speed(step, stage, run)
             uploader = Uploader(Delivery(run, address), lambda line: None)
             uploader.start_and_report()
             with hardware.recorded(run, lambda: 0, gpu_uuid(step.device)):
-                rate = chars_per_second(step, stage, run, uploader.wake)
+                measures = speed(step, stage, run, uploader.wake)
             # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
             undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
             if undelivered and state == "answering":
                 sys.exit(f"{undelivered}: this measures nothing")
-            return rate
+            return measures
 
-        turns = take_turns({state: partial(turn, state) for state in addresses}, options.repeats, warmup=1)
-    results = {}
-    print(f"{'dashboard':18} characters per second   ratio to none (lowest to highest)")
-    for state, rates in turns.items():
-        all_ratios = np.divide(rates, turns[BASE]).tolist()
-        rate, ratio = statistics.median(rates), statistics.median(all_ratios)
-        results[state] = {"chars_per_second": rate, "ratio": ratio, "ratios": all_ratios}
-        print(f"{state:18} {rate:21,.0f}   {ratio:.3f} ({min(all_ratios):.3f} to {max(all_ratios):.3f})")
-    save_results(path, repeats=options.repeats, dashboards=results)
+        compare(path, {"": {state: partial(turn, state) for state in addresses}}, options.repeats, base=BASE, warmup=1)
 
 
 def new_run(path: Path, values: dict[str, Any], configs: Configs) -> RunFolder:
@@ -108,7 +96,7 @@ def server(folder: Path, state: str = "answering") -> Iterator[tuple[str, subpro
         process.wait()
 
 
-def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, wake: Event | None = None) -> float:
+def speed(step: TrainingStep, stage: Stage, run: RunFolder, wake: Event | None = None) -> Measures:
     """The speed during one turn. Sets `wake`, an uploader's, after every row."""
     began = last_row = time.perf_counter()
     steps = 0
@@ -121,7 +109,7 @@ def chars_per_second(step: TrainingStep, stage: Stage, run: RunFolder, wake: Eve
             run.append_log("a line for people")
             if wake:
                 wake.set()
-    return steps * step.chars_per_step / (time.perf_counter() - began)
+    return {"characters per second": steps * step.chars_per_step / (time.perf_counter() - began)}
 
 
 if __name__ == "__main__":

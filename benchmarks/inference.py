@@ -2,8 +2,7 @@
 
 python -m benchmarks.inference [RUN] [--repeats 15]        RUN: a folder, a uuid or its first characters, or `last`
 
-Both compute the logits of every position with the same number of threads, in turns. A ratio is the time of PyTorch
-divided by that of onnxruntime in the same round: above 1, onnxruntime is faster.
+Both compute the logits of every position with the same number of threads, in turns.
 """
 
 from argparse import Namespace
@@ -12,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import onnxruntime
 import torch
 
-from benchmarks.command import run_benchmark, save_results
-from benchmarks.turns import seconds_per_call, take_turns
+from benchmarks.command import run_benchmark
+from benchmarks.turns import Candidates, Measures, compare, seconds_per_call
 from runs.files import ROOT
 from trained.load import Trained, load_trained, random_ids
 from trained.onnx_file import export
@@ -36,39 +34,22 @@ def main(options: Namespace, path: Path) -> None:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = torch.get_num_threads()
         session = onnxruntime.InferenceSession(file, settings)
-    passes = {}
-    for shape in SHAPES:
-        n = max(1, CHARS // (shape[0] * shape[1]))
-        for name, one_pass in candidates(trained, session, shape).items():
-            passes[name, shape] = partial(seconds_per_call, one_pass, n)
-    turns = {key: np.array(seconds) for key, seconds in take_turns(passes, options.repeats, warmup=1).items()}
-    rows = []
-    print("batch  length  PyTorch ms  onnxruntime ms   ratio (quartiles)")
-    for shape in SHAPES:
-        pytorch, onnx = turns["PyTorch", shape], turns["onnxruntime", shape]
-        low, middle, high = np.quantile(pytorch / onnx, (0.25, 0.5, 0.75)).tolist()
-        row = {
-            "shape": shape,
-            "pytorch_ms": 1000 * float(np.median(pytorch)),
-            "onnxruntime_ms": 1000 * float(np.median(onnx)),
-            "ratio": middle,
-            "ratio_quartiles": [low, high],
-        }
-        rows.append(row)
-        times = f"{row['pytorch_ms']:11.2f} {row['onnxruntime_ms']:15.2f}"
-        print(f"{shape[0]:5} {shape[1]:7} {times}   {middle:.2f} ({low:.2f} to {high:.2f})")
-    save_results(path, run=trained.run.path.name, comment=trained.run.about()["comment"], shapes=rows)
+    groups = {f"{batch} x {length}": candidates(trained, session, batch, length) for batch, length in SHAPES}
+    facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"]}
+    compare(path, groups, options.repeats, base="PyTorch", warmup=1, **facts)
 
 
-def candidates(
-    trained: Trained, session: onnxruntime.InferenceSession, shape: tuple[int, int]
-) -> dict[str, Callable[[], torch.Tensor]]:
-    """A pass over random characters of a shape [batch, length], by name."""
-    ids = random_ids(trained, *shape)
-    inputs = {"input_ids": ids.numpy()}
+def candidates(trained: Trained, session: onnxruntime.InferenceSession, batch: int, length: int) -> Candidates:
+    """Both ways to compute the logits of random characters `[batch, length]`."""
+    ids = random_ids(trained, batch, length)
+    inputs, n = {"input_ids": ids.numpy()}, max(1, CHARS // (batch * length))
+
+    def turn(one_pass: Callable[[], torch.Tensor]) -> Measures:
+        return {"passes per second": 1 / seconds_per_call(one_pass, n)}
+
     return {
-        "PyTorch": lambda: trained.model(ids),
-        "onnxruntime": lambda: torch.from_numpy(session.run(None, inputs)[0]),
+        "PyTorch": partial(turn, lambda: trained.model(ids)),
+        "onnxruntime": partial(turn, lambda: torch.from_numpy(session.run(None, inputs)[0])),
     }
 
 

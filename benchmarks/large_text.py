@@ -12,11 +12,11 @@ import multiprocessing
 import os
 import random
 import resource
-import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 import data.corpus
-from benchmarks.command import run_benchmark, save_results
+from benchmarks.command import run_benchmark
+from benchmarks.turns import Candidates, Measures, compare
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.play.grammar import play
@@ -37,26 +38,22 @@ SECONDS = 3.0  # per measurement of the reader
 
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
-    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        print(f"{'tokens':12} {'text':>8} {'MB/s':>6} {'seconds':>8} {'memory':>9}", flush=True)
-        for tokens, share in SHARES.items():
-            text = folder / f"{share}.txt"
-            if not text.exists():
-                write(text, share * options.megabytes)
-            megabytes = text.stat().st_size / 1e6
-            found = in_process(partial(convert, text, tokens, folder / tokens.replace(":", "-")))
-            found |= {"megabytes": megabytes, "megabytes_per_second": megabytes / found["seconds"]}
-            results[tokens] = found
-            speed, memory = found["megabytes_per_second"], found["memory"] / 1e6
-            row = f"{tokens:12} {megabytes:5,.0f} MB {speed:6.1f} {found['seconds']:8.0f} {memory:6.0f} MB"
-            print(row, flush=True)
-        results["reader"] = in_process(partial(read, folder / "1.0.txt", "characters", folder / "characters"))
-        for shape, found in results["reader"].items():
-            cold, cached = (f"{found[state] / 1e6:.1f}" for state in ("cold", "cached"))
-            print(f"reader, windows of {shape}: {cold} million characters per second, {cached} once cached")
-    save_results(path, megabytes=options.megabytes, **results)
+        texts = {share: folder / f"{share}.txt" for share in set(SHARES.values())}
+        for share, text in texts.items():
+            write(text, share * options.megabytes)
+        conversions: Candidates = {
+            tokens: partial(in_process, partial(convert, texts[share], tokens, folder / tokens.replace(":", "-")))
+            for tokens, share in SHARES.items()
+        }
+        readers: Candidates = {
+            f"windows of {n} x {length}": partial(
+                in_process, partial(read, texts[1.0], folder / "characters", n, length)
+            )
+            for n, length in SHAPES
+        }
+        compare(path, {"conversion": conversions, "reader": readers}, 1, megabytes=options.megabytes)
 
 
 def write(path: Path, megabytes: float) -> None:
@@ -69,34 +66,20 @@ def write(path: Path, megabytes: float) -> None:
             file.write("\n\n".join(generator.choices(speeches, k=5_000)) + "\n\n")
 
 
-def in_process(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def in_process(function: Callable[[], Measures]) -> Measures:
     """The result of a function that runs in a new process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(function, sender))
-    process.start()
-    sender.close()
-    try:
-        return receiver.recv()
-    except EOFError:
-        sys.exit("a measurement failed")
-    finally:
-        process.join()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=tracking.be_quiet) as pool:
+        return pool.submit(function).result()
 
 
-def _send(function: Callable[[], dict[str, Any]], sender: Any) -> None:
-    tracking.be_quiet()
-    sender.send(function())
-
-
-def convert(text: Path, tokens: str, cache: Path) -> dict[str, Any]:
-    """Survey and convert a text with an empty cache: seconds, and bytes of memory."""
+def convert(text: Path, tokens: str, cache: Path) -> Measures:
+    """Survey and convert a text with an empty cache."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    stored = data_of(text, tokens, cache).stored_tokens
-    seconds = time.perf_counter() - began
+    _ = data_of(text, tokens, cache).stored_tokens
+    seconds, megabytes = time.perf_counter() - began, text.stat().st_size / 1e6
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    return {"seconds": seconds, "memory": memory, "tokens": len(stored.training.ids) + len(stored.validation.ids)}
+    return {"MB": megabytes, "MB per second": megabytes / seconds, "seconds": seconds, "MB of memory": memory / 1e6}
 
 
 def data_of(text: Path, tokens: str, cache: Path) -> Any:
@@ -105,23 +88,19 @@ def data_of(text: Path, tokens: str, cache: Path) -> Any:
     return configs_of(resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})).data
 
 
-def read(text: Path, tokens: str, cache: Path) -> dict[str, Any]:
-    """Characters per second that the reader draws, for each shape: `cold` and `cached`."""
+def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
+    """The reader's speed on a file of characters that is not in the operating system's cache, and then once more."""
     torch.set_num_threads(1)
-    results = {}
-    for n_windows, seq_len in SHAPES:
-        windows = data_of(text, tokens, cache).windows
-        rates = {}
-        for state in ("cold", "cached"):
-            if state == "cold":
-                forget(next(cache.rglob("training.ids")))
-            began, n = time.perf_counter(), 0
-            while (seconds := time.perf_counter() - began) < SECONDS:
-                windows.draw(n_windows, seq_len)
-                n += n_windows * seq_len
-            rates[state] = n / seconds
-        results[f"{n_windows} x {seq_len}"] = rates
-    return results
+    windows = data_of(text, "characters", cache).windows
+    forget(next(cache.rglob("training.ids")))
+    rates = {}
+    for state in ("not cached", "cached"):
+        began, n = time.perf_counter(), 0
+        while (seconds := time.perf_counter() - began) < SECONDS:
+            windows.draw(n_windows, seq_len)
+            n += n_windows * seq_len
+        rates[f"characters per second, {state}"] = n / seconds
+    return rates
 
 
 def forget(path: Path) -> None:

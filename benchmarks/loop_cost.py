@@ -11,10 +11,12 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
-from benchmarks.command import preset_values, run_benchmark, save_results
+from benchmarks.command import preset_values, run_benchmark
 from benchmarks.dashboard_cost import new_run, server
+from benchmarks.turns import Measures, compare
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
@@ -48,9 +50,15 @@ class TimedUploader(Uploader):
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train, print the shares, and write JSON."""
+    """Train, print a table, and write JSON."""
+    print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
+    compare(path, {"": {"quick": partial(train, options.seconds)}}, rounds=1)
+
+
+def train(seconds: float) -> Measures:
+    """The shares of a run of `quick`."""
     # On a CPU a step is finished when it returns, so the rest of the time is the loop's.
-    values = preset_values("quick", {"device": "cpu", "data.corpus": "play", "training.max_seconds": options.seconds})
+    values = preset_values("quick", {"device": "cpu", "data.corpus": "play", "training.max_seconds": seconds})
     for losses in (counting_losses, floor_losses):  # or processes would compute them during the training
         losses(load_corpus("play"))
     configs = configs_of(values)
@@ -58,7 +66,6 @@ def main(options: Namespace, path: Path) -> None:
     step = trainer.training_step
     step.__class__ = TimedStep  # the same object, because others refer to it
     assert isinstance(step, TimedStep)
-    print(f"about {options.seconds / 60 + 2:.0f} minutes", flush=True)
     with tempfile.TemporaryDirectory() as name, server(Path(name)) as (address, _):
         run = new_run(tracking.prepare("loop_cost", "", name), values, configs)
         callbacks = tracking.Tracking(run)
@@ -69,14 +76,10 @@ def main(options: Namespace, path: Path) -> None:
         undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")
-    seconds = trainer.clock.seconds
-    shares = {
-        "training time outside of the step": 1 - step.seconds / seconds,
-        "the uploader's thread, of all time": uploader.seconds / trainer.wall_seconds,
+    return {
+        "training time outside of the step, %": 100 * (1 - step.seconds / trainer.clock.seconds),
+        "the uploader's thread, % of all time": 100 * uploader.seconds / trainer.wall_seconds,
     }
-    for name, share in shares.items():
-        print(f"{name:40} {share:.2%}")
-    save_results(path, seconds=seconds, steps=trainer.step, shares=shares)
 
 
 if __name__ == "__main__":

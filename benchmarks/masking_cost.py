@@ -2,22 +2,20 @@
 
 python -m benchmarks.masking_cost [--repeats 15]
 
-The steps of all strategies alternate in one process with the same model. A ratio is to the turn of `random` in the same
-round. Drawing the masks is also timed alone, which is more reliable on a machine that is not quiet.
+The steps of all strategies alternate in one process with the same model. Drawing the masks is also timed alone, which
+is more reliable on a machine that is not quiet.
 """
 
-import statistics
 import time
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from benchmarks.command import device_preset, preset_values, run_benchmark, save_results
+from benchmarks.command import device_preset, preset_values, run_benchmark
 from benchmarks.strategies import BASE, VARIANTS
-from benchmarks.turns import seconds_per_call, take_turns, warmed_up_step
+from benchmarks.turns import Measures, compare, seconds_per_call, warmed_up_step
 from configs.experiment import Configs, configs_of
 from training.schedule import Stage
 from training.step import TrainingStep
@@ -29,33 +27,20 @@ def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
     preset, text = device_preset(), {"data.corpus": "tiny_shakespeare"}
     configs = {name: configs_of(preset_values(preset, text | keys)) for name, keys in VARIANTS.items()}
-    prepare_seconds = {name: prepare(c) for name, c in configs.items()}
+    prepared = {name: prepare(c) for name, c in configs.items()}
     step, stage = warmed_up_step(configs[BASE])
 
-    def turn(name: str) -> tuple[float, float]:
+    def turn(name: str) -> Measures:
         step.masker = configs[name].masking.strategy
-        seconds_per_step = seconds_per_call(lambda: step(stage).loss, STEPS)
-        return seconds_per_step, seconds_per_call(partial(draw, step, stage), STEPS)
-
-    turns = take_turns({name: partial(turn, name) for name in configs}, options.repeats, warmup=1)
-    results = {}
-    print(f"{'strategy':18} prepare       bytes  ms per draw  ms per step   ratio to {BASE} (quartiles)")
-    for name, found in turns.items():
-        steps, draws = zip(*found, strict=True)
-        low, middle, high = np.quantile(np.divide(steps, [base for base, _ in turns[BASE]]), (0.25, 0.5, 0.75)).tolist()
-        results[name] = row = {
-            "prepare_seconds": prepare_seconds[name],
-            "bytes": size(configs[name].masking.strategy),
-            "ms_per_draw": 1000 * statistics.median(draws),
-            "ms_per_step": 1000 * statistics.median(steps),
-            "ratio": middle,
-            "ratio_quartiles": [low, high],
+        steps_per_second = 1 / seconds_per_call(lambda: step(stage).loss, STEPS)
+        return {
+            "steps per second": steps_per_second,
+            "ms per draw": 1000 * seconds_per_call(partial(draw, step, stage), STEPS),
+            "seconds to prepare": prepared[name],
+            "MB": size(step.masker) / 1e6,
         }
-        print(
-            f"{name:18} {row['prepare_seconds']:5.2f} s {row['bytes']:>11,} {row['ms_per_draw']:12.2f}"
-            f" {row['ms_per_step']:12.1f}   {middle:.3f} ({low:.3f} to {high:.3f})"
-        )
-    save_results(path, seq_len=stage.seq_len, repeats=options.repeats, strategies=results)
+
+    compare(path, {"": {name: partial(turn, name) for name in configs}}, options.repeats, base=BASE, warmup=1)
 
 
 def prepare(configs: Configs) -> float:

@@ -3,30 +3,21 @@
 import statistics
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.peers import MASKING_PROB, Shape
+from benchmarks.peers import Shape, Step
 from benchmarks.turns import seconds_per_call
 
 LARGE, LARGE_ON_CUDA = 2048, 8192  # rows and columns that reach the machine's best rate
 SECONDS = 0.2  # per measurement
 
 
-def flops_per_char(shape: Shape, step: str, n_tokens: int) -> float:
-    """Floating-point operations of a step's matrix products per character, without recomputation.
-
-    A product takes 2 operations per weight, attention 2 * seq_len * d each for scores and mixing, and the backward pass
-    twice as many as the forward pass. A feed-forward layer has 2 matrices, or 3 with the gate of Folio and ModernBERT.
-    These two compute the head at the masked characters only. Folio also computes the queries of its last attention, and
-    everything after them, only there. All heads but the annotated one have a layer more.
-    """
-    d, is_folio = shape.d_model, step.startswith("Folio")
-    is_modern = is_folio or step.endswith("ModernBERT")
-    last = MASKING_PROB if is_folio else 1.0
-    feed_forward = (3 if is_modern else 2) * d * shape.d_ff
-    head = (MASKING_PROB if is_modern else 1.0) * (2 * d * n_tokens + (0 if step == "annotated" else 2 * d**2))
-    layer = 2 * (4 * d**2 + feed_forward) + 4 * shape.seq_len * d
-    left_out = (1 - last) * (2 * (2 * d**2 + feed_forward) + 4 * shape.seq_len * d)  # in Folio's last layer
-    return 3 * (shape.n_layers * layer - left_out + head)
+def flops_per_char(step: Step, shape: Shape) -> float:
+    """Floating-point operations of an eager step's matrix products per character, those of its optimizer included."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused attention is not counted
+        step()
+    return counter.get_total_flops() / shape.chars_per_step
 
 
 def peak_flops_per_second(shape: Shape, device: torch.device, dtype: torch.dtype) -> dict[str, float]:

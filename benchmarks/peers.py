@@ -46,10 +46,7 @@ class Shape:
         return self.batch_size * self.seq_len
 
     def __str__(self) -> str:
-        return (
-            f"{self.n_layers} layers / {self.d_model} / {self.n_heads} heads / d_ff {self.d_ff},"
-            f" {self.batch_size} x {self.seq_len}"
-        )
+        return f"{self.n_layers} layers of {self.d_model}, {self.batch_size} x {self.seq_len}"
 
 
 def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:

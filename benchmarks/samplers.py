@@ -7,16 +7,12 @@ not see each other: its only error is this factorization error. (After an imposs
 were a misprint.) Further errors of the run are due to what it has not learned. With one character per step, the ideal
 sampler writes the grammar's own texts.
 
-A second table splits the run's cuts: those of the ideal sampler in as many steps are due to the factorization, and
-the rest to what the run has not learned. With one character per step, all are.
-
 A text is cut before each character that the grammar cannot write after those since the last cut. Cuts per 1,000
 characters are finite for every text, in contrast to its probability. Nats per character are given the characters since
 the last cut, minus those of the grammar's own texts at the same distance from their beginning, plus the entropy rate.
 The grammar's own texts have the entropy rate. Texts with fewer nats are not better: they have too little variety.
 """
 
-import math
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -27,11 +23,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Generator, nn
 
-from benchmarks.command import machine, run_benchmark, save_results
+from benchmarks.command import Table, run_benchmark, save_results
 from configs.keys import ConfigError
 from configs.seeds import derived_seed
 from runs.figures import save_figure
-from runs.files import ROOT, write_atomically
+from runs.files import ROOT
 from runs.statistics import with_error
 from trained.load import load_trained
 from writing.judge import Judge
@@ -44,12 +40,8 @@ TEMPERATURES = (0.5, 0.8, 1.2)
 TEMPERED_STEPS = 16
 TEMPERED_ORDERS = ("random", "confidence")
 WRITERS = ("run", "ideal")
-COLUMNS = {
-    "impossible": "impossible texts",
-    "first_impossible": "first impossible character (median)",
-    "cuts": "cuts per 1,000 characters",
-    "nats": "nats per character",
-}
+COLUMNS = {"impossible": "impossible texts, %", "cuts": "cuts per 1,000 characters", "nats": "nats per character"}
+FORMATS = {"impossible": ".0f", "cuts": ".1f", "nats": ".3f"}
 
 
 class Setting(NamedTuple):
@@ -62,7 +54,7 @@ class Setting(NamedTuple):
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Write, score, print a table, and write JSON, Markdown and a picture."""
+    """Write, score, print a table, and write JSON and a picture."""
     trained = load_trained(options.run, ROOT / "logs")
     automaton = trained.data().loaded.automaton
     if automaton is None or not trained.vocabulary.is_characters:
@@ -86,13 +78,12 @@ def main(options: Namespace, path: Path) -> None:
         generators = [Generator().manual_seed(derived_seed(i, "samplers")) for i in range(options.texts)]
         *_, texts = sampler.write(blanks, setting.steps, generators)
         row = setting._asdict() | judge.measures(texts)
-        row |= {"seconds": time.perf_counter() - began, "example": trained.vocabulary.decode(texts[0])}
-        rows.append(row)
-        print(table_row(row), flush=True)
+        rows.append(row | {"example": trained.vocabulary.decode(texts[0])})
+        seconds = time.perf_counter() - began
+        print(*setting, f"{row['cuts']:.1f} cuts per 1,000 characters ({seconds:.0f} s)", flush=True)
     facts = {"run": trained.run.path.name, "comment": trained.run.about()["comment"], "texts": options.texts}
     facts |= {"length": length, "entropy_rate": judge.entropy_rate}
-    save_results(path, **facts, settings=rows)
-    write_atomically(path.with_suffix(".md"), markdown(rows, facts).encode())
+    save_results(path, table(rows), **facts, settings=rows)
     save_figure(path.with_suffix(".png"), figure(rows, facts))
 
 
@@ -107,57 +98,20 @@ def settings(length: int) -> Iterator[Setting]:
         yield from (Setting(writer, order, steps, t) for order in TEMPERED_ORDERS for t in TEMPERATURES)
 
 
-def table_row(row: dict[str, Any]) -> str:
-    """A row of the Markdown table."""
-    cells = [row["writer"], row["order"], str(row["steps"]), f"{row['temperature']:g}"]
-    cells += [f"{row['impossible']:.0%} ± {row['impossible_stderr']:.0%}", f"{row['first_impossible']:.0f}"]
-    cells.append(f"{row['cuts']:.1f} ± {row['cuts_stderr']:.1f}")
-    for name in ("nats", "nats_of_possible"):
-        value, stderr = row[name], row[f"{name}_stderr"]
-        error = "" if math.isnan(stderr) else f" ± {stderr:.3f}"
-        cells.append("–" if math.isnan(value) else f"{value:.3f}{error}")
-    return f"| {' | '.join(cells)} |"
-
-
-def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
-    """The table under a text that says what was measured."""
-    here = machine()
-    where = (
-        f"{here['machine']}, {here['threads']} threads, torch {here['torch']}, commit {here['commit']}, {here['date']}"
-    )
-    headings = ["writer", "order", "steps", "temperature", *COLUMNS.values(), "nats per character, possible texts only"]
-    lines = [
-        "# Samplers",
-        "",
-        f"{facts['texts']} texts of {facts['length']} characters per setting, scored under the play's grammar, whose"
-        f" entropy rate is {facts['entropy_rate']:.3f} nats per character; {where}. ± is a standard error over texts.",
-        "",
-        *(__doc__ or "").split("\n\n", 2)[2].splitlines(),
-        "",
-        f"| {' | '.join(headings)} |",
-        "|---" * len(headings) + "|",
-        *(table_row(row) for row in rows),
-        f"| ideal | any | {facts['length']} | 1 | 0% | {facts['length']} | 0 | {facts['entropy_rate']:.3f} | |",
-        "",
-        "Cuts per 1,000 characters at temperature 1, and their causes:",
-        "",
-        "| order | steps | all cuts | factorization | not learned |",
-        "|---|---|---|---|---|",
-        *causes(rows),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def causes(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The rows of the Markdown table of causes: the run's cuts, the ideal sampler's, and their difference."""
-    at = {(row["writer"], row["order"], row["steps"]): row for row in rows if row["temperature"] == 1}
-    for (writer, order, steps), row in at.items():
-        if writer == "run":
-            ideal = at.get(("ideal", order, steps), {"cuts": 0.0, "cuts_stderr": 0.0})  # one character per step
-            rest = with_error(
-                f"{row['cuts'] - ideal['cuts']:.1f}", math.hypot(row["cuts_stderr"], ideal["cuts_stderr"])
+def table(rows: list[dict[str, Any]]) -> Table:
+    """One row per order, number of steps and temperature: the measures of the run and of the ideal sampler."""
+    found: dict[tuple[str, int, float], dict[str, str]] = {}
+    for row in rows:
+        setting = row["order"], row["steps"], row["temperature"]
+        cells = found.setdefault(
+            setting, {"order": setting[0], "steps": f"{setting[1]}", "temperature": f"{setting[2]:g}"}
+        )
+        for measure, heading in COLUMNS.items():
+            value, stderr = (
+                100 * row[key] if measure == "impossible" else row[key] for key in (measure, f"{measure}_stderr")
             )
-            yield f"| {order} | {steps} | {row['cuts']:.1f} | {ideal['cuts']:.1f} | {rest} |"
+            cells[f"{heading}: {row['writer']}"] = with_error(f"{value:{FORMATS[measure]}}", stderr)
+    return list(found.values())
 
 
 def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:

@@ -7,7 +7,6 @@ its own: `kill -9` at a random moment, possibly while it saves, then `--resume`.
 undisturbed run, bit for bit.
 """
 
-import json
 import os
 import random
 import signal
@@ -21,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import key_words, machine, recipe, run_benchmark
+from benchmarks.command import key_words, recipe, run_benchmark, save_results
 from benchmarks.dashboard_cost import server
 from benchmarks.trials import run_in, train
-from runs.files import ROOT, write_json
+from runs.files import ROOT
 from runs.run_folder import RunFolder
 from training.checkpoint import has_checkpoint, load_weights
 
@@ -41,13 +40,13 @@ def main(options: Namespace, path: Path) -> int:
     minutes = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
     chosen = [options.only] if options.only else list(parts)
     print(f"about {sum(minutes[name] for name in chosen):.0f} minutes", flush=True)
-    path = path.with_suffix(".json")
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    passed = True
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
-            results[name] = parts[name](Path(folder)) | {"machine": machine()}
-            write_json(path, results, indent=1)
-    return 0 if all(results[name]["passed"] for name in chosen) else 1
+            results = parts[name](Path(folder))
+            save_results(path.with_name(f"{path.name}_{name}"), **results)
+            passed &= results["passed"]
+    return 0 if passed else 1
 
 
 def kill(folder: Path, times: int) -> dict[str, Any]:
@@ -79,9 +78,9 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
             different.append(moment)
         outcome = "same weights" if is_same else "DIFFERENT WEIGHTS"
         print(f"kill {len(steps)}: after {moment:.1f} s, resumed from step {step}: {outcome}", flush=True)
+    words = f"{times - len(different)} of {times} end with the same weights, bit for bit"
     return {
-        "times": times,
-        "same_weights": times - len(different),
+        "table": [{"test": f"{times} runs killed at random moments, then resumed", "result": words}],
         "resumed_from_steps": steps,
         "different_after_seconds": different,
         "passed": not different,
@@ -108,9 +107,10 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
     series = [mib for mib, _ in samples]
     found = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
     first, last = (f"{found[name]:.0f} MiB" for name in ("mib_at_first", "mib_at_last"))
-    print(f"training: at most {first} in the ten minutes after the warm-up, {last} in the last ten", flush=True)
+    words = f"at most {first} in the ten minutes after the warm-up, {last} in the last ten"
     run = RunFolder(next((folder / "soak" / "mlm").iterdir()))
     return {
+        "table": [{"test": f"memory in {minutes:g} minutes of training with a dashboard", "result": words}],
         "passed": process.returncode == 130 and found["growth"] <= ALLOWED_GROWTH,
         "minutes": minutes,
         "exit_code": process.returncode,  # 130: ended by Ctrl-C, as intended
@@ -145,5 +145,5 @@ def resident(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    only = {"choices": ("memory", "kills"), "help": "run one of the two and keep the other's result"}
+    only = {"choices": ("memory", "kills"), "help": "run one of the two"}
     run_benchmark(main, {"only": only}, unnamed={"only"}, minutes=60.0, kills=25)

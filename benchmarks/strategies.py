@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.command import recipe, run_benchmark
-from benchmarks.report import Report, by_variant
+from benchmarks.command import recipe, run_benchmark, save_results
+from benchmarks.report import by_variant, compared
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from data.masking.strategies import STRATEGIES
 from runs.run_folder import RunFolder
@@ -23,24 +23,18 @@ from training.measures import hard_masks
 BASE = "random"
 RECIPE = recipe("strategies")
 VARIANTS: dict[str, dict[str, Any]] = {name: {"masking.strategy": name} for name in STRATEGIES} | RECIPE["variants"]
+LOSSES = {"loss.valid": "protocol", "loss.words": "whole words", "loss.spans": "spans of 5"}
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, and write the table and the figure."""
+    """Train the missing runs, print the table, and write JSON."""
     trials = trials_of(VARIANTS, COMMON | RECIPE["keys"] | {"training.max_steps": options.steps}, options.seeds)
-    measured = run_trials(path, trials, measure, seconds_per_run=100.0)
-    results = by_variant(measured["trials"])
-    measured["trials"].sort(key=lambda row: fmean(run["loss.valid"] for run in results[row["variant"]].values()))
-    Report(
-        title="Masking strategies",
-        note=f"{options.steps} steps of 4,096 characters of tiny Shakespeare, six layers, windows of 64, then 128,"
-        " learning rate decay over the last 40%, Muon's momentum 0.95, otherwise the preset `quick`. These are short"
-        " runs of a small model: the results need not hold at scale.",
-        base=f"`{BASE}`",
-        bases={name: BASE for name in VARIANTS if name != BASE},
-        losses={"loss.valid": "protocol", "loss.words": "whole words", "loss.spans": "spans of 5"},
-        columns={"claim": RECIPE["claims"]},
-    ).save(path, measured)
+    rows = run_trials(path, trials, measure, seconds_per_run=100.0)
+    results = by_variant(rows)
+    names = sorted(results, key=lambda name: fmean(run["loss.valid"] for run in results[name].values()))
+    bases = {name: BASE for name in VARIANTS if name != BASE}
+    table = compared({name: results[name] for name in names}, bases, LOSSES, {"claim": RECIPE["claims"]})
+    save_results(path, table, steps=options.steps, trials=rows)
 
 
 def measure(run: RunFolder) -> dict[str, Any]:

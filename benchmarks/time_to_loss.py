@@ -5,96 +5,91 @@ python -m benchmarks.time_to_loss [--seeds 1] [--seconds 600] [--search]
 The peers are Hugging Face's BERT and ModernBERT, which train for all the seconds; their schedules are as long. Folio
 trains for 0.3 of them (180, as its preset `quick` says), and the annotated recipe for 0.2, because it stays on its
 plateau. All are trained by the same loop on the same text, and judged by the protocol. Only training time counts.
-Between two evaluations the loss is interpolated linearly. --search finds the characters per step and the learning rate
-of each peer in runs of 75 seconds (20 on CUDA). Without results of such a search on a machine of the same kind, with
-CUDA or without, it runs first.
+Times between two evaluations are interpolated linearly; ≤ marks a loss that the first evaluation was already below.
+
+--search compares characters per step and learning rates of each peer in runs of 75 seconds (20 on CUDA). The best ones
+are in benchmarks/recipes/peers.yaml.
 """
 
-import json
 import statistics
 from argparse import Namespace
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import RESULTS, device_preset, recipe, results_path, run_benchmark
-from benchmarks.report import Report, by_variant
-from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from benchmarks.command import device_preset, recipe, run_benchmark, save_results
+from benchmarks.report import Results, by_variant, compared
+from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from configs.command_line import PRESETS, read_config
+from configs.keys import ConfigError
+from runs.figures import save_figure
 from runs.run_folder import RunFolder
 
 LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
 FOLIO = "Folio"
 PEERS = recipe("peers")
-SECONDS_PER_SEARCHED_RUN = {"quick": 75.0, "gpu": 20.0}
 SHARES = {FOLIO: 0.3, "annotated": 0.2, **dict.fromkeys(PEERS["peers"], 1.0)}  # of the seconds
 EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, and write the table and the figure."""
+    """Train the missing runs, print the table, and write JSON and a figure."""
     preset = device_preset()
-    searched = None if options.search else earlier_search(preset)
-    searched = searched or search(preset)
-    best = winners(searched["trials"])
-    peers = {peer: searched_recipes(preset)[variant] for peer, variant in best.items()}
-    trials = trials_of(recipes(peers, options.seconds), COMMON, options.seeds)
+    if options.search:
+        seconds = PEERS["search_seconds"][preset]
+        trials = trials_of(searched(preset), COMMON | {"training.max_seconds": seconds}, 1, preset)
+        rows = run_trials(path, trials, last_losses, seconds + 30)
+        save_results(path, compared(by_variant(rows), {}, {"loss.valid": "loss at the end"}, {}), trials=rows)
+        return
+    trials = trials_of(recipes(preset, options.seconds), COMMON, options.seeds, preset)
     seconds_per_run = 1.1 * options.seconds * statistics.mean(SHARES.values()) + 50  # with evaluations and the start
-    measured = run_trials(path, trials, measure, seconds_per_run, preset)
-    found = f"{'; '.join(best.values())} (searched on {searched['machine']['machine']})"
-    report(measured["trials"], preset, found).save(path, measured)
+    rows = run_trials(path, trials, measure, seconds_per_run)
+    results = by_variant(rows)
+    bases = {name: FOLIO for name in results if name != FOLIO}
+    table = compared(results, bases, {"loss.valid": "loss at the end"}, columns(results))
+    save_results(path, table, seconds=options.seconds, trials=rows)
+    save_figure(path.with_suffix(".png"), figure(results))
 
 
-def recipes(peers: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str, dict[str, Any]]:
-    """The preset itself, the annotated recipe, and each peer with its keys."""
-    annotated = read_config(PRESETS / "annotated.yaml")
-    del annotated["training.max_chars"]
-    keys: dict[str, Mapping[str, Any]] = {FOLIO: {}, "annotated": annotated, **peers}
+def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
+    """The preset itself, the annotated recipe, and each peer with the best values of the search.
+
+    Raises ConfigError if the peers have not been searched for this preset.
+    """
+    if preset not in PEERS["best"]:
+        raise ConfigError(f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search")
+    keys: dict[str, Mapping[str, Any]] = {FOLIO: {}, "annotated": read_config(PRESETS / "annotated.yaml")}
+    for peer, values in PEERS["best"][preset].items():
+        keys[peer] = peer_keys(peer, preset) | values
+    budgets = {"training.max_chars": None}
     return {
-        name: {**keys[name], "training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
+        name: {
+            **keys[name],
+            **budgets,
+            "training.max_seconds": share * seconds,
+            "training.evaluations": EVALUATIONS[name],
+        }
         for name, share in SHARES.items()
     }
 
 
-def searched_recipes(preset: str) -> dict[str, dict[str, Any]]:
+def searched(preset: str) -> dict[str, dict[str, Any]]:
     """Every peer with all values of the search, by variant."""
-    common, lists = PEERS["keys"] | PEERS["sizes"][preset], PEERS["search"][preset]
+    lists = PEERS["search"][preset]
     return {
-        f"{peer}: {', '.join(map(str, values))}": common | keys | dict(zip(lists, values, strict=True))
-        for peer, keys in PEERS["peers"].items()
+        f"{peer}: {', '.join(map(str, values))}": peer_keys(peer, preset) | dict(zip(lists, values, strict=True))
+        for peer in PEERS["peers"]
         for values in product(*lists.values())
     }
 
 
-def search(preset: str) -> dict[str, Any]:
-    """Train every variant of the search; returns the results and writes them."""
-    seconds = SECONDS_PER_SEARCHED_RUN[preset]
-    return run_trials(results_path("peer_search"), search_trials(preset), last_losses, seconds + 30, preset)
-
-
-def search_trials(preset: str) -> list[Trial]:
-    common = COMMON | {"training.max_seconds": SECONDS_PER_SEARCHED_RUN[preset]}
-    return trials_of(searched_recipes(preset), common, 1)
-
-
-def earlier_search(preset: str) -> dict[str, Any] | None:
-    """The results of the same search, this machine preferred. CPUs and GPUs have different searches."""
-    own = results_path("peer_search").with_suffix(".json")
-    paths = sorted(RESULTS.glob("*/peer_search.json"), key=lambda path: (path != own, path))
-    wanted = search_trials(preset)
-    for results in (json.loads(path.read_text()) for path in paths):
-        if [{key: row[key] for key in wanted[0]} for row in results["trials"]] == wanted:
-            return results
-    return None
-
-
-def winners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The variant of each peer with the lowest loss in the search."""
-    by_loss = sorted(rows, key=lambda row: row["results"]["loss.valid"])
-    variants = [row["variant"] for row in by_loss]
-    return {peer: next(each for each in variants if each.startswith(f"{peer}: ")) for peer in PEERS["peers"]}
+def peer_keys(peer: str, preset: str) -> dict[str, Any]:
+    """The keys of a peer apart from those that are searched."""
+    return PEERS["keys"] | PEERS["sizes"][preset] | PEERS["peers"][peer]
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
@@ -103,52 +98,55 @@ def measure(run: RunFolder) -> dict[str, Any]:
     return last_losses(run) | {"counting": run.reference_lines()["counting"], "curve": curve}
 
 
-def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float | None:
-    """When a curve of (seconds, loss) first reaches `loss`; None if it never does."""
+def seconds_to(loss: float, curve: Sequence[tuple[float, float]]) -> float:
+    """When a curve of (seconds, loss) first reaches `loss`; infinity if it never does."""
     if curve[0][1] <= loss:
         return curve[0][0]
     for (before, higher), (after, lower) in pairwise(curve):
         if lower <= loss < higher:
             return before + (after - before) * (higher - loss) / (higher - lower)
-    return None
+    return float("inf")
 
 
-def report(rows: Sequence[Mapping[str, Any]], preset: str, searched: str) -> Report:
-    """Each recipe against Folio's, and the median of its seconds to each loss."""
-    of_peers = [min(loss for _, loss in row["results"]["curve"]) for row in rows if row["variant"] in PEERS["peers"]]
-    counting = rows[0]["results"]["counting"]
-    losses = {str(loss): loss for loss in LOSSES} | {"counting": counting, "a peer's best": min(of_peers)}
-    columns: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for variant, by_seed in by_variant(rows).items():
-        runs = list(by_seed.values())
-        first = max(run["curve"][0][0] for run in runs)
-        for name, loss in sorted(losses.items(), key=lambda item: -item[1]):
-            columns[f"to {name}"][variant] = _median([seconds_to(loss, run["curve"]) for run in runs], first)
-        columns["seconds"][variant] = f"{statistics.median(run['seconds'] for run in runs):.0f}"
-        columns["evaluations"][variant] = str(len(runs[0]["curve"]))
-        columns["compiled"][variant] = "yes" if all(r["compiled"] for r in rows if r["variant"] == variant) else "no"
-    return Report(
-        title="Time to loss",
-        note=f"Seconds of training on tiny Shakespeare until `loss.valid` reaches a value, median over seeds, and the"
-        f" loss at the end. Folio is the preset `{preset}`; counting is {counting:.3f}, and the"
-        f" lowest loss of any peer is {min(of_peers):.3f}. The"
-        f" characters per step and the learning rate of each peer won a search with runs of"
-        f" {SECONDS_PER_SEARCHED_RUN[preset]:g} seconds: {searched}. Times are interpolated linearly between"
-        " evaluations, which makes a time longer by less than the time between two of them; ≤ marks a loss that the"
-        " first evaluation was already below.",
-        base=FOLIO,
-        bases={row["variant"]: FOLIO for row in rows if row["variant"] != FOLIO},
-        losses={"loss.valid": "loss at the end"},
-        columns=columns,
-    )
+def columns(results: Results) -> dict[str, dict[str, str]]:
+    """The median of each recipe's seconds to each loss, to counting, and to the lowest loss of any peer."""
+    of_peers = [loss for peer in PEERS["peers"] for run in results[peer].values() for _, loss in run["curve"]]
+    losses = {f"{loss}": loss for loss in LOSSES} | {"counting": results[FOLIO][0]["counting"]}
+    losses[f"{min(of_peers):.3f}, a peer's best"] = min(of_peers)
+    found: dict[str, dict[str, str]] = {}
+    for heading, loss in sorted(losses.items(), key=lambda item: -item[1]):
+        found[f"to {heading}"] = {name: median_seconds(loss, list(runs.values())) for name, runs in results.items()}
+    found["seconds"] = {
+        name: f"{statistics.median(run['seconds'] for run in runs.values()):.0f}" for name, runs in results.items()
+    }
+    return found
 
 
-def _median(seconds: Sequence[float | None], first: float) -> str:
+def median_seconds(loss: float, runs: Sequence[Mapping[str, Any]]) -> str:
     """The median in words; `never` if most seeds never reached the loss."""
-    value = statistics.median(float("inf") if each is None else each for each in seconds)
+    value = statistics.median(seconds_to(loss, run["curve"]) for run in runs)
+    first = max(run["curve"][0][0] for run in runs)
     return "never" if value == float("inf") else f"{'≤ ' * (value <= first)}{value:.0f} s"
 
 
+def figure(results: Results) -> Figure:
+    """Validation loss over seconds of training, one curve per run."""
+    drawn = Figure(figsize=(7, 4), layout="constrained")
+    axes = drawn.subplots()
+    for i, (variant, runs) in enumerate(results.items()):
+        for seed, run in runs.items():
+            axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=None if seed else variant)
+    axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_xlabel("seconds of training")
+    axes.set_ylabel("loss.valid (nats)")
+    axes.legend()
+    return drawn
+
+
 if __name__ == "__main__":
-    flag = {"action": "store_true", "help": "search the batch size and learning rate of the peers again"}
-    run_benchmark(main, {"search": flag}, unnamed={"search"}, seeds=1, seconds=600.0)
+    flag = {"action": "store_true", "help": "compare batch sizes and learning rates of the peers"}
+    run_benchmark(main, {"search": flag}, seeds=1, seconds=600.0)

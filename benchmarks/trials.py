@@ -24,13 +24,15 @@ from runs.run_folder import RunFolder
 RUNS = ROOT / "logs" / "benchmarks"
 COMMON = {"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0}
 LOSSES = {"loss.valid": "windows of 256 (the protocol)", "loss.valid_at_seq_len": "windows as trained"}
-Trial = dict[str, Any]  # {"variant", "seed", "keys"}; the keys are set on the command line
+Trial = dict[str, Any]  # {"variant", "preset", "seed", "keys"}; the keys are set on the command line
 
 
-def trials_of(variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int) -> list[Trial]:
+def trials_of(
+    variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int, preset: str = "quick"
+) -> list[Trial]:
     """Every variant with every seed, seed by seed: an interrupted comparison has compared all variants already."""
     return [
-        {"variant": name, "seed": seed, "keys": {**common, **keys}}
+        {"variant": name, "preset": preset, "seed": seed, "keys": {**common, **keys}}
         for seed in range(seeds)
         for name, keys in variants.items()
     ]
@@ -41,9 +43,8 @@ def run_trials(
     trials: list[Trial],
     measure: Callable[[RunFolder], dict[str, Any]],
     seconds_per_run: float,
-    preset: str = "quick",
-) -> dict[str, Any]:
-    """Train and measure all trials; write {"machine": ..., "trials": ...} to `path`.json and return it.
+) -> list[Trial]:
+    """Train and measure all trials; returns them with their results. `path` is that of the benchmark's results.
 
     `seconds_per_run` is the expected duration. Raises SystemExit if a run fails.
     """
@@ -52,7 +53,7 @@ def run_trials(
     folder = RUNS / path.parent.name / benchmark / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
     files = [folder / f"{digest[:16]}.json" for digest in digests]
-    rows = [json.loads(file.read_text()) if file.exists() else None for file in files]
+    rows: list[Any] = [json.loads(file.read_text()) if file.exists() else None for file in files]
     left = rows.count(None)
     print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
     print(f"finished runs of committed code are kept in {folder}", flush=True)
@@ -60,7 +61,7 @@ def run_trials(
         counting_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     for i, trial in enumerate(trials):
         if rows[i] is None:
-            rows[i] = row = _train(trial, measure, preset)
+            rows[i] = row = _train(trial, measure)
             if files[i].exists():  # another process was first, and may have used its result already
                 rows[i] = row = json.loads(files[i].read_text())
             elif row["commit"] == here["commit"] and not row["commit"].endswith("+"):
@@ -69,9 +70,7 @@ def run_trials(
             numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
             seconds = f"{row['wall_seconds']:.0f} s"
             print(f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)", flush=True)
-    results = {"machine": here, "trials": rows}
-    write_json(path.with_suffix(".json"), results, indent=1)
-    return results
+    return rows
 
 
 def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
@@ -96,11 +95,11 @@ def last_losses(run: RunFolder) -> dict[str, Any]:
     return {key: row[key] for key in (*LOSSES, "accuracy.valid", "seq_len", "chars", "seconds")}
 
 
-def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]], preset: str) -> Trial:
+def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Trial:
     """The trial with its results."""
     began, before = time.monotonic(), commit()
     keys = trial["keys"] | {"seed": trial["seed"], "name": "trial", "logs": str(RUNS)}
-    run, output = train(["--preset", preset, *key_words(keys)], "benchmarks.models")
+    run, output = train(["--preset", trial["preset"], *key_words(keys)], "benchmarks.models")
     for line in output.splitlines():
         if line.startswith("training without"):
             print(f"{trial['variant']}: {line}", flush=True)

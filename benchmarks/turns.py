@@ -1,34 +1,67 @@
-"""Warmed-up steps, timed in turns, so that disturbances of the machine affect all candidates equally."""
+"""Candidates measured in turns, so that disturbances of the machine affect all of them equally."""
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
+from benchmarks.command import save_results
 from configs.experiment import Configs
 from training.compilation import Compilation
 from training.recording import EAGER_STEPS
 from training.schedule import Stage
 from training.step import TrainingStep
 
-Key = TypeVar("Key")
 Result = TypeVar("Result")
+Measures = Mapping[str, float]  # by name; the name has the unit
+Candidates = Mapping[str, Callable[[], Measures]]
 
 
-def take_turns(candidates: Mapping[Key, Callable[[], Result]], rounds: int, warmup: int = 0) -> dict[Key, list[Result]]:
+def compare(
+    path: Path, groups: Mapping[str, Candidates], rounds: int, *, base: str = "", warmup: int = 0, **facts: Any
+) -> None:
+    """Measure the candidates of each group in turns, print the table of medians, and write it with all data as JSON.
+
+    Each call of a candidate returns its measures. The first of them, a speed, is compared with that of the candidate
+    `base` in the same round: the ratio is the median over rounds, with its quartiles. `facts` are written too.
+    """
+    table, turns = [], {}
+    for group, candidates in groups.items():
+        turns[group] = take_turns(candidates, rounds, warmup)
+        for name, found in turns[group].items():
+            row = {"": f"{group}: {name}" if group else name}
+            row |= {measure: in_words(np.median([each[measure] for each in found])) for measure in found[0]}
+            if base:
+                speed = next(iter(found[0]))
+                ratios = [own[speed] / other[speed] for own, other in zip(found, turns[group][base], strict=True)]
+                low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+                words = "1" if name == base else f"{middle:.2f} ({low:.2f} to {high:.2f})"
+                row[f"ratio to {base} (quartiles)"] = words
+            table.append(row)
+    save_results(path, table, **facts, rounds=rounds, turns=turns)
+
+
+def in_words(value: float) -> str:
+    """A number with three digits, or more if they stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def take_turns(candidates: Mapping[str, Callable[[], Result]], rounds: int, warmup: int = 0) -> dict[str, list[Result]]:
     """Call every candidate once per round and return its results, without those of the first `warmup` rounds.
 
     Each round begins with another candidate. Prints how long it will take once the first round is over.
     """
     names = list(candidates)
-    results: dict[Key, list[Result]] = {name: [] for name in names}
+    results: dict[str, list[Result]] = {name: [] for name in names}
     began = time.perf_counter()
     for i in range(warmup + rounds):
         first = i % len(names)
         for name in names[first:] + names[:first]:
             results[name].append(candidates[name]())
-        if i == 0:
+        if i == 0 and warmup + rounds > 1:
             minutes = (time.perf_counter() - began) * (warmup + rounds - 1) / 60
             print(f"about {minutes:.0f} minutes to go", flush=True)
     return {name: found[warmup:] for name, found in results.items()}

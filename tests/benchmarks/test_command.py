@@ -77,8 +77,12 @@ def test_wrong_input_is_one_line(run):
         assert len(output.err.splitlines()) == 1
 
 
-def test_results_are_json_with_the_facts_of_the_machine(tmp_path):
-    save_results(tmp_path / "machine" / "x", ratio=float("nan"))
+def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, capsys):
+    table = [{"step": "a", "speed": "1"}, {"step": "b", "share": "2%"}]
+    save_results(tmp_path / "machine" / "x", table, ratio=float("nan"))
     content = json.loads((tmp_path / "machine" / "x.json").read_text(), parse_constant=pytest.fail)
     assert content["ratio"] is None
+    assert content["table"] == table
     assert {"machine", "torch", "threads", "commit", "date"} <= set(content["machine"])
+    rows = "| step | speed | share |\n| --- | --- | --- |\n| a | 1 |  |\n| b |  | 2% |\n"
+    assert rows in capsys.readouterr().out

@@ -13,7 +13,7 @@ from labml_nn.transformers.mlm import MLM
 from torch import nn
 
 import model.labml_transformer  # noqa: F401, repairs labml_nn's attention for current labml releases
-from benchmarks import peers, throughput
+from benchmarks import peers
 from benchmarks.peers import Shape, collated, masked_lm
 from benchmarks.throughput import folio
 from data.windows import Windows
@@ -59,18 +59,6 @@ def test_a_peer_has_the_shape_that_is_asked_for(architecture, model):
     assert (config.num_attention_heads, config.intermediate_size) == (SHAPE.n_heads, SHAPE.d_ff)
     assert config._attn_implementation == "sdpa"
     assert {module.p for module in peer.modules() if isinstance(module, nn.Dropout)} == {0.25}
-
-
-def test_batches_grow_as_far_as_the_memory_allows(monkeypatch):
-    def step_of(shape: Shape):
-        if shape.batch_size > 2:
-            raise torch.OutOfMemoryError
-        return lambda: torch.zeros(())
-
-    monkeypatch.setitem(throughput.STEPS, "annotated", step_of)
-    assert list(throughput.rates_by_batch("annotated", (1, 2, 4, 8))) == [1, 2]
-    with pytest.raises(torch.OutOfMemoryError):
-        throughput.rates_by_batch("annotated", (4, 8))
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from benchmarks import trials
@@ -25,28 +23,35 @@ def here(tmp_path, monkeypatch):
 
 def test_a_trial_trains_with_its_keys_and_is_measured(tmp_path, corpus_file, here):
     keys = TINY | {"data.corpus": str(corpus_file), "training.max_steps": 2}
-    measured = run_trials(tmp_path / "results", [{"variant": "a", "seed": 3, "keys": keys}], last_losses, 1.0)
-    (row,) = measured["trials"]
+    trial = {"variant": "a", "preset": "modernbert", "seed": 3, "keys": keys}
+    (row,) = run_trials(tmp_path / "results", [trial], last_losses, 1.0)
     assert row["results"]["chars"] == 2 * TINY["training.chars_per_step"]
     assert (row["seed"], row["compiled"], row["commit"]) == (3, False, "1234567")
-    assert json.loads((tmp_path / "results.json").read_text()) == measured
     (run,) = (tmp_path / "runs" / "trial").iterdir()
-    assert "seed: 3\n" in (run / "config.yaml").read_text()
+    config = (run / "config.yaml").read_text()
+    assert "seed: 3\n" in config
+    assert "model.ngrams: 0\n" in config  # the preset's
 
 
-def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, monkeypatch, capsys):
-    trained = []
+@pytest.fixture
+def trained(here, monkeypatch):
+    """The trials that would have been trained; the commit of their code is `here` unless a test changes `commit`."""
+    found = []
 
     def train(trial, *_):
-        trained.append(trial)
-        return trial | {"results": {"loss": 1.0}, "wall_seconds": 1.0, "commit": trials.commit()}
+        found.append(trial)
+        return trial | {"results": {"loss": float(len(found))}, "wall_seconds": 1.0, "commit": trials.commit()}
 
     monkeypatch.setattr(trials, "_train", train)
     monkeypatch.setattr(trials, "load_corpus", lambda name: None)
     monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+    return found
+
+
+def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, trained, capsys):
     path, both = tmp_path / "results", trials_of({"small": {"training.max_steps": 2}}, {"data.corpus": "play"}, 2)
     first = run_trials(path, both[:1], last_losses, 1.0)
-    assert run_trials(path, both, last_losses, 1.0)["trials"][0] == first["trials"][0]
+    assert run_trials(path, both, last_losses, 1.0)[0] == first[0]
     assert trained == both  # the first one only once
     assert "2 runs, 1 to go" in capsys.readouterr().out
 
@@ -63,36 +68,23 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, mo
 
 
 @pytest.mark.parametrize(("commit", "times"), [("1234567", 1), ("1234567+", 2), ("7654321", 2)])
-def test_results_of_code_that_changed_during_the_run_do_not_count(commit, times, tmp_path, here, monkeypatch):
-    trained = []
-
-    def train(trial, *_):
-        trained.append(trial)
-        return trial | {"results": {"loss": 1.0}, "wall_seconds": 1.0, "commit": commit}
-
-    monkeypatch.setattr(trials, "_train", train)
-    monkeypatch.setattr(trials, "load_corpus", lambda name: None)
-    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+def test_results_of_code_that_changed_during_the_run_do_not_count(commit, times, tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(trials, "commit", lambda: commit)
     for _ in range(2):
         run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
     assert len(trained) == times
 
 
-def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, here, monkeypatch):
+def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, trained, monkeypatch):
     """The other process may have used its result already."""
+    own, inner, alone = trials_of({"small": {}}, {"data.corpus": "play"}, 1), [], trials._train
 
     def train(trial, *_):
-        trained.append(trial)
-        if len(trained) == 1:
-            run_trials(tmp_path / "results-seeds-1", own, last_losses, 1.0)
-        return trial | {"results": {"loss": float(len(trained))}, "wall_seconds": 1.0, "commit": "1234567"}
+        if not inner:
+            monkeypatch.setattr(trials, "_train", alone)
+            inner.extend(run_trials(tmp_path / "results-seeds-1", own, last_losses, 1.0))
+        return alone(trial)
 
-    trained = []
     monkeypatch.setattr(trials, "_train", train)
-    monkeypatch.setattr(trials, "load_corpus", lambda name: None)
-    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
-    own = trials_of({"small": {}}, {"data.corpus": "play"}, 1)
-    outer = run_trials(tmp_path / "results", own, last_losses, 1.0)
-    inner = json.loads((tmp_path / "results-seeds-1.json").read_text())
+    assert run_trials(tmp_path / "results", own, last_losses, 1.0) == inner
     assert len(trained) == 2
-    assert outer["trials"] == inner["trials"]

@@ -1,24 +1,28 @@
-from benchmarks.warmup import report, variants
+from benchmarks.trials import COMMON
+from benchmarks.warmup import WITH_WARMUP, bases, trials, variants
 from configs.command_line import PRESETS, read_config, resolve
 
 
-def test_every_variant_differs_from_the_preset_in_its_windows_and_budget_alone():
-    quick = read_config(PRESETS / "quick.yaml")
-    found = variants(60.0, 500_000)
-    assert len(found) == 10
-    for keys in found.values():
-        values = resolve(quick, keys)
-        changed = {key for key, value in resolve(quick, {}).items() if values[key] != value}
-        assert changed <= {"training.stages", "training.max_seconds", "training.max_chars"}
-        rates = [
-            [row["masking_prob"] for row in stages] for stages in (keys["training.stages"], quick["training.stages"])
-        ]
-        assert rates[0] == rates[1]
+def test_every_variant_differs_from_its_preset_in_its_windows_and_budget_alone():
+    found = trials(60.0, seeds=3)
+    assert len(found) == 18
+    assert [trial["seed"] for trial in found] == sorted(trial["seed"] for trial in found)
+    for trial in found:
+        preset = read_config(PRESETS / f"{trial['preset']}.yaml")
+        values, own = resolve(preset, trial["keys"]), resolve(preset, {})
+        different = {key for key, value in own.items() if values[key] != value}
+        assert different <= {"training.stages", "training.max_seconds", *COMMON}
+        assert rates(values) == rates(own)
 
 
-def test_every_length_is_compared_with_the_warmup_of_the_same_budget():
-    names = list(variants(60.0, 500_000))
-    bases = report(names).bases
-    assert set(names) - set(bases) == set(bases.values()) == {"warmup, 60 s", "warmup, 500,000 characters"}
-    for name, base in bases.items():
-        assert base.partition(", ")[2] == name.partition(", ")[2]
+def rates(values):
+    return [(row["until"], row["masking_prob"]) for row in values["training.stages"]]
+
+
+def test_the_lengths_are_the_last_and_the_first_of_the_preset_and_are_compared_with_its_warmup():
+    for preset in WITH_WARMUP:
+        lengths = [{row["seq_len"] for row in keys["training.stages"]} for keys in variants(preset).values()]
+        assert lengths == [{64, 128, 256}, {256}, {64}]
+        warmup, *others = variants(preset)
+        assert [bases()[name] for name in others] == [warmup, warmup]
+        assert warmup not in bases()
