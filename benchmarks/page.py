@@ -18,7 +18,7 @@ BLOCK = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def filled(page: str) -> str:
     """The text of a page with all its tables as the results have them."""
-    return BLOCK.sub(lambda found: f"{found[1]}\n{shown(RESULTS / found[2])}\n{found[3]}", page)
+    return BLOCK.sub(lambda found: f"{found[1]}{shown(RESULTS / found[2])}{found[3]}", page)
 
 
 def shown(path: Path) -> str:
