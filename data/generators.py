@@ -1,6 +1,7 @@
 """Saved states of random generators."""
 
 import zlib
+from collections.abc import Mapping
 
 import torch
 
@@ -15,3 +16,18 @@ def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
         generator.set_state(state.cpu())
     else:
         generator.manual_seed(zlib.crc32(state.cpu().numpy().tobytes()))
+
+
+def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
+    """The states of PyTorch's own generators, which dropout uses, for the CPU and for `device`."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_rng_states(states: Mapping[str, torch.Tensor], device: torch.device) -> None:
+    """Set PyTorch's own generators to what `rng_states` returned, possibly on another kind of device."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

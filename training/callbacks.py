@@ -1,18 +1,149 @@
-"""Callbacks of the training loop: progress, evaluations, samples, knobs."""
+"""Callbacks of the training loop: a run's files, reference losses, knobs and samples."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from data.masking import n_masked_in
+from data.reference_process import References
 from data.vocabulary import Vocabulary
+from runs.callbacks import Callback
+from runs.curves import save_curves
+from runs.files import reporting_os_errors
 from runs.knobs import KnobError, Knobs, knobs_of
+from runs.row_queue import RowQueue
+from runs.run_folder import RunFolder
+from training.checkpoint import save_best
+from training.evaluation import Evaluation, evaluating
+from training.health_checks import check_for_leak
 from training.schedule import Stage
 
+SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 SEED = 0  # masks the same characters every time, so that samples can be compared
+
+
+class Recorder(Callback):
+    """Writes the rows, the events and the best weights of a run. A full disk delays them."""
+
+    name = "run"
+
+    def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
+        """`environment` holds the versions and settings that an exact resume depends on."""
+        self.run, self.environment = run, environment
+        self.rows = RowQueue()
+        self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        with reporting_os_errors(trainer.report, "a row; it stays queued"):
+            self.rows.append(self.run.append_metrics, dict(row))
+        if best is not None:
+            self.best = best, {"step": row["step"], "loss.valid": row["loss.valid"]}
+        if self.best is not None:
+            with reporting_os_errors(trainer.report, "the best weights; will try again"):
+                save_best(self.run.checkpoints, *self.best)
+                self.best = None
+
+    def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
+        with reporting_os_errors(trainer.report, "an event; it stays queued"):
+            self.rows.append(self.run.append_event, dict(event))
+
+    def saving(self, trainer: Any) -> None:
+        self.rows.write_all()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"environment": self.environment, "sizes": self.run.sizes()}
+
+
+class ReferenceLosses(Callback):
+    """Compares a run with its reference losses, reports them, and draws its curves beside them."""
+
+    def __init__(self, run: RunFolder, references: References):
+        self.run, self.references = run, references
+        self.announced: bool | None = None  # whether all losses were known at the last announcement
+
+    def begin(self, trainer: Any) -> None:
+        self._announce(trainer)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        if self.references.floor() is not None:
+            floor = self.references.losses["floor"]
+            row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
+        self.window_losses = evaluation.window_losses
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        self._announce(trainer)
+        check_for_leak(self.window_losses, self.references.floor())
+
+    def end(self, trainer: Any) -> None:
+        if trainer.progress() >= 1:
+            self._announce(trainer, wait_seconds=SECONDS_AT_END)
+        with reporting_os_errors(trainer.report, self.run.curves_path.name):
+            title = f"{trainer.evaluator.corpus}, {self.run.path.name}"
+            save_curves(self.run.curves_path, self.run.metrics(), self.references.losses, title)
+
+    def _announce(self, trainer: Any, wait_seconds: float = 0.0) -> None:
+        """Report and save the losses: once at the beginning, and once when all of them are known."""
+        is_complete = self.references.is_complete(wait_seconds)
+        if is_complete == self.announced:
+            return
+        self.announced = is_complete
+        losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.references.losses.items())
+        trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
+        with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
+            self.run.save_reference_lines(self.references.losses)
+
+
+class KnobPanel(Callback):
+    """Applies the values of the knobs that a user has requested."""
+
+    name = "knobs"
+
+    def __init__(self, rates: Sequence[float]):
+        """`rates` are the masking rates of the stages, which a user can choose from."""
+        self.rates = rates
+        self.knobs = Knobs()
+        self.requested: Mapping[str, Any] | None = None  # the last request
+        self.is_changed_by_hand = False
+
+    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
+        requested = self.request(trainer)
+        if requested is not None and requested != self.requested:
+            self.requested = requested
+            try:
+                self._turn(trainer, knobs_of(requested, self.rates))
+            except KnobError as error:
+                trainer.report(f"not changed: {error}")
+        rate = self.knobs.masking_prob
+        return stage if rate is None else replace(stage, masking_prob=rate), factor * self.knobs.learning_rate_factor
+
+    def request(self, trainer: Any) -> Mapping[str, Any] | None:
+        """The values that a user wants, if any."""
+        wanted = (callback.wanted_knobs() for callback in trainer.callbacks)
+        return next((values for values in wanted if values is not None), None)
+
+    def _turn(self, trainer: Any, knobs: Knobs) -> None:
+        if knobs == self.knobs:
+            return
+        before, after = self.knobs.as_dict(), knobs.as_dict()
+        self.knobs, self.is_changed_by_hand = knobs, True
+        trainer.report(f"changed by hand at step {trainer.step:,}: {knobs}")
+        event = {"event": "changed by hand", **trainer.position(), "before": before, "after": after}
+        trainer.call("changed", event)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        if self.is_changed_by_hand:
+            row |= {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
+            row["masking_prob"] = self.knobs.masking_prob or row["masking_prob"]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.knobs, self.requested = knobs_of(state["knobs"], self.rates), state["knobs"]
+        self.is_changed_by_hand = state["is_changed_by_hand"]
 
 
 @dataclass(frozen=True)
@@ -27,89 +158,19 @@ class Guess:
         return self.guess == self.truth
 
 
-class Callbacks(Protocol):
-    """Callbacks of the training loop; `training.tracking` implements them."""
+class Samples(Callback):
+    """Shows after some evaluations what the model makes of prompts."""
 
-    def says(self, line: str) -> None: ...
-    def progressed(self, progress: float) -> None: ...
-    def evaluated(self, row: Mapping[str, Any]) -> None: ...
-    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None: ...
-    def wanted_knobs(self) -> Mapping[str, Any] | None: ...
+    def __init__(self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int):
+        self.prompts, self.vocabulary, self.every_evaluations = prompts, vocabulary, every_evaluations
 
-
-class Silent:
-    """Callbacks of the processes that do not talk to the user: all but the first."""
-
-    def says(self, line: str) -> None:
-        pass
-
-    def progressed(self, progress: float) -> None:
-        pass
-
-    def evaluated(self, row: Mapping[str, Any]) -> None:
-        pass
-
-    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
-        pass
-
-    def wanted_knobs(self) -> Mapping[str, Any] | None:
-        return None
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        if trainer.n_evaluations % self.every_evaluations == 0:
+            trainer.call("sampled", sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"]))
 
 
-class KnobPanel:
-    """The values of the knobs during training."""
-
-    def __init__(self, rates: Sequence[float]):
-        """`rates` are the masking rates of the stages, which a user can choose from."""
-        self.rates = rates
-        self.knobs = Knobs()
-        self.requested: Mapping[str, Any] | None = None  # the last request
-        self.is_changed_by_hand = False
-
-    def apply(
-        self,
-        requested: Mapping[str, Any] | None,
-        report: Callable[[str], None],
-        position: Callable[[], Mapping[str, Any]],
-    ) -> dict[str, Any] | None:
-        """Apply a new request; returns the event to record, or None. `position` gives the run's step and time."""
-        if requested is None or requested == self.requested:
-            return None
-        self.requested = requested
-        try:
-            knobs = knobs_of(requested, self.rates)
-        except KnobError as error:
-            report(f"not changed: {error}")
-            return None
-        if knobs == self.knobs:
-            return None
-        event = {"event": "changed by hand", **position(), "before": self.knobs.as_dict(), "after": knobs.as_dict()}
-        report(f"changed by hand at step {event['step']:,}: {knobs}")
-        self.knobs, self.is_changed_by_hand = knobs, True
-        return event
-
-    def applied_to(self, stage: Stage) -> Stage:
-        """The stage with the masking rate that a user has set, if any."""
-        rate = self.knobs.masking_prob
-        return stage if rate is None else replace(stage, masking_prob=rate)
-
-    def row(self) -> dict[str, Any]:
-        """The entries of a metrics row, empty if no user has changed a knob."""
-        if not self.is_changed_by_hand:
-            return {}
-        return {"changed_by_hand": True, "learning_rate_factor": self.knobs.learning_rate_factor}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.knobs, self.requested = knobs_of(state["knobs"], self.rates), state["knobs"]
-        self.is_changed_by_hand = state["is_changed_by_hand"]
-
-
-@torch.no_grad()
 def sample(
-    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float, device: torch.device
+    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float
 ) -> list[list[Guess]]:
     """Replace a share of every prompt's tokens by `[MASK]` and let the model guess them.
 
@@ -117,8 +178,7 @@ def sample(
     the vocabulary does not have.
     """
     generator = torch.Generator().manual_seed(SEED)
-    was_training = model.training
-    model.eval()
+    device = next(model.parameters()).device
     samples = []
     for prompt in prompts:
         ids = vocabulary.encode(prompt)
@@ -126,10 +186,10 @@ def sample(
         order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is no target
         masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
-        logits = model(inputs[None].to(device), masked.to(device))
+        with evaluating(model):
+            logits = model(inputs[None].to(device), masked.to(device))
         guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
         guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}
         parts = prompt if vocabulary.is_characters else [vocabulary.decode([i]) for i in ids.tolist()]
         samples.append([Guess(truth, guess_at.get(i)) for i, truth in enumerate(parts)])
-    model.train(was_training)
     return samples

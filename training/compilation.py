@@ -1,92 +1,105 @@
-"""Prepares training steps: compiles them for each shape, and has them recorded as CUDA graphs."""
+"""Compiles the objective of a training step, once for each shape of a batch."""
 
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
 from data import corpus
+from data.masking import MaskedBatch
+from runs.callbacks import Callback
 from runs.files import filling
-from training.objective import masked_loss
-from training.recording import RecordedUpdate, can_record
+from training.objective import MaskedObjective, Outcome
 from training.schedule import Stage
 from training.step import TrainingStep
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
 
 
-class Compilation:
-    """Compiles a training step for each shape and records it; falls back to eager steps if that does not work."""
+class Compiled:
+    """An objective whose `outcome` is compiled. If compiling fails, `give_up` goes back to eager mode."""
 
-    def __init__(self, step: TrainingStep, *, is_wanted: bool = True, cuda_graph: bool = True):
-        self.step = step
-        self.is_wanted = is_wanted
-        self.cuda_graph = cuda_graph
-        self.recorded: RecordedUpdate | None = None
-        self.compiled: set[tuple[int, float]] = set()  # shapes of stages; empty if nothing is compiled
+    def __init__(self, objective: MaskedObjective):
+        self.counts, self.loss = objective.counts, objective.loss
+        self.eager = objective.outcome
+        self.compiled: Callable[..., Outcome] = torch.compile(objective.outcome, dynamic=False)
 
-    def is_ready(self, stage: Stage) -> bool:
-        """Whether the next step of this stage needs neither compiling nor recording first."""
-        return self._is_compiled(stage) and not (self.recorded and self.recorded.is_due(stage))
+    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
+        return self.compiled(model, batch)
 
-    def prepare(self, stage: Stage, report: Callable[[str], None]) -> None:
-        """Compile or record, whichever the next step of this stage needs. Training goes on if it fails."""
-        if not self._is_compiled(stage):
-            self.compile([stage], report)
-            return
-        assert self.recorded is not None
-        try:
-            self.recorded.record(stage)
-        except Exception as error:  # training can do without anything that PyTorch cannot record
-            self.cuda_graph, self.recorded, self.step.run_update = False, None, self.step.update
-            report(f"training without CUDA graphs: {_first_line(error.__context__ or error)}")
+    def give_up(self) -> None:
+        self.compiled = self.eager
+
+
+class Compilation(Callback):
+    """Compiles for all shapes of the schedule before the first step, and for a new shape before its first step."""
+
+    def __init__(self, objective: Compiled, step: TrainingStep, stages: Sequence[Stage]):
+        self.objective, self.step, self.stages = objective, step, stages
+        self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
+
+    def begin(self, trainer: Any) -> None:
+        if trainer.progress() < 1:
+            self.compile(self.stages, trainer.report)
+
+    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
+        if self.shapes and stage.shape not in self.shapes:  # a user has changed the masking rate
+            with trainer.clock.stopped():
+                self.compile([stage], trainer.report)
+        return stage, factor
 
     def compile(self, stages: Sequence[Stage], report: Callable[[str], None]) -> None:
-        """Compile for the shapes of all stages, if that is wanted. Training goes on if it fails.
+        """Compile for the shapes of some stages. Training goes on if that fails.
 
         Weights, optimizers and RNG states are unchanged afterwards.
         """
-        if not self.is_wanted:
-            return
         began = time.monotonic()
         report("compiling the training step: half a minute or more (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
         # One compilation per shape is intended, not a sign of trouble.
-        limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.compiled | set(shapes)))
+        limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.shapes | set(shapes)))
         torch._dynamo.config.recompile_limit = limit
         torch._dynamo.config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
-        torch._dynamo.config.optimize_ddp = self.step.device.type != "cpu"
-        _leave_out(self.step.model)
-        self.step.loss_function = torch.compile(masked_loss, dynamic=False)
+        torch._dynamo.config.optimize_ddp = self.step.update.device.type != "cpu"
+        _leave_out(self.step.update.model)
         reason = ""
         try:
-            with _kept_code(report), self.step.without_side_effects():
+            with _kept_code(report), without_side_effects(self.step):
                 for stage in shapes.values():
-                    batch = self.step.draw(stage)[0]
-                    self.step.backward(batch, torch.ones_like(self.step.skipped_in_a_row))
+                    batches = self.step.draw(stage)
+                    self.step.update.backward(batches[0], self.objective.counts(batches))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
-            reason = _first_line(getattr(error, "inner_exception", error))
-        # Processes that share a folder of compiled code compile one after the other. Training begins, and the clock
-        # starts, when all are ready. If one of them fails, none uses compiled code.
-        reasons = self.step.processes.of_all(reason)
-        if any(reasons):
-            self.step.loss_function, self.step.run_update = masked_loss, self.step.update
-            self.compiled, self.recorded = set(), None
-            rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
-            report(f"training without torch.compile: {f'process {rank}: ' if rank else ''}{reason}")
+            reason = first_line(getattr(error, "inner_exception", error))
+        if reason := self.agreed(reason):
+            self.objective.give_up()
+            self.shapes = set()
+            report(f"training without torch.compile: {reason}")
             return
-        self.compiled |= set(shapes)
+        self.shapes |= set(shapes)
         report(f"compiled for {len(shapes)} shapes in {time.monotonic() - began:.0f} s")
-        if self.cuda_graph and self.recorded is None and self.step.device.type == "cuda" and can_record(self.step):
-            self.recorded = self.step.run_update = RecordedUpdate(self.step)
 
-    def _is_compiled(self, stage: Stage) -> bool:
-        return not self.compiled or stage.shape in self.compiled
+    def agreed(self, reason: str) -> str:
+        """The reason why compiling has failed, empty if it has not; several processes share one."""
+        return reason
+
+
+@contextmanager
+def without_side_effects(step: TrainingStep) -> Iterator[None]:
+    """Restores the RNG states and clears the gradients on exit. Weights and optimizer states are not restored."""
+    windows, masker, device = step.windows.state_dict(), step.masker.state_dict(), step.update.device
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        step.windows.load_state_dict(windows)
+        step.masker.load_state_dict(masker)
+        step.update.model.zero_grad()
 
 
 def _leave_out(model: nn.Module) -> None:
@@ -115,5 +128,6 @@ def _kept_code(report: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or else its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,7 +1,10 @@
 """The headline number: the masked cross-entropy of the validation protocol, in nats per masked token."""
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from data.protocol import ValidationSet
-from data.windows import WindowBatch
-from distributed.processes import SINGLE, Processes
-from distributed.sharding import whole
-from training.objective import pair_outcomes
+from training.muon import local
+from training.objective import Sums
 
 CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
+Outcomes = tuple[torch.Tensor, torch.Tensor]  # of `masked_outcomes`
 
 
 @dataclass(frozen=True)
@@ -27,24 +29,58 @@ class Evaluation:
     accuracy: float  # the share of masked tokens whose most likely token is correct
     per_character: float | None  # the summed loss per character of the masked tokens; None if tokens are characters
     window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
-    outcomes: tuple[torch.Tensor, torch.Tensor]  # those of `masked_outcomes`
+    outcomes: Outcomes
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switches dropout, gradients and autocast off inside the context."""
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        model.train(was_training)
+
+
+def masked_outcomes(model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int) -> Outcomes:
+    """Loss (nats, float64) of each masked token, and whether the most likely one is correct.
+
+    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are masked. Both
+    results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
+    """
+    losses, correct = [], []
+    n_at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
+    with evaluating(model):
+        for tokens, hidden in zip(windows.split(n_at_once), masked.split(n_at_once), strict=True):
+            positions = torch.nonzero(hidden.flatten()).flatten()
+            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64
+            labels = tokens.flatten()[positions].cpu()
+            losses.append(F.cross_entropy(logits.double(), labels, reduction="none"))
+            correct.append(logits.argmax(-1) == labels)
+    return torch.cat(losses), torch.cat(correct)
 
 
 def evaluate(
-    model: nn.Module, validation: ValidationSet, *, mask_token: int, seq_len: int, processes: Processes = SINGLE
+    model: nn.Module,
+    validation: ValidationSet,
+    *,
+    mask_token: int,
+    seq_len: int,
+    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
 ) -> Evaluation:
     """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is float32.
 
-    `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers, and leaves the model in its mode.
-    Each of several processes evaluates a share of the windows; all return the same result.
+    `seq_len` is the training length for `loss_at_seq_len`. Uses no random numbers.
     """
-    outcomes = masked_outcomes(model, validation.windows, validation.masked, mask_token, processes)
-    losses, correct = per_window(outcomes, validation.masked)
+    windows, masked = validation.windows, validation.masked
+    outcomes = outcomes_of(model, windows, masked, mask_token)
+    losses, correct = per_window(outcomes, masked)
     at_seq_len = losses
-    if seq_len < validation.windows.shape[1]:
-        pieces = zip(validation.windows.split(seq_len, 1), validation.masked.split(seq_len, 1), strict=True)
-        cut = [per_window(masked_outcomes(model, *piece, mask_token, processes), piece[1])[0] for piece in pieces]
-        at_seq_len = torch.stack(cut).sum(0)
+    if seq_len < windows.shape[1]:
+        pieces = zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True)
+        at_seq_len = sum(per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces)
     n, n_masked = validation.n_windows, validation.n_masked
     loss = losses / n_masked  # [n_windows], each a mean over the window's masked positions
     return Evaluation(
@@ -58,59 +94,12 @@ def evaluate(
     )
 
 
-def masked_chars(validation: ValidationSet) -> int:
-    """The number of characters that begin in the masked tokens; 0 if tokens are characters, or if there are none."""
-    if validation.lengths is None:
-        return 0
-    return int(validation.lengths[validation.windows[validation.masked].cpu()].sum())
-
-
-def per_window(outcomes: tuple[torch.Tensor, torch.Tensor], masked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in float64."""
-    losses, correct = outcomes
-    window = torch.nonzero(masked)[:, 0].cpu()
-    zeros = torch.zeros(len(masked), dtype=torch.float64)
-    return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
-
-
-@torch.no_grad()
-def masked_outcomes(
+def any_order_bound(
     model: nn.Module,
     windows: torch.Tensor,
-    masked: torch.Tensor,
+    masks: torch.Tensor,
     mask_token: int,
-    processes: Processes = SINGLE,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Loss (nats, float64) of each masked character, and whether the most likely one is correct.
-
-    `windows` `[n_windows, seq_len]` are the original ids; `masked`, of the same shape, says which are masked. Both
-    results are `[n_masked]`, on the CPU, in the order of `masked.nonzero()`.
-    """
-    was_training = model.training
-    model.eval()
-    rows = max(1, CHARS_AT_ONCE // windows.shape[1])
-    passes = list(zip(windows.split(rows), masked.split(rows), strict=True))
-    ends = torch.tensor([int(hidden.sum()) for _, hidden in passes]).cumsum(0).tolist()
-    results = torch.zeros(ends[-1], 2, dtype=torch.float64)
-    # Every process makes the same number of passes, because a sharded model is gathered in each.
-    for first in range(0, len(passes), processes.n):
-        i = first + processes.rank
-        tokens, hidden = passes[min(i, len(passes) - 1)]
-        positions = torch.nonzero(hidden.flatten()).flatten()
-        with torch.autocast(tokens.device.type, enabled=False):
-            logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64
-        if i < len(passes):
-            labels = tokens.flatten()[positions].cpu()
-            part = results[ends[i] - len(labels) : ends[i]]
-            part[:, 0] = F.cross_entropy(logits.double(), labels, reduction="none")
-            part[:, 1] = logits.argmax(-1) == labels
-    model.train(was_training)
-    processes.sum(results)
-    return results[:, 0], results[:, 1] > 0
-
-
-def any_order_bound(
-    model: nn.Module, windows: torch.Tensor, masks: torch.Tensor, mask_token: int, processes: Processes = SINGLE
+    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
 ) -> torch.Tensor:
     """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
 
@@ -126,28 +115,23 @@ def any_order_bound(
     number (Nie et al. 2025).
     """
     repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
-    losses, _ = per_window(masked_outcomes(model, repeated, masked, mask_token, processes), masked)
+    losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
     return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
 
 
-@torch.no_grad()
-def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
-    """Loss (nats) and accuracy of the second objective on pairs of text, with no character masked."""
-    assert windows.pairs is not None
-    losses, correct = [], []
-    was_training = model.training
-    model.eval()
-    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
-    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
-    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
-    for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
-        with torch.autocast(tokens.device.type, enabled=False):
-            _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
-        outcomes = pair_outcomes(pair_logits, labels)
-        losses.append(outcomes[0])
-        correct.append(outcomes[1])
-    model.train(was_training)
-    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
+def masked_chars(validation: ValidationSet) -> int:
+    """The number of characters that begin in the masked tokens; 0 if tokens are characters, or if there are none."""
+    if validation.lengths is None:
+        return 0
+    return int(validation.lengths[validation.windows[validation.masked].cpu()].sum())
+
+
+def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
+    """Summed loss (nats) and number of correct predictions of each window, both `[n_windows]` in float64."""
+    losses, correct = outcomes
+    window = torch.nonzero(masked)[:, 0].cpu()
+    zeros = torch.zeros(len(masked), dtype=torch.float64)
+    return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
 
 
 def per_character(loss: float) -> dict[str, float]:
@@ -156,9 +140,67 @@ def per_character(loss: float) -> dict[str, float]:
 
 
 @torch.no_grad()
-def weight_norm(model: nn.Module) -> float:
-    """The root mean square of all weights except tables: one number that shows whether they grow."""
+def weight_norm(model: nn.Module, added: Callable[[torch.Tensor], torch.Tensor] = lambda square: square) -> float:
+    """The root mean square of all weights except tables: one number that shows whether they grow.
+
+    `added` adds up a sum over the parts of sharded weights.
+    """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
     weights = [weight for weight in model.parameters() if id(weight) not in tables]
-    squares = torch.stack([whole(weight.float().square().sum()) for weight in weights]).sum()
-    return (squares / sum(weight.numel() for weight in weights)).sqrt().item()
+    square = added(torch.stack([local(weight).float().square().sum() for weight in weights]).sum())
+    return (square / sum(weight.numel() for weight in weights)).sqrt().item()
+
+
+def selection_loss(row: Mapping[str, Any]) -> float:
+    """The loss of a row that decides which weights are the best: the any-order bound, if there is one."""
+    return row.get("loss.bound", row["loss.valid"])
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates a model by the protocol, and builds the rows of metrics.jsonl."""
+
+    model: nn.Module
+    validation: ValidationSet
+    mask_token: int
+    corpus: str  # its name
+    measures: Sequence[Callable[[nn.Module, Mapping[str, float]], dict[str, float]]] = ()  # of model and sums: entries
+    outcomes_of: Callable[..., Outcomes] = masked_outcomes
+    weight_norm: Callable[[nn.Module], float] = weight_norm
+
+    def row(
+        self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums
+    ) -> tuple[dict[str, Any], Evaluation]:
+        """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
+
+        `before` holds the step, chars and seconds of the last evaluation, `sums` those of the steps since then.
+        """
+        evaluation = evaluate(
+            self.model,
+            self.validation,
+            mask_token=self.mask_token,
+            seq_len=now["seq_len"],
+            outcomes_of=self.outcomes_of,
+        )
+        totals = {name: float(total) for name, total in sums.items()}
+        n_labels = totals["n_labels"] or math.nan  # nan: every step was skipped
+        row = {
+            **now,
+            "corpus": self.corpus,
+            "loss.train": totals["loss"] / (totals["n_steps"] or math.nan),
+            "accuracy.train": totals["n_correct"] / n_labels,
+            "loss.valid": evaluation.loss,
+            "loss.valid_stderr": evaluation.loss_stderr,
+            "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
+            "accuracy.valid": evaluation.accuracy,
+            "grad_norm": totals["grad_norm"] / (now["step"] - before["step"]),
+            "weight_norm": self.weight_norm(self.model),
+            "chars_per_second": round((now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1),
+        }
+        if totals["n_labels"] < totals["n_positions"]:
+            row["ignored_labels"] = 1 - totals["n_labels"] / totals["n_positions"]
+        if evaluation.per_character is not None:
+            row |= per_character(evaluation.per_character)
+        for measure in self.measures:
+            row |= measure(self.model, totals)
+        return row, evaluation

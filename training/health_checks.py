@@ -1,14 +1,18 @@
 """Detects plateaus, divergence, ignored labels, and leaks."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from runs.callbacks import Callback
+from training.schedule import Stage
+
 LEAK_STANDARD_ERRORS = 5.0
 SKIPPED_IN_A_ROW = 20
+STEPS_BETWEEN_CHECKS = 64  # for skipped steps, on devices where reading their number synchronizes
 IGNORED_SHARE = 0.01
 PLATEAU_EVALUATIONS = 3
 PLATEAU_CHARS = 1_000_000  # before that, a healthy model may be near the unigram loss
@@ -67,32 +71,52 @@ def is_near_unigram(row: Mapping[str, Any], unigram: float) -> bool:
     return row["loss.valid"] > unigram - PLATEAU_NATS
 
 
-def is_on_plateau(rows: Sequence[Mapping[str, Any]], unigram: float) -> bool:
-    """Whether the loss stayed near the unigram loss for the last evaluations."""
-    if len(rows) < PLATEAU_EVALUATIONS or rows[-1]["chars"] < PLATEAU_CHARS:
-        return False
-    return all(is_near_unigram(row, unigram) for row in rows[-PLATEAU_EVALUATIONS:])
+class HealthChecks(Callback):
+    """Stops a run whose training makes no sense, and warns once about each sign of trouble."""
 
+    name = "health"
 
-def new_warnings(
-    given: list[str], row: Mapping[str, Any], rows: Callable[[], Sequence[Mapping[str, Any]]], unigram: float
-) -> list[str]:
-    """The warnings that an evaluation gives reason for, unless their names are in `given`, to which they are added.
+    def __init__(self, unigram: float):
+        """`unigram` is the loss (nats) of predicting each token by its frequency."""
+        self.unigram = unigram
+        self.given: list[str] = []  # the names of the warnings so far
+        self.n_near_unigram = 0  # evaluations in a row
 
-    `rows` reads all evaluations so far.
-    """
-    found = []
-    if "ignored labels" not in given and row.get("ignored_labels", 0) > IGNORED_SHARE:
-        given.append("ignored labels")
-        found.append(
-            f"warning: {row['ignored_labels']:.0%} of the selected positions have no label, because windows have too"
-            " few characters that may be masked: check masking.strategy, masking.no_mask_tokens, masking.masking_prob"
-        )
-    if "plateau" not in given and is_near_unigram(row, unigram) and is_on_plateau(rows(), unigram):
-        given.append("plateau")
-        found.append(
-            "warning: the loss stays near unigram: the model predicts by frequency and hardly uses the neighbors. Usual"
-            " causes: a learning rate that is too high or too low (training.learning_rate, training.optimizer), too"
-            " many or too few masks (masking.masking_prob), long windows too early (training.stages), or wrong labels"
-        )
-    return found
+    def stepped(self, trainer: Any, stage: Stage, progress: float) -> None:
+        update = trainer.training_step.update
+        if not update.reading_synchronizes or trainer.step % STEPS_BETWEEN_CHECKS == 0:
+            check_skipped_steps(update.skipped_in_a_row, trainer.step, stage.seq_len)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+        check_skipped_steps(trainer.training_step.update.skipped_in_a_row, trainer.step, row["seq_len"])
+        check_row(row)
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        self.n_near_unigram = self.n_near_unigram + 1 if is_near_unigram(row, self.unigram) else 0
+        if row.get("ignored_labels", 0) > IGNORED_SHARE:
+            self._warn(
+                trainer,
+                "ignored labels",
+                f"{row['ignored_labels']:.0%} of the selected positions have no label, because windows have too few"
+                " characters that may be masked: check masking.strategy, masking.no_mask_tokens, masking.masking_prob",
+            )
+        if self.n_near_unigram >= PLATEAU_EVALUATIONS and row["chars"] >= PLATEAU_CHARS:
+            self._warn(
+                trainer,
+                "plateau",
+                "the loss stays near unigram: the model predicts by frequency and hardly uses the neighbors. Usual"
+                " causes: a learning rate that is too high or too low (training.learning_rate, training.optimizer), too"
+                " many or too few masks (masking.masking_prob), long windows too early (training.stages), or wrong"
+                " labels",
+            )
+
+    def _warn(self, trainer: Any, name: str, warning: str) -> None:
+        if name not in self.given:
+            self.given.append(name)
+            trainer.report(f"warning: {warning}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"given": self.given, "n_near_unigram": self.n_near_unigram}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.given, self.n_near_unigram = list(state["given"]), state["n_near_unigram"]

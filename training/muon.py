@@ -1,13 +1,11 @@
 """Muon: momentum with orthogonal updates, for matrices."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-
-from distributed.processes import SINGLE, Processes
-from distributed.sharding import is_sharded, local
 
 # Coefficients of the quintic iteration (Jordan et al. 2024). Their steep slope at 0 makes small singular values grow
 # fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
@@ -15,27 +13,25 @@ A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
 
 
+def local(tensor: Any) -> torch.Tensor:
+    """The part of a sharded tensor that this process has; any other tensor as it is."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 class Muon(Optimizer):
     """Momentum with orthogonal updates (Jordan et al. 2024) and decoupled weight decay, for matrices only.
 
     Computes the function of `torch.optim.Muon`. That one updates one matrix at a time and always in bfloat16, which is
     many times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together,
-    and in float32 on a CPU. Several processes divide the matrices of a shape among themselves.
+    and in float32 on a CPU.
     """
 
     def __init__(
-        self,
-        matrices: Iterable[nn.Parameter],
-        *,
-        lr: float,
-        weight_decay: float = 0.0,
-        momentum: float = 0.95,
-        processes: Processes = SINGLE,
+        self, matrices: Iterable[nn.Parameter], *, lr: float, weight_decay: float = 0.0, momentum: float = 0.95
     ):
         # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "capturable": False}
         super().__init__(matrices, defaults)
-        self.processes = processes
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -47,33 +43,28 @@ class Muon(Optimizer):
                 if matrix.grad is not None:
                     by_shape.setdefault(matrix.shape, []).append(matrix)
             shapes = list(by_shape.values())
-            for matrices, updates in zip(shapes, self._updates(shapes, group["momentum"]), strict=True):
-                self._apply(matrices, updates, group["lr"], group["weight_decay"])
+            directions = [self.directions(matrices, group["momentum"]) for matrices in shapes]
+            for matrices, updates in zip(shapes, self.orthogonal(directions), strict=True):
+                self.apply(matrices, updates, group["lr"], group["weight_decay"])
 
-    def _updates(self, shapes: list[list[torch.Tensor]], momentum: float) -> list[torch.Tensor]:
-        """The orthogonal updates `[n, rows, columns]` of the matrices of each shape."""
-        towards = [self._towards(matrices, momentum) for matrices in shapes]
-        mine = [batch[self.processes.share(len(batch))] for batch in towards]
-        return self.processes.join_all([orthogonal(batch) for batch in mine], [len(batch) for batch in towards])
-
-    def _towards(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
+    def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """Update the momenta of matrices of one shape; returns the next directions `[n, rows, columns]`."""
-        gradients = [local(matrix.grad) for matrix in matrices if matrix.grad is not None]
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        gradients = [local(matrix.grad) for matrix in matrices]
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
-        towards = torch.stack(torch._foreach_lerp(gradients, momenta, momentum))  # Nesterov momentum
-        if is_sharded(matrices[0]):  # by rows, and an update needs whole matrices
-            towards = self.processes.join(towards.transpose(0, 1), matrices[0].shape[0]).transpose(0, 1)
-        return towards
+        return torch.stack(torch._foreach_lerp(gradients, momenta, momentum))  # Nesterov momentum
 
-    def _apply(
+    def orthogonal(self, directions: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The orthogonal updates `[n, rows, columns]` for the directions of each shape."""
+        return [orthogonal(batch) for batch in directions]
+
+    def apply(
         self, matrices: list[torch.Tensor], updates: torch.Tensor, lr: float | torch.Tensor, weight_decay: float
     ) -> None:
-        if is_sharded(matrices[0]):
-            updates = updates[:, self.processes.share(updates.shape[1])]
+        """Add `updates` of length `lr` to matrices of one shape."""
         rows, columns = matrices[0].shape
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
         rate = lr * max(1.0, rows / columns) ** 0.5

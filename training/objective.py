@@ -1,5 +1,6 @@
-"""The objective: the cross-entropy over masked positions, plus that of a second objective on pairs of text if set."""
+"""The objective of training: the cross-entropy over masked positions."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,61 +9,45 @@ from torch.nn import functional as F
 
 from data.masking import IGNORED_LABEL, MaskedBatch
 
-FLOATS = {"loss", "grad_norm", "pair_loss_sum"}  # sums of `StepSums` that are not integers
+Sums = dict[str, torch.Tensor]  # scalars by name; they stay on the device, because reading them would synchronize
 
 
-class MaskedLoss(NamedTuple):
-    """Sums, not means, so that batches of different sizes can be added and divided by the number of labels once."""
+class Outcome(NamedTuple):
+    """A model's result on a batch. Sums, not means, so that batches can be added and divided by their labels once."""
 
     losses: torch.Tensor  # [n_masked] nats, 0 where the label is ignored
-    loss_sum: torch.Tensor
-    n_correct: torch.Tensor
-    pair_loss_sum: torch.Tensor  # nats, over the pairs of the batch; 0 without pairs
-    n_pairs_correct: torch.Tensor
+    sums: Sums
+
+    def detached(self) -> "Outcome":
+        """The same without the graph of gradients."""
+        return Outcome(self.losses.detach(), {name: total.detach() for name, total in self.sums.items()})
 
 
-class StepSums(NamedTuple):
-    """Totals of a step for the training metrics. They stay on the device: reading them would synchronize."""
+class MaskedObjective:
+    """Predict the original characters at the masked positions (Devlin et al. 2018)."""
 
-    loss: torch.Tensor  # nats, the mean over the labels of a step
-    n_correct: torch.Tensor
-    n_labels: torch.Tensor
-    n_positions: torch.Tensor  # selected positions; those without a label are ignored
-    grad_norm: torch.Tensor
-    pair_loss_sum: torch.Tensor  # nats, over all pairs
-    n_pairs_correct: torch.Tensor
-    n_pairs: torch.Tensor
-    n_steps: torch.Tensor  # 1 for a step, 0 if it was skipped or had no labels
-
-    @classmethod
-    def zeros(cls, device: torch.device) -> "StepSums":
-        """All zero. Counts are integers, because float32 cannot count beyond 16,777,216."""
-        dtypes = (torch.float32 if name in FLOATS else torch.int64 for name in cls._fields)
-        return cls(*(torch.zeros((), device=device, dtype=dtype) for dtype in dtypes))
-
-
-def masked_loss(model: nn.Module, batch: MaskedBatch) -> MaskedLoss:
-    """The cross-entropy of a batch's labels, and how many of them are the model's most likely token."""
-    if batch.pairs is None:
+    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
+        """The losses of a batch, their sum, and how many labels are the model's most likely token."""
         positions = batch.positions
         if batch.is_even and getattr(model, "takes_positions_per_window", False):
             positions = positions.view(len(batch.inputs), -1)
-        logits = model(batch.inputs, positions).float()  # [n_masked, n_tokens]
-        pair_loss_sum, n_pairs_correct = logits.new_zeros(()), batch.labels.new_zeros(())
-    else:
-        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]
-        pair_losses, correct = pair_outcomes(pair_logits, batch.pairs.labels)
-        logits, pair_loss_sum, n_pairs_correct = logits.float(), pair_losses.sum(), correct.sum()
-    losses = F.cross_entropy(logits, batch.labels, reduction="none", ignore_index=IGNORED_LABEL)
-    return MaskedLoss(losses, losses.sum(), (logits.argmax(-1) == batch.labels).sum(), pair_loss_sum, n_pairs_correct)
+        return masked_outcome(model(batch.inputs, positions), batch.labels)
+
+    def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
+        """The numbers that the sums over the batches of a step are divided by."""
+        n_labels = torch.stack([(batch.labels != IGNORED_LABEL).sum() for batch in batches]).sum()
+        return {
+            "n_labels": n_labels,  # every label has the same weight, whichever batch it is in
+            "n_positions": torch.full_like(n_labels, sum(len(batch.positions) for batch in batches)),
+        }
+
+    def loss(self, sums: Sums, counts: Sums) -> torch.Tensor:
+        """A batch's share of the loss of a step, from the `sums` of the batch and the `counts` of the step."""
+        return sums["loss_sum"] / counts["n_labels"].clamp(min=1)
 
 
-def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The binary cross-entropy (nats) of pairs, and whether the more likely label is correct, both `[batch]`."""
-    losses = F.binary_cross_entropy_with_logits(pair_logits.float(), labels.float(), reduction="none")
-    return losses, (pair_logits > 0) == labels
-
-
-def n_labels(batch: MaskedBatch) -> torch.Tensor:
-    """The number of labels that count, as a tensor on the device: reading its value would wait for the device."""
-    return (batch.labels != IGNORED_LABEL).sum()
+def masked_outcome(logits: torch.Tensor, labels: torch.Tensor) -> Outcome:
+    """The cross-entropy (nats) of `logits` `[n_masked, n_tokens]` at the `labels` `[n_masked]` that count."""
+    logits = logits.float()
+    losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED_LABEL)
+    return Outcome(losses, {"loss_sum": losses.sum(), "n_correct": (logits.argmax(-1) == labels).sum()})

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from distributed.processes import SINGLE, Processes
-from distributed.sharding import is_sharded, local, sharded_like
-from training.muon import Muon
+from training.muon import Muon, local
 
 EPS = 1e-10  # avoids 0 / 0 in rows whose gradients have all been 0
 
@@ -22,7 +20,7 @@ def muon(
     muon_momentum: float,
     table_learning_rate: float,
     weight_decay: float,
-    processes: Processes = SINGLE,
+    muon_class: Callable[..., Optimizer] = Muon,
 ) -> list[Optimizer]:
     """Muon for the matrices of the encoder's layers, RowAdagrad for tables, AdamW for all other parameters.
 
@@ -34,7 +32,7 @@ def muon(
     by_muon = {id(p) for p in matrices}
     return [
         _adamw([p for p in others if id(p) not in by_muon], learning_rate, weight_decay),
-        Muon(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay, processes=processes),
+        muon_class(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay),
         *by_row,
     ]
 
@@ -85,24 +83,45 @@ def _split_off_tables(model: nn.Module, learning_rate: float) -> tuple[list[Opti
     """
     bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
     for bag in bags:
-        bag.sparse = bag.weight.device.type == "cpu" and not is_sharded(bag.weight)
+        bag.sparse = bag.weight.device.type == "cpu" and type(bag.weight) is nn.Parameter  # not a sharded tensor
     is_table = {id(bag.weight) for bag in bags}
     tables = [p for p in model.parameters() if id(p) in is_table]
     others = [p for p in model.parameters() if id(p) not in is_table]
     return [RowAdagrad(tables, lr=learning_rate)] if tables else [], others
 
 
+def gradients_of(model: nn.Module) -> list[torch.Tensor]:
+    """The gradients of all parameters that have one; of a table with a sparse gradient, those of its rows."""
+    gradients = []
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            if parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()  # one sum per row
+            gradients.append(parameter.grad.values() if parameter.grad.is_sparse else local(parameter.grad))
+    return gradients
+
+
+@torch.no_grad()
+def optimize_or_undo(model: nn.Module, optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
+    """Run the optimizers, and undo the update if the step is not finite. Reading `is_finite` would synchronize."""
+    weights = [local(parameter) for parameter in model.parameters() if parameter.grad is not None]
+    before = torch._foreach_mul(weights, 1.0)
+    for gradient in gradients_of(model):
+        gradient.copy_(torch.where(is_finite, gradient, 0.0))
+    for optimizer in optimizers:
+        optimizer.step()
+    for weight, old in zip(weights, before, strict=True):
+        weight.copy_(torch.where(is_finite, weight, old))
+
+
 def load_optimizers(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
-    """Load whole states into optimizers whose parameters may be sharded. Raises ValueError for wrong shapes."""
+    """Load the states of optimizers. Raises ValueError for wrong shapes, which PyTorch does not check."""
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.load_state_dict(state)
         for parameter, values in optimizer.state.items():
-            tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
-            # PyTorch checks no shapes, and could crash later.
             allowed = {parameter.shape, parameter.shape[:1], torch.Size()}
-            if not {tensor.shape for tensor in tensors.values()} <= allowed:
+            if not {tensor.shape for tensor in values.values() if isinstance(tensor, torch.Tensor)} <= allowed:
                 raise ValueError("an optimizer's state does not have the shape of its parameter")
-            values |= {key: sharded_like(tensor, parameter) for key, tensor in tensors.items() if tensor.shape}
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
@@ -142,8 +161,7 @@ class RowAdagrad(Optimizer):
         for group in self.param_groups:
             for table in (table for table in group["params"] if table.grad is not None):
                 if not self.state[table]:
-                    zeros = torch.zeros(len(table), dtype=table.dtype, device=table.device)
-                    self.state[table]["square_sums"] = sharded_like(zeros, table)
+                    self.state[table]["square_sums"] = torch.zeros_like(table[:, 0]).contiguous()
                 sums, rows, change = local(self.state[table]["square_sums"]), slice(None), local(table.grad)
                 if table.grad.is_sparse:
                     rows, change = table.grad.indices()[0], table.grad.values()

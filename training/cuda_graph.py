@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from data.masking import MaskedBatch, n_masked_in
-from training.objective import StepSums
+from runs.callbacks import Callback
+from training.compilation import first_line, without_side_effects
+from training.objective import Sums
 from training.schedule import Stage
-from training.step import TrainingStep
+from training.step import Losses, TrainingStep, Update
 
 EAGER_STEPS = 3  # per shape before recording: they create the optimizer states, which must lie outside the graph
 EAGER_REPEATS = 3  # that a replayed step is compared with
@@ -24,32 +26,35 @@ TOLERANCE = 1e-6  # relative difference between a replayed step and an eager one
 LARGEST_NOISE = 1e-3  # the same if eager steps differ too: a wrong learning rate changes weights by more
 Batches = Sequence[MaskedBatch]
 Shape = tuple[int, int]  # the length of a batch's windows, and the number of its positions: all batches have the same
-Outcome = tuple[StepSums, list[torch.Tensor]]
+Outcome = tuple[Sums, Losses]
 
 
-def can_record(step: TrainingStep) -> bool:
+def can_record(update: Update) -> bool:
     """Whether the optimizers do all of their work on the device: PyTorch's `capturable` ones and Folio's Muon.
 
     Others compute learning rates in Python, and a graph would repeat the rates that it was recorded with.
     """
-    return all("capturable" in optimizer.defaults for optimizer in step.optimizers)
+    return all("capturable" in optimizer.defaults for optimizer in update.optimizers)
 
 
-class RecordedUpdate:
-    """Runs `step.update` eagerly until it is recorded, then replays it.
+class CudaGraphs:
+    """Runs an update eagerly until it is recorded, then replays it.
 
     Each number of masked positions has a graph of its own. Graphs of windows of another length are dropped.
     A graph reads and writes the addresses that it was recorded with. So batches are copied into the tensors of the
     recorded batches, and learning rates are tensors on the device, in eager steps too.
     """
 
-    def __init__(self, step: TrainingStep):
-        self.step = step
-        self._rates = [torch.zeros((), device=step.device) for _ in self._groups()]
+    def __init__(self, update: Update):
+        self.update = update
+        self.is_given_up = False
+        self._rates = [torch.zeros((), device=update.device) for _ in self._groups()]
         self._n_eager: Counter[Shape] = Counter()
         self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Outcome]] = {}
 
     def __call__(self, batches: Batches) -> Outcome:
+        if self.is_given_up:
+            return self.update(batches)
         shape = _shape(batches)
         if any(seq_len != shape[0] for seq_len, _ in self._n_eager):
             self._n_eager.clear()
@@ -59,40 +64,34 @@ class RecordedUpdate:
         self._n_eager[shape] += 1
         return self._eager(batches)
 
-    def is_due(self, stage: Stage) -> bool:
-        """Whether it is time to record the update of a stage."""
-        shape = self._shape_of(stage)
-        return shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
+    def is_due(self, shape: Shape) -> bool:
+        """Whether it is time to record updates of a shape."""
+        return not self.is_given_up and shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
 
-    def _shape_of(self, stage: Stage) -> Shape:
-        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
-        return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
-
-    def record(self, stage: Stage) -> None:
-        """Record an update for the shapes of a stage, and check it. Training is unchanged afterwards.
+    def record(self, shape: Shape, draw: Callable[[], Batches]) -> None:
+        """Record an update of the batches that `draw` returns, and check it. Weights and states are unchanged afterwards.
 
         Raises RuntimeError if PyTorch cannot record it, or if a replayed step differs from an eager one.
         """
-        states = [{key: dict(value) for key, value in o.state.items()} for o in self.step.optimizers]
-        with self.step.without_side_effects():
-            batches = self.step.draw(stage)
-            if _shape(batches) != self._shape_of(stage):
-                raise RuntimeError("the masker's shapes vary")
-            gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
-            try:
-                graph = torch.cuda.CUDAGraph()
-                # PyTorch records on the current device, and leaves its own stream current if recording fails.
-                stream = torch.cuda.stream(torch.cuda.current_stream(self.step.device))
-                with self._rates_on_device(), stream, torch.cuda.graph(graph):
-                    result = self.step.update(batches)
-                self._recorded[_shape(batches)] = graph, batches, result
-                self._check(self.step.draw(stage))
-            except Exception:
-                self._recorded.clear()
-                for optimizer, state in zip(self.step.optimizers, states, strict=True):
-                    optimizer.state.clear()  # drops states that only the graph could use
-                    optimizer.state.update(state)
-                raise
+        states = [{key: dict(value) for key, value in o.state.items()} for o in self.update.optimizers]
+        batches = draw()
+        if _shape(batches) != shape:
+            raise RuntimeError("the masker's shapes vary")
+        gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
+        try:
+            graph = torch.cuda.CUDAGraph()
+            # PyTorch records on the current device, and leaves its own stream current if recording fails.
+            stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
+            with self._rates_on_device(), stream, torch.cuda.graph(graph):
+                result = self.update(batches)
+            self._recorded[shape] = graph, batches, result
+            self._check(draw())
+        except Exception:
+            self._recorded.clear()
+            for optimizer, state in zip(self.update.optimizers, states, strict=True):
+                optimizer.state.clear()  # drops states that only the graph could use
+                optimizer.state.update(state)
+            raise
 
     def _check(self, batches: Batches) -> None:
         """Raise RuntimeError unless a replayed step does what an eager step does from the same state.
@@ -124,26 +123,26 @@ class RecordedUpdate:
                 raise RuntimeError(f"a replayed step differs from an eager one by {difference:.1e} (relative)")
 
     def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self.step.optimizers for group in optimizer.param_groups]
+        return [group for optimizer in self.update.optimizers for group in optimizer.param_groups]
 
     def _outcome(
         self, update: Callable[[Batches], Outcome], start: list[torch.Tensor], batches: Batches
     ) -> list[torch.Tensor]:
         """Everything that an update from the state `start` changes or returns."""
         _copy_into(self._state(), start)
-        with torch.random.fork_rng([self.step.device] if self.step.device.type == "cuda" else []):
+        with torch.random.fork_rng([self.update.device] if self.update.device.type == "cuda" else []):
             sums, losses = update(batches)
-        return _copies([*sums, *losses, *self._state()])
+        return _copies([*sums.values(), *losses, *self._state()])
 
     def _state(self) -> list[torch.Tensor]:
         """All tensors that an update changes: weights, optimizer states, and the count of skipped steps."""
-        states = (state for optimizer in self.step.optimizers for state in optimizer.state.values())
+        states = (state for optimizer in self.update.optimizers for state in optimizer.state.values())
         values = (value for state in states for value in state.values())
-        return [*self.step.model.parameters(), *values, self.step.skipped_in_a_row]
+        return [*self.update.model.parameters(), *values, self.update.skipped_in_a_row]
 
     def _eager(self, batches: Batches) -> Outcome:
         with self._rates_on_device():
-            return self.step.update(batches)
+            return self.update(batches)
 
     def _replay(self, batches: Batches) -> Outcome:
         graph, static_batches, result = self._recorded[_shape(batches)]
@@ -166,6 +165,31 @@ class RecordedUpdate:
         finally:
             for group, number in zip(self._groups(), numbers, strict=True):
                 group.update(lr=number, capturable=False)
+
+
+class CudaGraphRecorder(Callback):
+    """Has each shape of a training step recorded after its first eager steps. Training goes on if that fails."""
+
+    def __init__(self, graphs: CudaGraphs, step: TrainingStep):
+        self.graphs, self.step = graphs, step
+
+    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
+        shape = self.shape_of(stage)
+        if self.graphs.is_due(shape):
+            with trainer.clock.stopped(), without_side_effects(self.step):
+                self._record(shape, stage, trainer.report)
+        return stage, factor
+
+    def shape_of(self, stage: Stage) -> Shape:
+        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
+        return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
+
+    def _record(self, shape: Shape, stage: Stage, report: Callable[[str], None]) -> None:
+        try:
+            self.graphs.record(shape, lambda: self.step.draw(stage))
+        except Exception as error:  # training can do without anything that PyTorch cannot record
+            self.graphs.is_given_up = True
+            report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")
 
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -4,7 +4,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -12,11 +11,8 @@ import torch
 
 from data.corpus import Corpus
 from data.reference_losses import counting_losses, floor_losses, is_cached, mean_loss
-from runs.files import reporting_os_errors
-from runs.run_folder import RunFolder
 
 SMALL = 100_000  # characters: on shorter texts, counting takes less time than starting a process
-SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 
 
 class References:
@@ -33,7 +29,6 @@ class References:
         is_complete_wanted = is_complete_wanted and not why_not
         self._has_floor = is_complete_wanted and corpus.automaton is not None
         self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
-        self._announced: bool | None = None  # whether all losses were known at the last announcement
         self._receiver: Connection | None = None
         if not is_complete_wanted:
             return
@@ -58,18 +53,11 @@ class References:
             self._receive()
         return self._floor
 
-    def announce(self, run: RunFolder, report: Callable[[str], None], wait_seconds: float = 0.0) -> None:
-        """Report and save the losses: once at the beginning, and once when all of them are known."""
-        complete = self.is_complete(wait_seconds)
-        if complete == self._announced:
-            return
-        self._announced = complete
-        losses = ", ".join(f"{name} {loss:.2f}" for name, loss in self.losses.items())
-        meaning = f"a model should get below counting{self._counted}" if complete else "counting is being computed"
-        meaning = self._why_not or meaning
-        report(f"reference losses: {losses} ({meaning})")
-        with reporting_os_errors(report, run.reference_lines_path.name):
-            run.save_reference_lines(self.losses)
+    def meaning(self, is_complete: bool) -> str:
+        """The losses' meaning in words."""
+        if self._why_not or not is_complete:
+            return self._why_not or "counting is being computed"
+        return f"a model should get below counting{self._counted}"
 
     def _receive(self) -> None:
         assert self._receiver is not None

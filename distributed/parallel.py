@@ -1,0 +1,237 @@
+"""The parts of a training in several processes: each one does what its base class does in one process.
+
+Every process draws the same windows and masks, and takes its share of them. DistributedDataParallel averages the
+gradients; with FSDP (see `distributed.sharding`) the model does so itself.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from data.masking import MaskedBatch
+from distributed.processes import Processes
+from distributed.sharding import is_sharded, sharded_like, whole, whole_weights
+from training.callbacks import KnobPanel
+from training.clock import TrainingClock
+from training.compilation import Compilation
+from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_norm
+from training.loop import Decisions, Trainer
+from training.muon import Muon, local
+from training.objective import MaskedObjective, Outcome, Sums
+from training.optimizers import gradients_of
+from training.step import TrainingStep, Update
+
+STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
+
+
+class Loss(nn.Module):
+    """A model with its objective as one module, because PyTorch parallelizes modules."""
+
+    def __init__(self, model: nn.Module, objective: MaskedObjective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: MaskedBatch) -> Outcome:
+        return self.objective.outcome(self.model, batch)
+
+
+class ParallelUpdate(Update):
+    """Each process computes the gradients of its share of the windows; all make the same update."""
+
+    def __init__(self, model: nn.Module, objective: MaskedObjective, *args: Any, processes: Processes, **kwargs: Any):
+        super().__init__(model, objective, *args, **kwargs)
+        self.processes = processes
+        self.is_sharded = is_sharded(next(model.parameters()))
+        self.module: Any = Loss(model, objective)
+        if not self.is_sharded:
+            from torch.nn.parallel import DistributedDataParallel  # the import takes a second
+
+            # No training step changes buffers. Gradients are views of what is exchanged, which saves two copies.
+            self.module = DistributedDataParallel(self.module, forward_sync_buffers=False, gradient_as_bucket_view=True)
+
+    def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
+        mine = batch.rows(self.processes.share(len(batch.inputs)))
+        with nullcontext() if is_last else self._without_averaging():
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+                outcome = self.module(mine)
+            # The average over processes is then their sum.
+            (self.objective.loss(outcome.sums, counts) * self.processes.n).backward()
+        return outcome.detached()
+
+    @contextmanager
+    def _without_averaging(self) -> Iterator[None]:
+        """Leaves the gradients of this process as they are inside the context."""
+        if not self.is_sharded:
+            with self.module.no_sync():
+                yield
+            return
+        self.module.model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self.module.model.set_requires_gradient_sync(True)
+
+    def added(self, sums: Sequence[Sums]) -> Sums:
+        return self.processes.sums(super().added(sums))
+
+    def clip(self) -> torch.Tensor:
+        if not self.is_sharded:
+            return super().clip()
+        gradients = gradients_of(self.model)
+        norm = self.processes.sum(nn.utils.get_total_norm(gradients).square()).sqrt()
+        torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        rng_states = [states for (states,) in self.processes.of_all(state["rng_states"])]
+        return state | {"rng_states": rng_states, "optimizers": whole(state["optimizers"], self.processes.is_first)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        saved, rank = state["rng_states"], self.processes.rank
+        super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
+        if rank >= len(saved):  # a seed from the next draw of a process that was saved: it depends on the run and the step
+            torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+        for optimizer in self.optimizers:
+            for parameter, values in optimizer.state.items():
+                tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+                values |= {key: sharded_like(tensor, parameter) for key, tensor in tensors.items() if tensor.shape}
+
+
+class ParallelStep(TrainingStep):
+    """A masker that learns sees the losses of all processes."""
+
+    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.processes = processes
+
+    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
+        super().observe(batch, self.processes.join(losses, len(batch.positions)))
+        for learned in tree_leaves(self.masker.state_dict()["segmenter"]):
+            self.processes.copy_first(learned)  # sums on a GPU depend on their order
+
+
+class ParallelMuon(Muon):
+    """Divides the matrices of a shape among the processes."""
+
+    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.processes = processes
+
+    def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
+        directions = super().directions(matrices, momentum)
+        if is_sharded(matrices[0]):  # by rows, and an update needs whole matrices
+            directions = self.processes.join(directions.transpose(0, 1), matrices[0].shape[0]).transpose(0, 1)
+        return directions
+
+    def orthogonal(self, directions: list[torch.Tensor]) -> list[torch.Tensor]:
+        mine = [batch[self.processes.share(len(batch))] for batch in directions]
+        return self.processes.join_all(super().orthogonal(mine), [len(batch) for batch in directions])
+
+    def apply(
+        self, matrices: list[torch.Tensor], updates: torch.Tensor, lr: float | torch.Tensor, weight_decay: float
+    ) -> None:
+        if is_sharded(matrices[0]):
+            updates = updates[:, self.processes.share(updates.shape[1])]
+        super().apply(matrices, updates, lr, weight_decay)
+
+
+class ParallelClock(TrainingClock):
+    """Starts when all processes are ready, which may take long after compiling or saving."""
+
+    def __init__(self, *args: Any, processes: Processes):
+        super().__init__(*args)
+        self.processes = processes
+
+    def start(self) -> None:
+        self.processes.wait_for_all()
+        super().start()
+
+
+class ParallelTrainer(Trainer):
+    """Takes the decisions of the first process, which has the whole weights."""
+
+    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.processes = processes
+
+    def decide(self) -> Decisions:
+        progress, *flags = self.processes.agree(*super().decide())
+        return Decisions(progress, *map(bool, flags))
+
+    def weights(self) -> dict[str, Any]:
+        return whole_weights(self.model, self.processes.is_first)
+
+
+class ParallelEvaluator(Evaluator):
+    """Each process evaluates its share of the windows."""
+
+    def __init__(self, model: nn.Module, *args: Any, processes: Processes, **kwargs: Any):
+        sharded = is_sharded(next(model.parameters()))
+        super().__init__(
+            model,
+            *args,
+            outcomes_of=shared_outcomes(processes),
+            weight_norm=partial(weight_norm, added=processes.sum) if sharded else weight_norm,
+            **kwargs,
+        )
+
+
+def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
+    """`masked_outcomes` for all windows, of which each process computes its share."""
+
+    def outcomes_of(model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int) -> Outcomes:
+        size = -(-len(windows) // processes.n)
+        # All processes have as many windows, because a sharded model is gathered in each pass.
+        mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(max=len(windows) - 1)
+        losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
+        n_masked = masked.sum(1).cpu()
+        begin, n = int(n_masked[: mine[0]].sum()), int(n_masked[processes.share(len(windows))].sum())
+        results = torch.zeros(int(n_masked.sum()), 2, dtype=torch.float64)
+        results[begin : begin + n] = torch.stack([losses, correct.double()], dim=1)[:n]
+        processes.sum(results)
+        return results[:, 0], results[:, 1] > 0
+
+    return outcomes_of
+
+
+class ParallelCompilation(Compilation):
+    """If one process cannot compile, none uses compiled code."""
+
+    def __init__(self, *args: Any, processes: Processes):
+        super().__init__(*args)
+        self.processes = processes
+
+    def agreed(self, reason: str) -> str:
+        reasons = self.processes.of_all(reason)
+        return next((f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), "")
+
+
+class ParallelKnobPanel(KnobPanel):
+    """Takes the requests that the first process receives."""
+
+    def __init__(self, *args: Any, processes: Processes):
+        super().__init__(*args)
+        self.processes = processes
+
+    def request(self, trainer: Any) -> Mapping[str, Any] | None:
+        if trainer.step % STEPS_BETWEEN_REQUESTS:
+            return self.requested
+        return self.processes.from_first(super().request(trainer))
+
+
+PARALLEL = {
+    Update: ParallelUpdate,
+    TrainingStep: ParallelStep,
+    Muon: ParallelMuon,
+    TrainingClock: ParallelClock,
+    Trainer: ParallelTrainer,
+    Evaluator: ParallelEvaluator,
+    Compilation: ParallelCompilation,
+    KnobPanel: ParallelKnobPanel,
+}

@@ -1,0 +1,51 @@
+"""The hooks of the training loop: whatever watches or steers a run from outside."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class Callback:
+    """Does nothing; subclasses override what they need. `trainer` is the `training.loop.Trainer` that calls."""
+
+    name = ""  # of the state in checkpoints; empty if there is none
+
+    def begin(self, trainer: Any) -> None:
+        """Before the first step; the clock does not run yet."""
+
+    def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
+        """Before each step: its stage, and its learning rate as a share of the peak."""
+        return stage, factor
+
+    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
+        """After each step; `progress` is the share of the budget that is spent."""
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+        """After an evaluation: may add entries to its row of metrics.jsonl."""
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        """The whole row; `best` are the weights if they are the best so far."""
+
+    def sampled(self, trainer: Any, samples: Sequence[Any]) -> None:
+        """Texts that the model has filled in."""
+
+    def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
+        """A change of the training by hand."""
+
+    def wanted_knobs(self) -> Mapping[str, Any] | None:
+        """The values of the knobs that a user has requested, if any."""
+        return None
+
+    def says(self, trainer: Any, line: str) -> None:
+        """A line of text for the user."""
+
+    def saving(self, trainer: Any) -> None:
+        """Before a checkpoint is saved. An OSError keeps it from being saved."""
+
+    def end(self, trainer: Any) -> None:
+        """After the last checkpoint."""
+
+    def state_dict(self) -> Any:
+        return None
+
+    def load_state_dict(self, state: Any) -> None:
+        pass

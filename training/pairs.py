@@ -1,0 +1,66 @@
+"""A second objective, on pairs of text (see `data.pairs`): does B follow A (nsp), or are A and B in their order (sop)?"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from data.masking import MaskedBatch
+from data.windows import WindowBatch
+from training.evaluation import CHARS_AT_ONCE, evaluating
+from training.objective import MaskedObjective, Outcome, Sums, masked_outcome
+
+
+class PairObjective(MaskedObjective):
+    """The masked objective, plus the binary cross-entropy of the pairs' labels."""
+
+    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
+        assert batch.pairs is not None
+        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]
+        masked = masked_outcome(logits, batch.labels)
+        losses, correct = pair_outcomes(pair_logits, batch.pairs.labels)
+        return Outcome(masked.losses, masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()})
+
+    def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
+        counts = super().counts(batches)
+        n_pairs = sum(len(batch.inputs) for batch in batches)
+        return counts | {"n_pairs": torch.full_like(counts["n_labels"], n_pairs)}
+
+    def loss(self, sums: Sums, counts: Sums) -> torch.Tensor:
+        return super().loss(sums, counts) + sums["pair_loss_sum"] / counts["n_pairs"]
+
+
+def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The binary cross-entropy (nats) of pairs, and whether the more likely label is correct, both `[batch]`."""
+    losses = F.binary_cross_entropy_with_logits(pair_logits.float(), labels.float(), reduction="none")
+    return losses, (pair_logits > 0) == labels
+
+
+def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
+    """Loss (nats) and accuracy on pairs of text, with no character masked."""
+    assert windows.pairs is not None
+    losses, correct = [], []
+    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
+    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
+    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
+    with evaluating(model):
+        for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
+            _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
+            outcomes = pair_outcomes(pair_logits, labels)
+            losses.append(outcomes[0])
+            correct.append(outcomes[1])
+    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
+
+
+def pair_measure(name: str, validation: WindowBatch, model: nn.Module, totals: Mapping[str, float]) -> dict[str, float]:
+    """The entries of a row of metrics.jsonl for the objective `name`. Guessing has an accuracy of one half."""
+    loss, accuracy = evaluate_pairs(model, validation)
+    n_pairs = totals["n_pairs"] or math.nan  # nan: every step was skipped
+    return {
+        f"loss.{name}.train": totals["pair_loss_sum"] / n_pairs,
+        f"accuracy.{name}.train": totals["n_pairs_correct"] / n_pairs,
+        f"loss.{name}.valid": loss,
+        f"accuracy.{name}.valid": accuracy,
+    }
