@@ -16,11 +16,15 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
+from runs.callbacks import Callback
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
+from training.callbacks import Recorder, ReferenceLosses
 from training.compilation import CACHE_VARIABLE
+from training.loop import Trainer
 from training.resume import begin
+from training.schedule import Stage
 
 TINY = {
     "device": "cpu",
@@ -137,29 +141,33 @@ def corpus_file(tmp_path: Path, sentences: str) -> Path:
 
 
 @dataclass
-class RecordingCallbacks:
-    """Callbacks of the training loop that keep what they receive."""
+class Recording(Callback):
+    """Keeps what a training reports, and stops it when asked to."""
 
+    is_stopped: Callable[[], bool] = lambda: False
+    on_row: Callable[["Recording"], Any] = lambda recording: None
     lines: list[str] = field(default_factory=list)
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
     wanted: Mapping[str, Any] | None = None  # the requested knobs
-    on_row: Callable[["RecordingCallbacks"], Any] = lambda callbacks: None
+
+    def begin(self, trainer: Trainer) -> None:
+        trainer.must_stop = self.is_stopped()
+
+    def stepped(self, trainer: Trainer, stage: Stage, progress: float) -> None:
+        trainer.must_stop = self.is_stopped()
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.wanted
 
-    def says(self, line: str) -> None:
+    def says(self, trainer: Trainer, line: str) -> None:
         self.lines.append(line)
 
-    def progressed(self, progress: float) -> None:
-        pass
-
-    def evaluated(self, row: Mapping[str, Any]) -> None:
+    def evaluated(self, trainer: Trainer, row: Mapping[str, Any], best: Any) -> None:
         self.rows.append(row)
         self.on_row(self)
 
-    def sampled(self, samples: Any) -> None:
+    def sampled(self, trainer: Trainer, samples: Any) -> None:
         self.samples.append(samples)
 
 
@@ -167,14 +175,14 @@ class RecordingCallbacks:
 class Trained:
     configs: Configs
     run: RunFolder
-    callbacks: RecordingCallbacks
+    callbacks: Recording
 
 
 def train_in(
     folder: Path,
     configs: Configs | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
-    on_row: Callable[[RecordingCallbacks], Any] = lambda callbacks: None,
+    on_row: Callable[[Recording], Any] = lambda recording: None,
     **keys: Any,
 ) -> Trained:
     """Train a small model in this process; keyword arguments are keys with `__` in place of the dot."""
@@ -184,9 +192,14 @@ def train_in(
     run = RunFolder(folder)
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
-    callbacks = RecordingCallbacks(on_row=on_row)
-    configs.trainer.train(run, callbacks, is_stopped)
-    return Trained(configs, run, callbacks)
+    recording = Recording(is_stopped, on_row)
+    configs.trainer.train(run, [recording, *callbacks_of(run, configs)])
+    return Trained(configs, run, recording)
+
+
+def callbacks_of(run: RunFolder, configs: Configs) -> list[Callback]:
+    """The callbacks with which `experiment.py` writes a run, without its output."""
+    return [Recorder(run, configs.environment), ReferenceLosses(run, configs.references)]
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def sample(
         order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is no target
         masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
-        with evaluating(model):
+        with evaluating(model, device):
             logits = model(inputs[None].to(device), masked.to(device))
         guesses = logits[:, : vocabulary.n_ordinary].argmax(-1).cpu()
         guess_at = {int(i): vocabulary.decode([guess]) for i, guess in zip(masked, guesses, strict=True)}

@@ -33,9 +33,9 @@ class Evaluation:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Switches dropout, gradients and autocast off inside the context."""
-    was_training, device = model.training, next(model.parameters()).device
+    was_training = model.training
     model.eval()
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
@@ -52,7 +52,7 @@ def masked_outcomes(model: nn.Module, windows: torch.Tensor, masked: torch.Tenso
     """
     losses, correct = [], []
     n_at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
-    with evaluating(model):
+    with evaluating(model, windows.device):
         for tokens, hidden in zip(windows.split(n_at_once), masked.split(n_at_once), strict=True):
             positions = torch.nonzero(hidden.flatten()).flatten()
             logits = model(tokens.masked_fill(hidden, mask_token), positions).cpu()  # MPS has no float64

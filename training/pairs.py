@@ -45,7 +45,7 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
     any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
     parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
-    with evaluating(model):
+    with evaluating(model, windows.tokens.device):
         for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
             _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
             outcomes = pair_outcomes(pair_logits, labels)

@@ -4,7 +4,6 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.experiment import Configs
 from tests.conftest import configs_for, weights
 from tests.training.test_resume import check_same
-from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
-from training.objective import n_labels
+from training.compilation import CACHE_VARIABLE, Compilation, Compiled, _kept_code
 from training.schedule import Stage
 
 # The smallest model that is compiled completely, with a single shape: compiling takes half a minute.
@@ -136,10 +134,15 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
         raise ValueError("register allocation failed\nin a long message")
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
-    configs, lines = configs_for(corpus_file), []
-    Compilation(configs.step).compile(configs.training.stage_rows, lines.append)
+    configs, lines = configs_for(corpus_file, training__compile=True), []
+    compilation_of(configs).compile(configs.training.stage_rows, lines.append)
     assert lines[-1] == "training without torch.compile: register allocation failed"
-    assert configs.step(configs.training.stage_rows[0]).n_labels > 0
+    assert configs.step(configs.training.stage_rows[0])["n_labels"] > 0
+
+
+def compilation_of(configs: Configs) -> Compilation:
+    """The callback that compiles the step of `configs`."""
+    return next(callback for callback in configs.trainer.callbacks if isinstance(callback, Compilation))
 
 
 def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
@@ -147,22 +150,23 @@ def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage])
     for configs in (eager, compiled):
         configs.network.zero_grad()
     for stage in stages:
-        (batch,) = eager.step.draw(stage)
-        losses = [configs.step.backward(batch, n_labels(batch)) for configs in (eager, compiled)]
-        assert torch.allclose(losses[0].loss_sum, losses[1].loss_sum, rtol=1e-5)
-        assert losses[0].n_correct == losses[1].n_correct
+        (batch,) = batches = eager.step.draw(stage)
+        counts = eager.step.update.objective.counts(batches)
+        one, other = (configs.step.update.backward(batch, counts).sums for configs in (eager, compiled))
+        assert torch.allclose(one["loss_sum"], other["loss_sum"], rtol=1e-5)
+        assert one["n_correct"] == other["n_correct"]
     for one, other in zip(eager.network.parameters(), compiled.network.parameters(), strict=True):
         assert torch.allclose(one.grad.to_dense(), other.grad.to_dense(), atol=1e-5)
 
 
 def test_a_compiled_step_does_what_an_eager_one_does(two_threads, corpus_file):
-    eager, compiled = (configs_for(corpus_file, **COMPILED) for _ in range(2))
+    eager, compiled = (configs_for(corpus_file, **COMPILED | {"training__compile": on}) for on in (False, True))
     before, stages = weights(compiled), eager.training.stage_rows
     counts, graphs = (torch._dynamo.utils.counters[name] for name in ("aot_autograd", "stats"))
     counts.clear()
     graphs.clear()
     lines: list[str] = []
-    Compilation(compiled.step).compile(stages, lines.append)
+    compilation_of(compiled).compile(stages, lines.append)
     assert lines[-1].startswith("compiled for 1 shapes in "), lines
     n_kept = counts["autograd_cache_saved"] + counts["autograd_cache_hit"]
     assert n_kept == graphs["unique_graphs"] > 0  # the next run can load all of them
@@ -177,16 +181,16 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     torch._dynamo.reset()
     counts = torch._dynamo.utils.counters["stats"]
     counts.clear()
-    eager, compiled = (configs_for(corpus_file) for _ in range(2))
+    eager, compiled = (configs_for(corpus_file, training__compile=on) for on in (False, True))
     stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
-    compilation = Compilation(compiled.step)
+    compilation = compilation_of(compiled)
     compilation.compile(stages, lines.append)
     assert lines[-1].startswith("compiled for 2 shapes in ")
-    assert [compilation.is_ready(stage) for stage in (*stages, unknown)] == [True, True, False]
+    assert compilation.shapes == {stage.shape for stage in stages}
     check_like_eager(eager, compiled, stages * 2)
     assert counts["unique_graphs"] == 2
-    compilation.prepare(unknown, lines.append)
-    assert all(compilation.is_ready(stage) for stage in (*stages, unknown))
+    compilation.compile([unknown], lines.append)
+    assert compilation.shapes == {stage.shape for stage in (*stages, unknown)}
     check_like_eager(eager, compiled, [unknown, *stages])
     assert counts["unique_graphs"] == 3
 
@@ -204,17 +208,3 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, c
     assert "compiled for 1 shapes" in output
     assert "warning" not in output
     check_same(whole.run, begun)
-
-
-@pytest.mark.parametrize("is_wanted", [True, False])
-def test_cuda_graphs_are_recorded_only_if_wanted(corpus_file, monkeypatch, is_wanted):
-    """Pretends that the step is compiled and on a GPU, which is when recording begins."""
-    configs = configs_for(corpus_file, training__compile=True, training__cuda_graph=is_wanted)
-    compilation, step = configs.trainer.compilation, configs.step
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
-    monkeypatch.setattr(step, "without_side_effects", nullcontext)
-    monkeypatch.setattr("training.compilation.RecordedUpdate", lambda step: "recorded")
-    step.device = torch.device("cuda")
-    compilation.compile([], print)
-    assert compilation.recorded == ("recorded" if is_wanted else None)
-    assert step.run_update == ("recorded" if is_wanted else step.update)

@@ -1,4 +1,6 @@
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,23 +15,15 @@ from data.vocabulary import Vocabulary
 from model.ngrams import NgramEmbedding
 from tests.conftest import TINY, dotted
 from tests.data.play.test_floor import random_automaton
-from training import evaluation
 from training.evaluation import masked_outcomes
-from training.health_checks import (
-    HealthCheckError,
-    check_for_leak,
-    check_row,
-    is_on_plateau,
-    new_warnings,
-)
-from training.objective import masked_loss
+from training.health_checks import HealthCheckError, HealthChecks, check_for_leak, check_row
+from training.objective import MaskedObjective
 
 
 def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
     """Nothing is masked, neither in training nor in validation, so the loss falls below the lowest possible."""
-    honest = evaluation.masked_outcomes
 
-    def without_masking(model, windows, masked, mask_token, processes):
+    def without_masking(model, windows, masked, mask_token):
         class Leaky(torch.nn.Module):
             def forward(self, inputs, positions):
                 start = without_masking.row
@@ -38,13 +32,15 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
 
         without_masking.row = 0
         model.eval()
-        return honest(Leaky(), windows, masked, mask_token)
+        return masked_outcomes(Leaky(), windows, masked, mask_token)
 
-    monkeypatch.setattr(evaluation, "masked_outcomes", without_masking)
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
+    keys |= {"data__corpus": "play", "training__max_steps": 300, "training__evaluations": 6}
+    configs = configs_of(resolve(TINY, dotted(keys)))
+    configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
-        train(data__corpus="play", training__max_steps=300, training__evaluations=6, **keys)
+        train(configs, **keys)
 
 
 def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
@@ -55,11 +51,12 @@ def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
     configs = configs_of(resolve(TINY, dotted(keys)))
     table, rows = configs.network.encoder.ngrams, NgramEmbedding.rows
 
-    def planted_loss(model, batch):
-        table.text = batch.inputs.flatten().index_put((batch.positions,), batch.labels).view_as(batch.inputs)
-        return masked_loss(model, batch)
+    class Planted(MaskedObjective):
+        def outcome(self, model, batch):
+            table.text = batch.inputs.flatten().index_put((batch.positions,), batch.labels).view_as(batch.inputs)
+            return super().outcome(model, batch)
 
-    def planted_outcomes(model, windows, masked, mask_token, processes):
+    def planted_outcomes(model, windows, masked, mask_token):
         outcomes = []
         for window, hidden in zip(windows, masked, strict=True):
             table.text = window[None]
@@ -67,8 +64,8 @@ def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
         return tuple(torch.cat(parts) for parts in zip(*outcomes, strict=True))
 
     monkeypatch.setattr(NgramEmbedding, "rows", lambda self, inputs: rows(self, table.text))
-    monkeypatch.setattr(evaluation, "masked_outcomes", planted_outcomes)
-    configs.step.loss_function = planted_loss
+    configs.step.update.objective = Planted()
+    configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=planted_outcomes)
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
         train(configs, **keys)
 
@@ -105,22 +102,31 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
 
 
+def warnings_after(*rows: dict) -> list[str]:
+    lines: list[str] = []
+    trainer, checks = SimpleNamespace(report=lines.append), HealthChecks(unigram=3.35)
+    for row in rows:
+        resumed = HealthChecks(unigram=3.35)
+        resumed.load_state_dict(checks.state_dict())  # a resumed run goes on counting
+        checks = resumed
+        checks.evaluated(trainer, row, None)
+    return lines
+
+
 def test_a_plateau_is_several_late_evaluations_near_unigram():
     early, near, learned = ({"loss.valid": loss, "chars": n} for loss, n in ((3.3, 9e5), (3.3, 1e6), (2.0, 1e6)))
-    assert is_on_plateau([near] * 3, unigram=3.35)
-    assert is_on_plateau([early, early, near], unigram=3.35)
-    assert not is_on_plateau([early] * 3, unigram=3.35)
-    assert not is_on_plateau([near] * 2, unigram=3.35)
-    assert not is_on_plateau([near, near, learned], unigram=3.35)
+    assert "stays near unigram" in warnings_after(near, near, near)[0]
+    assert len(warnings_after(early, early, near, near)) == 1  # once
+    assert not warnings_after(early, early, early)
+    assert not warnings_after(near, near)
+    assert not warnings_after(near, near, learned, near)
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.005, False), (0.02, True)])
 def test_many_ignored_labels_are_warned_about_once(share: float, warned: bool):
-    given: list[str] = []
-    row = {"loss.valid": 1.0, "ignored_labels": share}
-    found = new_warnings(given, row, list, unigram=3.35)
-    assert ["2% of the selected positions have no label" in line for line in found] == [True] * warned
-    assert not new_warnings(given, row, list, unigram=3.35)
+    row = {"loss.valid": 1.0, "ignored_labels": share, "chars": 0}
+    lines = warnings_after(row, row)
+    assert ["2% of the selected positions have no label" in line for line in lines] == [True] * warned
 
 
 def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):

@@ -11,8 +11,8 @@ from configs.keys import ConfigError
 from data.pairs import PairWindows, speech_borders
 from data.play.grammar import play
 from tests.conftest import TINY, configs_for
-from training.evaluation import evaluate_pairs
 from training.optimizers import set_learning_rate
+from training.pairs import evaluate_pairs
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
@@ -55,7 +55,7 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
         longest=STAGE.seq_len,
     ).draw(512, STAGE.seq_len)
     for i in range(steps):
-        set_learning_rate(configs.step.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
+        set_learning_rate(configs.step.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
         configs.step(STAGE)
     loss, accuracy = evaluate_pairs(configs.network, unseen)
     assert loss < math.log(2)

@@ -3,10 +3,11 @@ from torch.nn import functional as F
 
 from data.masking import IGNORED_LABEL
 from tests.conftest import configs_for
-from training.objective import masked_loss, n_labels
+from training.objective import MaskedObjective
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
+OBJECTIVE = MaskedObjective()
 
 
 def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
@@ -15,12 +16,12 @@ def test_the_loss_counts_the_labels_that_are_not_ignored(corpus_file):
     labels = batch.labels.clone()
     labels[::3] = IGNORED_LABEL
     batch = batch._replace(labels=labels)
-    loss = masked_loss(configs.network, batch)
+    outcome = OBJECTIVE.outcome(configs.network, batch)
     kept = labels != IGNORED_LABEL
     logits = configs.network(batch.inputs)[batch.positions[kept]]
-    assert n_labels(batch) == kept.sum()
-    assert torch.allclose(loss.loss_sum, F.cross_entropy(logits, labels[kept], reduction="sum"))
-    assert loss.n_correct == (logits.argmax(-1) == labels[kept]).sum()
+    assert OBJECTIVE.counts([batch])["n_labels"] == kept.sum()
+    assert torch.allclose(outcome.sums["loss_sum"], F.cross_entropy(logits, labels[kept], reduction="sum"))
+    assert outcome.sums["n_correct"] == (logits.argmax(-1) == labels[kept]).sum()
 
 
 def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
@@ -29,9 +30,9 @@ def test_positions_per_window_change_neither_losses_nor_gradients(corpus_file):
     (batch,) = configs.step.draw(STAGE)
     results = []
     for is_even in (True, False):
-        loss = masked_loss(configs.network, batch._replace(is_even=is_even))
-        loss.loss_sum.backward()
-        results.append([loss.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())])
+        outcome = OBJECTIVE.outcome(configs.network, batch._replace(is_even=is_even))
+        outcome.sums["loss_sum"].backward()
+        results.append([outcome.losses.detach(), *(p.grad.to_dense() for p in configs.network.parameters())])
         configs.network.zero_grad()
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -53,24 +54,25 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
         batch.labels[5:] = IGNORED_LABEL
         joined.labels[offset + 5 : offset + len(batch.labels)] = IGNORED_LABEL
     for batch in batches:
-        apart.step.backward(batch, n_labels(joined))
-    together.step.backward(joined, n_labels(joined))
+        apart.step.update.backward(batch, OBJECTIVE.counts(batches))
+    together.step.update.backward(joined, OBJECTIVE.counts([joined]))
     for one, many in zip(together.network.parameters(), apart.network.parameters(), strict=True):
         assert torch.allclose(one.grad, many.grad, atol=1e-6)
 
 
 def test_a_step_counts_every_label_of_its_batches(corpus_file):
     sums = configs_for(corpus_file, training__grad_accum_steps=4).step(STAGE)
-    assert sums.n_labels == 16 * round(0.15 * 32)
-    assert sums.grad_norm > 0
+    assert sums["n_labels"] == 16 * round(0.15 * 32)
+    assert sums["grad_norm"] > 0
 
 
 def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_file):
     """Two batches look up the same rows, whose gradients must be added before the norm is taken."""
     configs = configs_for(corpus_file, model__ngrams=2, training__grad_accum_steps=2, training__grad_norm_clip=1e-3)
     configs.step(STAGE)  # or the table's gradient would be zero
-    for batch in configs.step.draw(STAGE):
-        configs.step.backward(batch, n_labels(batch))
+    batches = configs.step.draw(STAGE)
+    for batch in batches:
+        configs.step.update.backward(batch, OBJECTIVE.counts(batches))
     weights = list(configs.network.parameters())
     assert any(weight.grad.is_sparse for weight in weights)
     copies = [torch.nn.Parameter(torch.zeros_like(weight)) for weight in weights]
@@ -78,6 +80,6 @@ def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_fi
         copy.grad = weight.grad.to_dense().clone()
     expected = torch.nn.utils.clip_grad_norm_(copies, 1e-3)
     assert expected > 1e-3
-    assert torch.allclose(configs.step._clip(), expected)
+    assert torch.allclose(configs.step.update.clip(), expected)
     for copy, weight in zip(copies, weights, strict=True):
         assert torch.allclose(weight.grad.to_dense(), copy.grad, rtol=1e-4, atol=1e-9)

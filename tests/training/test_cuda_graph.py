@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,36 +12,58 @@ from configs.experiment import Configs
 from model import MaskedLanguageModel, ModernEncoder
 from tests.conftest import configs_for, weights
 from tests.training.tape import Tape
-from training import optimizers, recording
-from training.compilation import Compilation
+from training import cuda_graph, optimizers
+from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder, CudaGraphs, can_record, relative_difference
 from training.optimizers import set_learning_rate
-from training.recording import EAGER_STEPS, RecordedUpdate, can_record, relative_difference
 from training.schedule import Stage, stage_at
-from training.step import TrainingStep
+from training.step import Update
 
 STAGE = Stage(1.0, 32, 0.15)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 
-def recordable(configs: Configs) -> Compilation:
-    """A step as it is on CUDA after compiling: its update will be recorded."""
+@dataclass
+class Recorded:
+    """A training whose updates are recorded as on CUDA, and the lines that it reports."""
+
+    configs: Configs
+    graphs: CudaGraphs
+    recorder: CudaGraphRecorder
+    lines: list[str] = field(default_factory=list)
+
+    def adjust(self, stage: Stage) -> None:
+        """What the loop does before a step: record it if that is due."""
+        clock = SimpleNamespace(stopped=nullcontext)
+        self.recorder.adjust(SimpleNamespace(clock=clock, report=self.lines.append), stage, 1.0)
+
+    def is_due(self, stage: Stage) -> bool:
+        return self.graphs.is_due(self.recorder.shape_of(stage))
+
+
+def recordable(configs: Configs) -> Recorded:
+    """A step as it is on CUDA: its update will be recorded."""
     step = configs.step
-    step.reading_synchronizes = True
+    step.update.reading_synchronizes = True
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
-    compilation = Compilation(step)
-    compilation.recorded = step.run_update = RecordedUpdate(step)
-    return compilation
+    step.run_update = graphs = CudaGraphs(step.update)
+    return Recorded(configs, graphs, CudaGraphRecorder(graphs, step))
 
 
-def ready_to_record(configs: Configs) -> Compilation:
-    compilation = recordable(configs)
+def ready_to_record(configs: Configs) -> Recorded:
+    recorded = recordable(configs)
     for _ in range(EAGER_STEPS):
-        set_learning_rate(configs.step.optimizers, 0.5)
+        set_learning_rate(configs.step.update.optimizers, 0.5)
         configs.step(STAGE)
-    assert not compilation.is_ready(STAGE)
-    return compilation
+    assert recorded.is_due(STAGE)
+    return recorded
+
+
+def check_same(sums: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> None:
+    assert sums.keys() == others.keys()
+    for name in sums:
+        assert torch.equal(sums[name], others[name]), name
 
 
 @pytest.fixture
@@ -65,23 +89,20 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     """Through several lengths and back, with a learning rate that changes at every step, bit for bit."""
     eager, replayed = (configs_for(corpus_file, **keys) for _ in range(2))
     recordable(eager)
-    compilation = recordable(replayed)
-    lines: list[str] = []
+    recorded = recordable(replayed)
     stages = [*eager.training.stage_rows, eager.training.stage_rows[0]]
     n_replayed = 0
     for i, stage in enumerate(stage for stage in stages for _ in range(EAGER_STEPS + 3)):
         for configs in (eager, replayed):
-            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
-        if not compilation.is_ready(stage):
-            before = [weights(replayed), str(replayed.step.state_dict())]
-            compilation.prepare(stage, lines.append)
-            assert torch.equal(weights(replayed), before[0])
-            assert str(replayed.step.state_dict()) == before[1]  # recording and checking train nothing
-        for one, other in zip(eager.step(stage), replayed.step(stage), strict=True):
-            assert torch.equal(one, other)
+            set_learning_rate(configs.step.update.optimizers, 1 / (1 + i))
+        before = [weights(replayed), str(replayed.step.state_dict())]
+        recorded.adjust(stage)
+        assert torch.equal(weights(replayed), before[0])
+        assert str(replayed.step.state_dict()) == before[1]  # recording and checking train nothing
+        check_same(eager.step(stage), replayed.step(stage))
         assert torch.equal(weights(eager), weights(replayed))
-        n_replayed += len(compilation.recorded._recorded)
-    assert not lines
+        n_replayed += len(recorded.graphs._recorded)
+    assert not recorded.lines
     assert n_replayed == 3 * len(stages)
 
 
@@ -89,42 +110,39 @@ def test_each_masking_rate_has_its_own_graph(corpus_file, on_tape):
     stages = [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]
     eager, replayed = (configs_for(corpus_file, training__stages=stages) for _ in range(2))
     recordable(eager)
-    compilation = recordable(replayed)
-    lines: list[str] = []
+    recorded = recordable(replayed)
     for i in range(3 * (EAGER_STEPS + 2)):
         stage = stage_at(replayed.training.stage_rows, 0.0, step=i)
-        if not compilation.is_ready(stage):
-            compilation.prepare(stage, lines.append)
+        recorded.adjust(stage)
         for configs in (eager, replayed):
-            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
-        for one, other in zip(eager.step(stage), replayed.step(stage), strict=True):
-            assert torch.equal(one, other)
+            set_learning_rate(configs.step.update.optimizers, 1 / (1 + i))
+        check_same(eager.step(stage), replayed.step(stage))
     assert torch.equal(weights(eager), weights(replayed))
-    assert not lines
-    assert len(compilation.recorded._recorded) == 3
+    assert not recorded.lines
+    assert len(recorded.graphs._recorded) == 3
 
 
-def learning_rate_in_the_graph(monkeypatch, step: TrainingStep) -> None:
+def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
     """The graph repeats the learning rate that it was recorded with."""
 
-    def optimize() -> None:
-        for optimizer in step.optimizers:
-            for group in optimizer.param_groups:
+    def optimize(is_finite: torch.Tensor) -> None:
+        if isinstance(torch_mode(), Tape):
+            for group in (group for optimizer in update.optimizers for group in optimizer.param_groups):
                 group["lr"] = group["lr"].clone().fill_(1e-3)
-            optimizer.step()
+        original(is_finite)
 
-    original = step._optimize
-    monkeypatch.setattr(step, "_optimize", lambda: optimize() if isinstance(torch_mode(), Tape) else original())
+    original = update.optimize_if
+    monkeypatch.setattr(update, "optimize_if", optimize)
 
 
-def input_outside_the_static_buffer(monkeypatch, step: TrainingStep) -> None:
+def input_outside_the_static_buffer(monkeypatch, update: Update) -> None:
     """New batches are copied elsewhere, so the graph keeps reading the labels that it was recorded with."""
-    monkeypatch.setattr(recording, "_inputs", lambda batch: [batch.inputs, batch.positions])
+    monkeypatch.setattr(cuda_graph, "_inputs", lambda batch: [batch.inputs, batch.positions])
 
 
-def optimizer_state_created_while_recording(monkeypatch, step: TrainingStep) -> None:
+def optimizer_state_created_while_recording(monkeypatch, update: Update) -> None:
     """Each replay creates the momenta again, as zeros."""
-    for optimizer in step.optimizers:
+    for optimizer in update.optimizers:
         optimizer.state.clear()
 
 
@@ -140,21 +158,18 @@ def torch_mode() -> object:
 )
 def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: Callable):
     eager, faulty = (configs_for(corpus_file) for _ in range(2))
-    compilations = [ready_to_record(configs) for configs in (eager, faulty)]
-    lines: list[str] = []
+    _, recorded = (ready_to_record(configs) for configs in (eager, faulty))
     with monkeypatch.context() as patch:
-        fault(patch, faulty.step)
+        fault(patch, faulty.step.update)
         if fault is optimizer_state_created_while_recording:
-            optimizer_state_created_while_recording(patch, eager.step)
-        compilations[1].prepare(STAGE, lines.append)
-    assert len(lines) == 1
-    assert "training without CUDA graphs: a replayed step differs from an eager one by" in lines[0]
-    assert "\n" not in lines[0]
-    assert faulty.step.run_update == faulty.step.update
-    assert not compilations[1].cuda_graph  # nor is another shape recorded
+            optimizer_state_created_while_recording(patch, eager.step.update)
+        recorded.adjust(STAGE)
+    (line,) = recorded.lines
+    assert "training without CUDA graphs: a replayed step differs from an eager one by" in line
+    assert "\n" not in line
     eager.step.run_update = eager.step.update
-    for _ in range(2):
-        assert compilations[1].is_ready(STAGE)
+    for _ in range(EAGER_STEPS + 1):
+        assert not recorded.is_due(STAGE)
         for configs in (eager, faulty):
             configs.step(STAGE)
         assert torch.equal(weights(eager), weights(faulty))  # recording and failing changed nothing
@@ -163,26 +178,27 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
 def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     """The graph reads the weights from memory: nothing that it does depends on values in Python."""
     configs = configs_for(corpus_file)
-    step, compilation = configs.step, ready_to_record(configs)
-    compilation.prepare(STAGE, pytest.fail)
+    step, recorded = configs.step, ready_to_record(configs)
+    recorded.adjust(STAGE)
     bias = configs.network.decoder_bias
     good, before = bias.detach().clone(), weights(configs)
     bias.data.fill_(torch.nan)
     for skipped in (1, 2):
-        assert all(total == 0 for total in step(STAGE))
-        assert step.skipped_in_a_row == skipped
+        assert all(total == 0 for total in step(STAGE).values())
+        assert step.update.skipped_in_a_row == skipped
     bias.data.copy_(good)
     assert torch.equal(weights(configs), before)
-    assert step(STAGE).n_labels > 0
-    assert step.skipped_in_a_row == 0
+    assert step(STAGE)["n_labels"] > 0
+    assert step.update.skipped_in_a_row == 0
     assert weights(configs).isfinite().all()
+    assert not recorded.lines
 
 
 def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape):
     """A masker may keep them."""
     configs = configs_for(corpus_file)
     step = configs.step
-    ready_to_record(configs).prepare(STAGE, pytest.fail)
+    ready_to_record(configs).adjust(STAGE)
     _, (losses,) = step.run_update(step.draw(STAGE))
     before = losses.clone()
     _, (others,) = step.run_update(step.draw(STAGE))
@@ -196,8 +212,8 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
     step = configs.step
 
     def addresses() -> list[int]:
-        state = [value for each in step.optimizers for values in each.state.values() for value in values.values()]
-        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, step.skipped_in_a_row)]
+        state = [value for each in step.update.optimizers for values in each.state.values() for value in values.values()]
+        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, step.update.skipped_in_a_row)]
 
     step(STAGE)
     before, addresses_before = weights(configs), addresses()
@@ -211,20 +227,20 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     recordable(on_device)
     for factor in (1.0, 0.5, 0.0):
         for configs in (plain, on_device):
-            set_learning_rate(configs.step.optimizers, factor)
+            set_learning_rate(configs.step.update.optimizers, factor)
             configs.step(STAGE)
         assert torch.allclose(weights(plain), weights(on_device), rtol=1e-4, atol=1e-6)
-        for one, other in zip(plain.step.optimizers, on_device.step.optimizers, strict=True):
+        for one, other in zip(plain.step.update.optimizers, on_device.step.update.optimizers, strict=True):
             assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])  # numbers, as saved
 
 
 def test_noam_is_never_recorded(corpus_file):
     """It computes its learning rate in Python: a graph would keep the rate that it was recorded with."""
     net = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16))
-    step = configs_for(corpus_file).step
-    assert can_record(step)
-    step.optimizers = optimizers.noam(net, learning_rate=1.0, d_model=16)
-    assert not can_record(step)
+    update = configs_for(corpus_file).step.update
+    assert can_record(update)
+    update.optimizers = optimizers.noam(net, learning_rate=1.0, d_model=16)
+    assert not can_record(update)
 
 
 def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
@@ -235,73 +251,74 @@ def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
     assert relative_difference(torch.ones(2), torch.tensor([1.0, torch.nan])) > 1e9
 
 
-def noisy(monkeypatch, step: TrainingStep, size: float) -> None:
+def noisy(recorded: Recorded, size: float) -> None:
     """Kernels that add in varying order: every update leaves noise of this relative size in one optimizer state."""
-    update, generator = step.update, torch.Generator().manual_seed(0)
+    update, generator = recorded.graphs.update, torch.Generator().manual_seed(0)
 
-    def with_noise(batches):
-        outcome = update(batches)
-        state = next(iter(step.optimizers[0].state.values()))["exp_avg"]
-        state.add_(torch.randn(state.shape, generator=generator) * state.abs().mean() * size)
-        return outcome
+    class Noisy:
+        def __getattr__(self, name):
+            return getattr(update, name)
 
-    monkeypatch.setattr(step, "update", with_noise)
+        def __call__(self, batches):
+            outcome = update(batches)
+            state = next(iter(update.optimizers[0].state.values()))["exp_avg"]
+            state.add_(torch.randn(state.shape, generator=generator) * state.abs().mean() * size)
+            return outcome
+
+    recorded.graphs.update = Noisy()
 
 
 @pytest.mark.parametrize("fault", [learning_rate_in_the_graph, input_outside_the_static_buffer])
 def test_noise_in_one_tensor_hides_no_fault_in_another(corpus_file, on_tape, monkeypatch, fault: Callable):
     """After many steps, at a small learning rate."""
     configs = configs_for(corpus_file)
-    noisy(monkeypatch, configs.step, size=1.0)
-    compilation = recordable(configs)
+    recorded = recordable(configs)
+    noisy(recorded, size=1.0)
     for _ in range(30):
-        set_learning_rate(configs.step.optimizers, 0.01)
+        set_learning_rate(configs.step.update.optimizers, 0.01)
         configs.step(STAGE)
-    fault(monkeypatch, configs.step)
-    lines: list[str] = []
-    compilation.prepare(STAGE, lines.append)
-    assert len(lines) == 1
-    assert "a replayed step differs from an eager one" in lines[0]
+    fault(monkeypatch, configs.step.update)
+    recorded.adjust(STAGE)
+    assert "a replayed step differs from an eager one" in recorded.lines[0]
+    assert len(recorded.lines) == 1
 
 
 @pytest.mark.parametrize(("size", "accepted"), [(1e-5, True), (1.0, False)])
-def test_a_graph_is_accepted_up_to_a_limit_of_noise(corpus_file, on_tape, monkeypatch, size, accepted):
-    configs = configs_for(corpus_file)
-    compilation = ready_to_record(configs)
-    noisy(monkeypatch, configs.step, size)
-    lines: list[str] = []
-    compilation.prepare(STAGE, lines.append)
-    assert (not lines) == accepted
-    assert (compilation.recorded is not None) == accepted
+def test_a_graph_is_accepted_up_to_a_limit_of_noise(corpus_file, on_tape, size, accepted):
+    recorded = ready_to_record(configs_for(corpus_file))
+    noisy(recorded, size)
+    recorded.adjust(STAGE)
+    assert (not recorded.lines) == accepted == bool(recorded.graphs._recorded)
 
 
 def test_recording_is_tried_again_after_a_step_that_is_not_finite(corpus_file, on_tape):
     configs = configs_for(corpus_file)
-    compilation = ready_to_record(configs)
+    recorded = ready_to_record(configs)
     bias = configs.network.decoder_bias
     good = bias.detach().clone()
     bias.data.fill_(torch.nan)
-    compilation.prepare(STAGE, pytest.fail)
-    assert not configs.step.run_update._recorded
+    recorded.adjust(STAGE)
+    assert not recorded.graphs._recorded
     bias.data.copy_(good)
     for _ in range(EAGER_STEPS):
-        assert compilation.is_ready(STAGE)
+        assert not recorded.is_due(STAGE)
         configs.step(STAGE)
-    compilation.prepare(STAGE, pytest.fail)
-    assert configs.step.run_update._recorded
+    recorded.adjust(STAGE)
+    assert recorded.graphs._recorded
+    assert not recorded.lines
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="recording works here")
 def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
     plain, other = (configs_for(corpus_file) for _ in range(2))
-    compilation, lines = ready_to_record(other), []
-    compilation.prepare(STAGE, lines.append)
-    assert len(lines) == 1
-    assert lines[0].startswith("training without CUDA graphs: ")
-    assert compilation.is_ready(STAGE)
+    recorded = ready_to_record(other)
+    recorded.adjust(STAGE)
+    (line,) = recorded.lines
+    assert line.startswith("training without CUDA graphs: ")
+    assert not recorded.is_due(STAGE)
     other.step(STAGE)
     for _ in range(EAGER_STEPS):
-        set_learning_rate(plain.step.optimizers, 0.5)
+        set_learning_rate(plain.step.update.optimizers, 0.5)
         plain.step(STAGE)
     plain.step(STAGE)
     assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)  # the same windows and masks
@@ -313,50 +330,38 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
 )
 def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, keys):
     eager, replayed = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
-    stages, lines = eager.training.stage_rows, []
-    compilations = [
-        Compilation(configs.step, cuda_graph=graph) for configs, graph in ((eager, False), (replayed, True))
-    ]
-    for compilation in compilations:
-        compilation.compile(stages, lines.append)
-    for i, stage in enumerate(stage for stage in stages for _ in range(EAGER_STEPS + 4)):
-        if not compilations[1].is_ready(stage):
-            compilations[1].prepare(stage, lines.append)
+    recorded = recordable(replayed)
+    for i, stage in enumerate(stage for stage in eager.training.stage_rows for _ in range(EAGER_STEPS + 4)):
+        recorded.adjust(stage)
         for configs in (eager, replayed):
-            set_learning_rate(configs.step.optimizers, 1 / (1 + i))
+            set_learning_rate(configs.step.update.optimizers, 1 / (1 + i))
         sums, others = eager.step(stage), replayed.step(stage)
-        assert sums.n_labels == others.n_labels
-        assert torch.allclose(sums.loss, others.loss, rtol=1e-3)
-    assert not any("without" in line for line in lines)
-    assert compilations[1].recorded._recorded
+        assert sums["n_labels"] == others["n_labels"]
+        assert torch.allclose(sums["loss"], others["loss"], rtol=1e-3)
+    assert not recorded.lines
+    assert recorded.graphs._recorded
     assert torch.allclose(weights(eager), weights(replayed), rtol=1e-3, atol=1e-4)
 
 
 @needs_cuda
 def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
-    step = configs_for(corpus_file, device="cuda", model__dropout=0.5).step
-    compilation = Compilation(step)
-    compilation.compile([STAGE], print)
-    set_learning_rate(step.optimizers, 0.0)
-    for _ in range(EAGER_STEPS):
-        step(STAGE)
-    compilation.prepare(STAGE, pytest.fail)
-    batches = step.draw(STAGE)
-    losses = {float(step.run_update(batches)[0].loss) for _ in range(4)}
+    configs = configs_for(corpus_file, device="cuda", model__dropout=0.5)
+    recorded = ready_to_record(configs)
+    set_learning_rate(configs.step.update.optimizers, 0.0)
+    recorded.adjust(STAGE)
+    batches = configs.step.draw(STAGE)
+    losses = {float(recorded.graphs(batches)[0]["loss"]) for _ in range(4)}
     assert len(losses) == 4
 
 
 @needs_cuda
 def test_training_goes_on_after_a_recording_that_failed(corpus_file, monkeypatch):
-    step, lines = configs_for(corpus_file, device="cuda", model__dropout=0.1).step, []
-    compilation = Compilation(step)
-    compilation.compile([STAGE], print)
-    for _ in range(EAGER_STEPS):
-        step(STAGE)
+    configs = configs_for(corpus_file, device="cuda", model__dropout=0.1)
+    step, recorded = configs.step, ready_to_record(configs)
     with monkeypatch.context() as patched:
-        patched.setattr(step, "_optimize", lambda: step.skipped_in_a_row.item())
-        compilation.prepare(STAGE, lines.append)
-    assert len(lines) == 1
+        patched.setattr(step.update, "optimize_if", lambda is_finite: is_finite.item())
+        recorded.adjust(STAGE)
+    assert len(recorded.lines) == 1
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     for _ in range(2):
-        assert step(STAGE).loss.isfinite()
+        assert step(STAGE)["loss"].isfinite()

@@ -2,9 +2,9 @@ import multiprocessing
 
 import pytest
 
+from data import reference_process
 from data.corpus import Corpus
-from training import background
-from training.background import References
+from data.reference_process import References
 
 KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
@@ -12,7 +12,7 @@ KNOWN = {"uniform": 4.0, "unigram": 3.0}
 @pytest.fixture
 def text(sentences: str, monkeypatch: pytest.MonkeyPatch, tmp_path) -> Corpus:
     """A text whose reference losses are computed in a background process."""
-    monkeypatch.setattr(background, "SMALL", 0)
+    monkeypatch.setattr(reference_process, "SMALL", 0)
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
     return Corpus.from_text("sentences", sentences)
