@@ -1,9 +1,16 @@
-"""The device of a process."""
+"""The device of a process, and parts that work in several processes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import torch
 
 from configs.keys import ConfigError
 from distributed.launch import local_rank, n_on_machine, n_started
+from distributed.processes import Processes
+
+T = TypeVar("T")
 
 
 def available_device(name: str) -> str:
@@ -38,3 +45,12 @@ def device_of_process(name: str) -> torch.device:
 def gpu_uuid(device: torch.device) -> str | None:
     """The UUID of a CUDA device as NVIDIA's management library expects it; None for other devices."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+
+
+def in_all_processes(processes: Processes, kind: type[T]) -> Callable[..., T]:
+    """`kind`, or if the run has several processes, the subclass that works in all of them."""
+    if processes.n == 1:
+        return kind
+    from distributed.parallel import PARALLEL
+
+    return partial(PARALLEL[kind], processes=processes)

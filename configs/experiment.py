@@ -4,7 +4,6 @@ When a part is first read, the function with `@option` for it builds it, and rea
 function imports what it builds, so that wrong keys are refused before PyTorch is imported.
 """
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,11 +24,13 @@ if TYPE_CHECKING:
     from torch import nn
 
     from distributed.processes import Processes
-    from training.background import References
-    from training.evaluator import Evaluator
+    from training.compilation import Compiled
+    from training.cuda_graph import CudaGraphs
+    from training.evaluation import Evaluator
     from training.loop import Trainer
+    from training.objective import MaskedObjective
     from training.schedule import Schedule
-    from training.step import TrainingStep
+    from training.step import TrainingStep, Update
 
 
 class Configs(BaseConfigs):
@@ -52,11 +53,12 @@ class Configs(BaseConfigs):
     torch_device: "torch.device"
     is_sharded: bool
     network: "nn.Module"
+    compiled: "Compiled | None"
+    update: "Update"
+    cuda_graphs: "CudaGraphs | None"
     step: "TrainingStep"
     schedule: "Schedule"
     evaluator: "Evaluator"
-    references: "References"
-    prompts: list[str]
     trainer: "Trainer"
 
 
@@ -111,26 +113,61 @@ def network(c: Configs) -> "nn.Module":
     return model
 
 
-@option(Configs.step)
-def step(c: Configs) -> "TrainingStep":
-    import torch
+@option(Configs.compiled)
+def compiled(c: Configs) -> "Compiled | None":
+    """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
+    from training.compilation import Compiled
 
-    from training.step import TrainingStep
+    return Compiled(eager_objective(c)) if c.training.compile and not c.is_sharded else None
 
-    training_step = TrainingStep(
+
+def eager_objective(c: Configs) -> "MaskedObjective":
+    from training.objective import MaskedObjective
+
+    if c.objective.pairs:
+        from training.pairs import PairObjective
+
+        return PairObjective()
+    return MaskedObjective()
+
+
+@option(Configs.update)
+def update(c: Configs) -> "Update":
+    from configs.devices import in_all_processes
+    from training.step import Update
+
+    return in_all_processes(c.processes, Update)(
         c.network,
-        c.data.windows,
-        c.masking.strategy,
+        c.compiled or eager_objective(c),
         c.training.optimizer,
-        chars_per_step=c.training.chars_per_step,
-        grad_accum_steps=c.training.grad_accum_steps,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
-        processes=c.processes,
     )
-    if not c.processes.is_first:
-        torch.manual_seed(derived_seed(c.seed, f"process {c.processes.rank}"))  # dropout differs between processes
-    return training_step
+
+
+@option(Configs.cuda_graphs)
+def cuda_graphs(c: Configs) -> "CudaGraphs | None":
+    """None where nothing can be recorded. A graph cannot record what processes exchange."""
+    if not c.training.cuda_graph or c.torch_device.type != "cuda" or c.processes.n > 1:
+        return None
+    from training.cuda_graph import CudaGraphs, can_record
+
+    return CudaGraphs(c.update) if can_record(c.update) else None
+
+
+@option(Configs.step)
+def step(c: Configs) -> "TrainingStep":
+    from configs.devices import in_all_processes
+    from training.step import TrainingStep
+
+    return in_all_processes(c.processes, TrainingStep)(
+        c.data.windows,
+        c.masking.strategy,
+        c.update,
+        chars_per_step=c.training.chars_per_step,
+        grad_accum_steps=c.training.grad_accum_steps,
+        run_update=c.cuda_graphs,
+    )
 
 
 @option(Configs.schedule)
@@ -144,56 +181,32 @@ def schedule(c: Configs) -> "Schedule":
         decay=c.training.decay,
         final_learning_rate=c.training.final_learning_rate,
         evaluations=c.training.evaluations,
-        evaluations_per_sample=c.sample.every_evaluations or math.inf,
         seconds_per_checkpoint=c.checkpoint.every_seconds,
     )
 
 
 @option(Configs.evaluator)
 def evaluator(c: Configs) -> "Evaluator":
-    from training.evaluator import Evaluator
+    from configs.devices import in_all_processes
+    from training.evaluation import Evaluator, bound_measure
 
-    return Evaluator(
-        model=c.network,
-        validation=c.data.validation,
-        mask_token=c.data.vocabulary.mask_token,
-        corpus=c.data.loaded.name,
-        references=c.references,
-        with_bound=len(c.training.stage_rows) > len(c.training.stages),
-        pairs_objective=c.objective.pairs,
-        validation_pairs=c.data.validation_pairs,
-        processes=c.processes,
+    measures = [bound_measure] if len(c.training.stage_rows) > len(c.training.stages) else []  # several masking rates
+    if c.objective.pairs:
+        from training.pairs import pair_measure
+
+        measures.append(partial(pair_measure, c.objective.pairs, c.data.validation_pairs))
+    return in_all_processes(c.processes, Evaluator)(
+        c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name, measures
     )
-
-
-@option(Configs.references)
-def reference_losses(c: Configs) -> "References":
-    """The losses that the run is compared with."""
-    from data.reference_losses import unigram_loss, without_counting
-    from training.background import References
-
-    n_ordinary = c.data.vocabulary.n_ordinary
-    unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
-    known = {"uniform": math.log(n_ordinary), "unigram": unigram}
-    why_not = without_counting(c.data.vocabulary, c.data.loaded)
-    return References(c.data.loaded, known, is_complete_wanted=c.processes.is_first, why_not=why_not)
-
-
-@option(Configs.prompts)
-def prompts(c: Configs) -> list[str]:
-    from configs.prompts import prompts_of
-
-    return prompts_of(c.sample.prompts, c.data.loaded, c.data.vocabulary)
 
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    from training.callbacks import sample
+    from configs.devices import in_all_processes
+    from training.clock import TrainingClock
     from training.compilation import Compilation
     from training.loop import Trainer
 
-    draw_samples = partial(sample, c.network, c.prompts, c.data.vocabulary, device=c.torch_device)
-    # A graph cannot record what processes exchange, and the compiler does not know the hooks that gather a layer.
-    cuda_graph = c.training.cuda_graph and c.processes.n == 1
-    compilation = Compilation(c.step, is_wanted=c.training.compile and not c.is_sharded, cuda_graph=cuda_graph)
-    return Trainer(c.step, c.schedule, c.evaluator, draw_samples, compilation)
+    clock = in_all_processes(c.processes, TrainingClock)(c.torch_device)
+    callbacks = [in_all_processes(c.processes, Compilation)(c.compiled, c.step, c.training.stage_rows)] if c.compiled else []
+    return in_all_processes(c.processes, Trainer)(c.step, c.schedule, c.evaluator, clock, callbacks)

@@ -117,7 +117,9 @@ def objective_on_pairs(c: ObjectiveConfigs) -> str:
 
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> "list[Optimizer]":
+    from configs.devices import in_all_processes
     from training import optimizers
+    from training.muon import Muon
 
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
@@ -128,7 +130,7 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
         muon_momentum=c.muon_momentum,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
-        processes=c.root().processes,
+        muon_class=in_all_processes(c.root().processes, Muon),
     )
 
 

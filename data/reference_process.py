@@ -18,19 +18,18 @@ SMALL = 100_000  # characters: on shorter texts, counting takes less time than s
 class References:
     """Uniform and unigram at once; counting, and for the built-in play the floor, as soon as they are computed."""
 
-    def __init__(self, corpus: Corpus, known: dict[str, float], *, is_complete_wanted: bool = True, why_not: str = ""):
+    def __init__(self, corpus: Corpus, known: dict[str, float], *, why_not: str = ""):
         """`known` are losses that need no computation, by name, in nats per masked token.
 
-        Of several processes, only the first needs the others. `why_not` is the reason if counting does not apply.
+        `why_not` is the reason if counting does not apply.
         """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
         self._why_not = why_not
-        is_complete_wanted = is_complete_wanted and not why_not
-        self._has_floor = is_complete_wanted and corpus.automaton is not None
+        self._has_floor = not why_not and corpus.automaton is not None
         self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
         self._receiver: Connection | None = None
-        if not is_complete_wanted:
+        if why_not:
             return
         if is_cached(corpus) or len(corpus.training) <= SMALL:
             self._take(*_compute(corpus))

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from data.bound import bound_masks
 from data.protocol import ValidationSet
 from training.muon import local
 from training.objective import Sums
@@ -103,7 +104,7 @@ def any_order_bound(
 ) -> torch.Tensor:
     """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
 
-    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.protocol.bound_masks`) of the true
+    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound`) of the true
     `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
     probability P(x) with
 
@@ -117,6 +118,13 @@ def any_order_bound(
     repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
     losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
     return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
+
+
+def bound_measure(evaluator: "Evaluator", totals: Mapping[str, float]) -> dict[str, float]:
+    """The any-order bound as an entry of a row of metrics.jsonl."""
+    windows, masks = evaluator.validation.windows, bound_masks(evaluator.validation, rounds=1)
+    bound = any_order_bound(evaluator.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of)
+    return {"loss.bound": bound.mean().item()}
 
 
 def masked_chars(validation: ValidationSet) -> int:
@@ -164,7 +172,7 @@ class Evaluator:
     validation: ValidationSet
     mask_token: int
     corpus: str  # its name
-    measures: Sequence[Callable[[nn.Module, Mapping[str, float]], dict[str, float]]] = ()  # of model and sums: entries
+    measures: Sequence[Callable[["Evaluator", Mapping[str, float]], dict[str, float]]] = ()  # of the sums: more entries
     outcomes_of: Callable[..., Outcomes] = masked_outcomes
     weight_norm: Callable[[nn.Module], float] = weight_norm
 
@@ -202,5 +210,5 @@ class Evaluator:
         if evaluation.per_character is not None:
             row |= per_character(evaluation.per_character)
         for measure in self.measures:
-            row |= measure(self.model, totals)
+            row |= measure(self, totals)
         return row, evaluation

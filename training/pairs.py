@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from data.masking import MaskedBatch
 from data.windows import WindowBatch
-from training.evaluation import CHARS_AT_ONCE, evaluating
+from training.evaluation import CHARS_AT_ONCE, Evaluator, evaluating
 from training.objective import MaskedObjective, Outcome, Sums, masked_outcome
 
 
@@ -54,9 +54,11 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
 
 
-def pair_measure(name: str, validation: WindowBatch, model: nn.Module, totals: Mapping[str, float]) -> dict[str, float]:
+def pair_measure(
+    name: str, validation: WindowBatch, evaluator: Evaluator, totals: Mapping[str, float]
+) -> dict[str, float]:
     """The entries of a row of metrics.jsonl for the objective `name`. Guessing has an accuracy of one half."""
-    loss, accuracy = evaluate_pairs(model, validation)
+    loss, accuracy = evaluate_pairs(evaluator.model, validation)
     n_pairs = totals["n_pairs"] or math.nan  # nan: every step was skipped
     return {
         f"loss.{name}.train": totals["pair_loss_sum"] / n_pairs,

@@ -76,7 +76,6 @@ class Schedule:
     decay: float
     final_learning_rate: float
     evaluations: int  # their number, evenly spaced, the last one at the end
-    evaluations_per_sample: float  # infinite: no samples
     seconds_per_checkpoint: float
 
     def learning_rate_factor(self, progress: float) -> float:

@@ -1,0 +1,42 @@
+"""The callbacks of a run: whatever writes, shows, steers or checks it besides the training loop itself."""
+
+import math
+
+from configs.devices import in_all_processes
+from configs.experiment import Configs
+from configs.prompts import prompts_of
+from data.reference_losses import unigram_loss, without_counting
+from data.reference_process import References
+from runs.callbacks import Callback
+from runs.run_folder import RunFolder
+from training.callbacks import KnobPanel, Recorder, ReferenceLosses, Samples
+from training.checkpoint import environment
+from training.cuda_graph import CudaGraphRecorder
+from training.health_checks import HealthChecks
+
+
+def writing(c: Configs, run: RunFolder) -> list[Callback]:
+    """Those that write a run: the first process has them."""
+    facts = environment(c.torch_device, c.compiled is not None, c.processes.n)
+    why_not = without_counting(c.data.vocabulary, c.data.loaded)
+    return [Recorder(run, facts), ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not))]
+
+
+def steering(c: Configs) -> list[Callback]:
+    """Those that change or check the training: all processes have them. Raises ConfigError for a wrong prompt."""
+    rates = [stage.masking_prob for stage in c.training.stage_rows]
+    found: list[Callback] = [in_all_processes(c.processes, KnobPanel)(rates)]
+    if c.cuda_graphs:
+        found.append(CudaGraphRecorder(c.cuda_graphs, c.step))
+    found.append(HealthChecks(simple_losses(c)["unigram"]))
+    if c.sample.every_evaluations:
+        prompts = prompts_of(c.sample.prompts, c.data.loaded, c.data.vocabulary)
+        found.append(Samples(prompts, c.data.vocabulary, c.sample.every_evaluations))
+    return found
+
+
+def simple_losses(c: Configs) -> dict[str, float]:
+    """The losses of guessing, in nats: all tokens alike, and each by its frequency."""
+    n_ordinary = c.data.vocabulary.n_ordinary
+    unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
+    return {"uniform": math.log(n_ordinary), "unigram": unigram}
