@@ -3,8 +3,6 @@
 python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds N] [key=value ...]
 """
 
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -52,11 +50,13 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:  # during training it saves first
         return fail("interrupted before training; what was prepared of a large text is kept", code=130)
     except LostProcessError as error:
-        return fail(f"{name}{error}", code=1)
+        return fail(error, code=1)
+    except KeyboardInterrupt:  # during training it saves first
+        return fail("interrupted before training; what was prepared of a large text is kept", code=130, in_all=True)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        return fail(f"{name}stopped: {what_to_lower(command.values)}", code=1)
+        return fail(f"stopped: {what_to_lower(command.values)}", code=1)
 
 
 def lead(command: Command, began: float, group: "Processes") -> int:
@@ -70,19 +70,17 @@ def lead(command: Command, began: float, group: "Processes") -> int:
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
     configs = registered_configs(command.values)
-    with group.watchdog.busy():
-        corpus = configs.data.loaded
-        len(configs.data.training_ids)  # computing them converts a large text, which may take hours
-    group.from_first(command)  # the others begin when the text is here
-    trainer = built_trainer(configs, command)
+    corpus = configs.data.loaded
+    len(configs.data.training_ids)  # converts a large text, which may take hours
+    command = group.from_first(replace(command, values=command.values | {"data.corpus": corpus.name}))
+    trainer = built(configs, command, group)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        values = command.values | {"data.corpus": corpus.name}
         if command.resumed:
-            resume(run, trainer, values, corpus)
+            resume(run, trainer, command.values, corpus)
         else:
-            begin(run, values, corpus, configs.data.vocabulary, command.comment, command.overridden)
-        return train(run, configs, began)
+            begin(run, command.values, corpus, configs.data.vocabulary, command.comment, command.overridden)
+        return train(run, trainer, began)
 
 
 def follow(command: Command, group: "Processes") -> int:
@@ -93,8 +91,7 @@ def follow(command: Command, group: "Processes") -> int:
 
     tracking.be_quiet()
     command = group.from_first(command)
-    configs = configs_of(command.values)
-    trainer = built_trainer(configs, command)
+    trainer = built(configs_of(command.values), command, group)
     if command.resumed:
         restore(command.resumed, trainer)
     with Interruption().watched():
@@ -108,23 +105,23 @@ def built_trainer(configs: Configs, command: Command) -> "Trainer":
 
     trainer, initial = configs.trainer, command.values["initial_weights"]
     if initial and not command.resumed:
-        copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
-    return trainer
+        copy_weights(configs.network, data.vocabulary, command.values, find_run(initial, command.logs))
+    return configs.trainer
 
 
-def train(run: RunFolder, configs: Configs, began: float) -> int:
+def train(run: RunFolder, trainer: Trainer, began: float) -> int:
     """Train until the budget is spent or a signal arrives; returns the exit code."""
     from configs.devices import gpu_uuid
     from training import tracking
 
     trainer, callbacks, interruption = configs.trainer, tracking.Tracking(run), Interruption()
     print(f"run {run.path}", flush=True)
-    earlier = trainer.wall_seconds  # of a resumed run
     try:
         with (
             interruption.watched(),
             callbacks.training(lambda: not is_finished(trainer)),
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.device)),
+            processes.naming_losses(),
         ):
             trainer.train(run, callbacks, lambda: interruption.signal is not None)
     except BrokenPipeError:
@@ -143,20 +140,6 @@ def train(run: RunFolder, configs: Configs, began: float) -> int:
 def is_finished(trainer: "Trainer") -> bool:
     """Whether the training has had its last evaluation, which is at the end of its budget."""
     return trainer.n_evaluations == trainer.schedule.evaluations
-
-
-def run_seeds(arguments: list[str], command: Command) -> int:
-    """Train the runs of --seeds one after the other, each in its own process; stops at the first failure."""
-    first = command.values["seed"]
-    for seed in range(first, first + command.n_seeds):
-        print(f"seed {seed}", flush=True)
-        one_run = [*arguments, "--seeds=1", f"seed={seed}"]  # the last value of an option or a key counts
-        if any(word.startswith("--init-from") for word in arguments):  # `last` is another run after the first seed
-            one_run.append(f"--init-from={command.values['initial_weights']}")
-        code = subprocess.run([sys.executable, __file__, *one_run]).returncode
-        if code:
-            return code
-    return 0
 
 
 if __name__ == "__main__":

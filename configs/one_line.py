@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from configs.keys import ConfigError
+from distributed.launch import local_rank, rank
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
@@ -32,8 +33,14 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     sys.exit(code)
 
 
-def fail(error: Exception | str, code: int = 2) -> int:
-    """Print an error as one line on stderr, without control characters; returns the exit code."""
+def fail(error: Exception | str, code: int = 2, *, in_all: bool = False) -> int:
+    """Print an error as one line on stderr, without control characters; returns the exit code.
+
+    With torchrun, an error that is `in_all` processes is printed once per machine, any other with the process's number.
+    """
+    if in_all and local_rank():
+        return code
+    error = f"process {rank()}: {error}" if rank() and not in_all else error
     line = " ".join(str(error).split())
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     if len(line) > LONGEST:

@@ -1,35 +1,35 @@
 """The processes of a run, one per device, which torchrun starts. Without torchrun there is one."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 
-from distributed.launch import local_rank, n_started, rank, started_by_torchrun
-from distributed.watchdog import Watchdog
+from distributed.launch import local_rank, n_started, rank
+from distributed.meeting import LostProcessError, Meeting, store_of_attempt
 
+TIMEOUT = timedelta(seconds=40)  # of an exchange of tensors; processes that may take longer meet first
 LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
-LONGEST_WAIT = timedelta(days=7)  # such as for a text that the first process converts; the watchdog ends other waits
+HANGS = "stopped: another process of this run does not answer; the last checkpoint is whole"
 GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
-
-
-class LostProcessError(Exception):
-    """Another process of the run has ended before this one."""
+GLOO_HANGS = "Timed out waiting"
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of its run. Each method is to be called by all of them; with one they do nothing."""
+    """This process among those of its run. Each method is to be called by all of them; with one they do nothing.
+
+    Objects are exchanged patiently: a process waits for the others while they convert a text, compile or save. An
+    exchange of tensors must begin within 40 seconds in all processes.
+    """
 
     rank: int = 0
     n: int = 1
-    watchdog: Watchdog = field(default_factory=Watchdog, compare=False)
+    meeting: Meeting | None = field(default=None, compare=False)
 
     @property
     def is_first(self) -> bool:
@@ -49,21 +49,27 @@ class Processes:
         dist.broadcast(shared, src=0)
         return shared.tolist()
 
+    def wait_for_all(self) -> None:
+        """Wait until all processes are here, however long they take to get here."""
+        self.of_all(None)
+
     def from_first(self, value: Any) -> Any:
         """The first process's object."""
-        if self.n == 1:
-            return value
-        values = [value]
-        dist.broadcast_object_list(values, src=0)
-        return values[0]
+        return self.of_all(value)[0]
 
     def of_all(self, value: Any) -> list[Any]:
         """The objects of all processes, by rank."""
-        values: list[Any] = [value]
-        if self.n > 1:
-            values = [None] * self.n
-            dist.all_gather_object(values, value)
-        return values
+        return self.meeting.of_all(value) if self.meeting else [value]
+
+    def connect(self, device: str) -> None:
+        """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for CPUs."""
+        if self.n == 1:
+            return
+        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        if device.startswith("cuda"):
+            torch.cuda.set_device(local_rank())
+        self.wait_for_all()
+        dist.init_process_group(backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT)
 
     def copy_first(self, tensor: torch.Tensor) -> None:
         """Overwrite a tensor by that of the first process, in place."""
@@ -111,57 +117,32 @@ def current() -> Processes:
     return _current
 
 
-def launch() -> str | None:
-    """Identifies the torchrun command that has started this process, also when it restarts its processes.
-
-    The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an earlier command.
-    """
-    if not started_by_torchrun():
-        return None
-    return _store_of_torchrun().compare_set("folio launch", "", uuid4().hex).decode()
-
-
-def _store_of_torchrun() -> dist.Store:
-    """A new connection to the store through which processes find each other."""
-    has_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # else the first process has the store
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    is_master = not has_agents and os.environ["RANK"] == "0"
-    return dist.TCPStore(address, port, is_master=is_master, multi_tenant=True)
-
-
-def _store_of_attempt() -> dist.Store:
-    """The same with keys of its own after each restart."""
-    return dist.PrefixStore(f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun())
-
-
 @contextmanager
-def joined(device: str) -> Iterator[Processes]:
-    """Connects the processes that torchrun has started: over NCCL for CUDA devices, over gloo for CPUs.
-
-    Raises LostProcessError if another one ends early.
-    """
+def together() -> Iterator[Processes]:
+    """This process among those that torchrun has started. Raises LostProcessError if another one ends early."""
     global _current
     if n_started() == 1:
         yield SINGLE
         return
-    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
-    if device.startswith("cuda"):
-        torch.cuda.set_device(local_rank())
-    n = n_started()
     try:
-        with Watchdog().watching(rank(), n, _store_of_attempt()) as watchdog:
-            dist.init_process_group(backend, store=_store_of_attempt(), rank=rank(), world_size=n, timeout=LONGEST_WAIT)
-            _current = Processes(rank(), n, watchdog)
+        meeting = Meeting(rank(), n_started())
+        with naming_losses(), meeting.held():
+            _current = Processes(rank(), n_started(), meeting)
             yield _current
-    except RuntimeError as error:
-        if not _is_lost_connection(error):
-            raise
-        raise LostProcessError(LOST) from error
     finally:
         _current = SINGLE
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def _is_lost_connection(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST)
+@contextmanager
+def naming_losses() -> Iterator[None]:
+    """Raises LostProcessError, whose message is one line, in place of the errors of gloo, NCCL and the store."""
+    try:
+        yield
+    except RuntimeError as error:
+        if GLOO_HANGS in str(error):
+            raise LostProcessError(HANGS) from error
+        if isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST):
+            raise LostProcessError(LOST) from error
+        raise

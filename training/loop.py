@@ -55,6 +55,7 @@ class Trainer:
         self.began, self.saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
+        self.processes.wait_for_all()
         self.clock.start()
         now = self.decide()
         while now.progress < 1 and not now.must_stop:

@@ -6,7 +6,7 @@ from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
-from distributed.processes import launch
+from distributed.meeting import launch
 from runs.find import find_launched
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, environment, has_checkpoint, load_last, put_weights

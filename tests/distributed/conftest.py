@@ -11,8 +11,10 @@ import pytest
 import torch.distributed as dist
 import yaml
 
+from runs.run_folder import RunFolder
 from tests.conftest import TINY, dotted
 from tests.fork_server import ForkServer, Program
+from tests.waiting import until
 
 KEYS = TINY | {
     "training.chars_per_step": 1024,
@@ -20,6 +22,12 @@ KEYS = TINY | {
     "training.evaluations": 4,
     "checkpoint.every_seconds": 1e6,
 }
+
+
+def only_run(folder: Path) -> RunFolder:
+    """The one run in `folder`/logs."""
+    (path,) = (folder / "logs" / "mlm").iterdir()
+    return RunFolder(path)
 
 
 class Launcher:
@@ -68,6 +76,17 @@ class Launcher:
             port = free.getsockname()[1]
         self.stores.append(dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=60)))
         return port
+
+    def start_long(self, *program: str) -> list[Program]:
+        """Start a run of two processes without end, which saves all the time. Waits for its second checkpoint."""
+        keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
+        programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
+        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/previous.pt")), 120)
+        return programs
+
+    def only_run(self) -> RunFolder:
+        """The one run in the folder."""
+        return only_run(self.folder)
 
     def run(self, n: int, *arguments: str, **options: Any) -> list[str]:
         """Start processes and wait for them. Returns their outputs; all must end with exit code 0."""

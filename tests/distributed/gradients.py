@@ -14,7 +14,8 @@ from training.schedule import Stage
 
 
 def main(config: str, out: str) -> None:
-    with processes.joined("cpu") as group:
+    with processes.together() as group:
+        group.connect("cpu")
         step = configs_of(parse(["--config", config]).values).step
         weights = whole_weights(step.model)
         for name, _ in step.model.named_parameters():  # tables begin at zero, where nothing depends on them

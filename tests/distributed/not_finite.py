@@ -15,7 +15,8 @@ from training.schedule import Stage
 
 
 def main(config: str) -> None:
-    with processes.joined("cpu") as group:
+    with processes.together() as group:
+        group.connect("cpu")
         step = configs_of(parse(["--config", config]).values).step
         skipped = 0
         for i in range(5):

@@ -1,7 +1,6 @@
 """Several processes train as one does."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,11 +19,6 @@ VARIANTS = {
     "fsdp with sop": {"training__parallel": "fsdp", "objective__sop": True},
     "ignored labels": {"masking__no_mask_tokens": "eaoth "},
 }
-
-
-def run_of(folder: Path) -> RunFolder:
-    (path,) = (folder / "logs" / "mlm").iterdir()
-    return RunFolder(path)
 
 
 @pytest.mark.parametrize("keys", VARIANTS.values(), ids=VARIANTS)
@@ -50,12 +44,6 @@ def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher
     assert skipped == "1"
 
 
-def test_the_clock_starts_when_all_processes_have_compiled(launcher):
-    config = launcher.config(training__compile=True, training__max_steps=2, training__evaluations=1)
-    outputs = launcher.run(2, "tests/distributed/slow_compilation.py", config)
-    assert float(outputs[0].splitlines()[-1]) < 5
-
-
 RUNS = {
     "ddp": {"model__ngrams": 2, "model__ngram_rows": 512},
     "adaptive": {"masking__strategy": "adaptive"},
@@ -71,7 +59,7 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tm
         launcher.folder = tmp_path / str(n)
         launcher.folder.mkdir()
         launcher.run(n, "experiment.py", "--config", launcher.config(training__max_steps=8, **keys))
-        runs.append(run_of(launcher.folder))
+        runs.append(launcher.only_run())
     one, two = runs
     for row, other in zip(one.metrics(), two.metrics(), strict=True):
         for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):

@@ -10,9 +10,6 @@ import sys
 
 import pytest
 
-from tests.distributed.test_equality import run_of
-from tests.distributed.test_resume import long_run
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
 
 
@@ -23,8 +20,8 @@ def fill_disk(pid: int) -> None:
 
 def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
     """Training continues until it has to save its last state; then one line says what happened."""
-    programs = long_run(launcher)
-    run = run_of(launcher.folder)
+    programs = launcher.start_long()
+    run = launcher.only_run()
     fill_disk(programs[0].pid)
     read = []
     while not read or "cannot write the checkpoint" not in read[-1]:
@@ -52,6 +49,6 @@ def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher):
     output, errors = programs[0].stdout.read(), [program.stderr.read() for program in programs]
     assert codes == [0, 0], errors
     assert "training without torch.compile: process 1: " in output
-    run = run_of(launcher.folder)
+    run = launcher.only_run()
     assert run.metrics()[-1]["step"] == 4
     assert run.status()["status"] == "completed"

@@ -1,7 +1,6 @@
 """A run continues with the same number of processes bit for bit, and with another one on the same data."""
 
 import os
-import re
 import signal
 from typing import Any
 
@@ -10,8 +9,7 @@ import torch
 
 from distributed.processes import Processes
 from tests.conftest import configs_for
-from tests.distributed.conftest import Launcher
-from tests.distributed.test_equality import run_of
+from tests.distributed.conftest import Launcher, only_run
 from tests.waiting import until
 from training.checkpoint import load_weights
 
@@ -64,7 +62,7 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
 def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path):
     launcher.folder = tmp_path / "old"
     trained(launcher, [(1, 3, "ddp")])
-    old, found = str(run_of(launcher.folder).path), []
+    old, found = str(launcher.only_run().path), []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", "--init-from", old, *keys)
@@ -147,17 +145,17 @@ def test_a_restart_continues_the_run(launcher):
         program.wait(60)
     outputs = launcher.run(2, "experiment.py", "--config", config, attempt=1)
     assert "resuming at step" in outputs[0]
-    assert run_of(launcher.folder).status()["status"] == "completed"  # and there is one run
+    assert launcher.only_run().status()["status"] == "completed"  # and there is one run
 
 
 def test_ctrl_c_saves_and_ends_all(launcher):
-    programs = long_run(launcher)
+    programs = launcher.start_long()
     for program in programs:
         os.kill(program.pid, signal.SIGINT)
     for program in programs:
         os.kill(program.pid, signal.SIGTERM)  # torchrun repeats it
     assert [program.wait(30) for program in programs] == [130, 0]
-    assert run_of(launcher.folder).status()["status"] == "interrupted"
+    assert launcher.only_run().status()["status"] == "interrupted"
 
 
 def test_a_batch_that_cannot_be_divided_is_refused_by_one_line(launcher):

@@ -10,13 +10,12 @@ import torch
 from configs.command_line import parse, resolve
 from configs.devices import available_device
 from configs.keys import ConfigError
-from distributed import processes
+from distributed import meeting
 from runs.files import ROOT
 from runs.find import find_launched
 from runs.run_folder import RunFolder
 from tests.conftest import TINY
 from tests.distributed.conftest import Launcher
-from tests.distributed.test_equality import run_of
 from tests.waiting import until
 
 
@@ -32,7 +31,7 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
             output, _ = started.communicate(timeout=60)
         finally:
             started.kill()
-    run = run_of(launcher.folder)
+    run = launcher.only_run()
     assert output.decode().splitlines()[-1] == (
         f"torchrun --standalone --nproc_per_node=2 experiment.py --resume {run.path.name}"
     )
@@ -50,11 +49,11 @@ def started(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_torchrun_command_has_an_identity_that_restarts_keep(started, launcher, monkeypatch):
-    first = processes.launch()
+    first = meeting.launch()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert processes.launch() == first
+    assert meeting.launch() == first
     monkeypatch.setenv("MASTER_PORT", str(launcher.new_store()))  # another command with the same --rdzv-id
-    assert processes.launch() != first
+    assert meeting.launch() != first
 
 
 def test_a_run_is_found_by_its_command(tmp_path):

@@ -1,0 +1,116 @@
+"""Objects that processes exchange through torchrun's store, however long it takes; and signs of life meanwhile."""
+
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import torch.distributed as dist
+
+from distributed.launch import started_by_torchrun
+
+SECONDS_PER_BEAT = 1.0
+SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a clock goes on while all are paused
+SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is lost
+SECONDS_PER_LOOK = 0.01
+
+
+class LostProcessError(Exception):
+    """Another process of the run, or torchrun, has ended or does not answer."""
+
+
+class Meeting:
+    """Exchanges objects, such as a text's hash. Waits for the others as long as they live, whatever they are doing.
+
+    A thread of each process counts in the store. It also watches torchrun and the count of the next process. If one of
+    them is lost, it ends this process, unless the main thread does that first.
+    """
+
+    def __init__(self, rank: int, n: int):
+        self.rank, self.n = rank, n
+        self._store, self._numbers = store_of_attempt(), count()
+        self._lost = ""
+        self._ended = threading.Event()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Gives signs of life inside the context, at whose end the processes wait for each other."""
+        beats = threading.Thread(target=self._beat, name="signs of life", daemon=True)
+        beats.start()
+        try:
+            yield
+            with suppress(RuntimeError):  # the first process may have the store, and may be here no more
+                self.of_all(None)
+        finally:
+            self._ended.set()
+            beats.join(SECONDS_PER_BEAT)  # it may wait for a store that does not answer
+            with suppress(RuntimeError):
+                self._store.set(f"ended {self.rank}", "")
+
+    def of_all(self, value: Any) -> list[Any]:
+        """The objects of all processes, by rank. Raises LostProcessError."""
+        number = next(self._numbers)
+        self._store.set(f"{number} {self.rank}", pickle.dumps(value))  # type: ignore[arg-type]  # takes bytes too
+        values = [self._received(f"{number} {rank}") for rank in range(self.n)]
+        self._store.delete_key(f"{number - 1} {self.rank}")  # all processes are here, so they have read it
+        return values
+
+    def _received(self, key: str) -> Any:
+        while not self._store.check([key]):  # `wait` would not let Ctrl-C through
+            if self._lost:
+                raise LostProcessError(self._lost)
+            time.sleep(SECONDS_PER_LOOK)
+        return pickle.loads(self._store.get(key))
+
+    def _beat(self) -> None:
+        try:
+            self._watch(store_of_attempt(), (self.rank + 1) % self.n)
+        except RuntimeError:  # dist.DistError is one
+            self._lost = _stopped("torchrun does not answer")
+        if self._lost and not self._ended.wait(SECONDS_TO_END):
+            print(self._lost, file=sys.stderr, flush=True)
+            os._exit(1)  # the main thread waits in an operation that cannot be interrupted
+
+    def _watch(self, store: dist.Store, other: int) -> None:
+        """Count until this process ends or something is lost."""
+        parent, seen, n_silent = os.getppid(), 0, 0
+        while not self._lost and not self._ended.wait(SECONDS_PER_BEAT):
+            store.add(f"beats {self.rank}", 1)
+            beats = store.add(f"beats {other}", 0)
+            n_silent = n_silent + 1 if beats == seen > 0 else 0  # 0: it has not started yet
+            seen = beats
+            if os.getppid() != parent:
+                self._lost = _stopped("torchrun has ended")
+            elif store.check([f"ended {other}"]):
+                self._lost = _stopped("another process of this run has ended")
+            elif n_silent > SILENT_BEATS:
+                self._lost = _stopped(f"process {other} of {self.n} does not answer")
+
+
+def launch() -> str | None:
+    """Identifies the torchrun command that has started this process, also when it restarts its processes.
+
+    The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an earlier command.
+    """
+    if not started_by_torchrun():
+        return None
+    return _store_of_torchrun().compare_set("folio launch", "", uuid4().hex).decode()
+
+
+def store_of_attempt() -> dist.Store:
+    """A new connection to torchrun's store, with keys of its own after each restart."""
+    return dist.PrefixStore(f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun())
+
+
+def _store_of_torchrun() -> dist.Store:
+    return next(dist.rendezvous("env://"))[0]
+
+
+def _stopped(reason: str) -> str:
+    return f"stopped: {reason}; the last checkpoint is whole"

@@ -1,0 +1,62 @@
+"""Runs experiment.py with a fault in the last process: `python tests/distributed/faulty.py FAULT ARGUMENTS`.
+
+A lost process is given up after seconds instead of most of a minute.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+
+import experiment
+from configs.one_line import run_main
+from distributed import meeting, processes
+from training import compilation
+from training.callbacks import Silent
+from training.checkpoint import CheckpointError
+from training.loop import Trainer
+
+
+def no_checkpoint(*arguments: object) -> None:
+    raise CheckpointError("no checkpoint")
+
+
+def no_memory(*arguments: object) -> None:
+    raise MemoryError
+
+
+def hang(*arguments: object) -> None:
+    threading.Event().wait()
+
+
+def slow(function: Callable) -> Callable:
+    """A function that takes longer than an exchange of tensors may."""
+
+    def slowly(*arguments: object) -> object:
+        time.sleep(1.5 * processes.TIMEOUT.total_seconds())
+        return function(*arguments)
+
+    return slowly
+
+
+FAULTS = {
+    "none": lambda: None,
+    "checkpoint": lambda: setattr(experiment, "built", no_checkpoint),
+    "memory": lambda: setattr(experiment, "built", no_memory),
+    "hang": lambda: setattr(Silent, "progressed", hang),
+    "slow compiler": lambda: setattr(compilation, "_leave_out", slow(lambda model: None)),
+}
+
+if __name__ == "__main__":
+    fault = sys.argv.pop(1)
+    processes.TIMEOUT, meeting.SECONDS_PER_BEAT = timedelta(seconds=8), 0.4
+    torch.compile = lambda function, **_: function
+    if os.environ["RANK"] == "1":
+        FAULTS[fault]()
+    elif fault == "slow compiler":
+        Trainer._save = slow(Trainer._save)
+    run_main(experiment.main)

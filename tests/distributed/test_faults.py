@@ -1,0 +1,83 @@
+"""Processes that are killed, that hang, or that load something else than the others: all end, and say why."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from distributed.processes import LOST
+from runs.files import ROOT
+from tests.distributed.conftest import Launcher
+from tests.waiting import until
+
+PROGRAM = "tests/distributed/faulty.py"
+
+
+def errors_of(launcher: Launcher, fault: str, codes: list[int], **keys: object) -> list[str]:
+    """The errors of two processes, of which the second has a fault."""
+    programs = launcher.start(2, PROGRAM, fault, "--config", launcher.config(**keys))
+    assert [program.wait(120) for program in programs] == codes
+    return [program.stderr.read() for program in programs]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_when_a_process_is_lost_the_others_end(launcher, lost, number):
+    programs = launcher.start_long(PROGRAM, "none")
+    os.kill(programs[lost].pid, number)
+    assert programs[1 - lost].wait(60) == 1
+    (error,) = programs[1 - lost].stderr.read().splitlines()
+    assert "stopped: " in error
+    programs[lost].kill()  # as torchrun does
+    programs[lost].wait(10)
+    run = launcher.only_run()
+    if lost == 1:
+        assert error == f"faulty.py: {run.status()['details']}"
+    output, _ = launcher.run(2, "experiment.py", "--resume", str(run.path), "training.max_steps=1")
+    assert int(re.search(r"resuming at step ([\d,]+)", output)[1].replace(",", "")) > 0
+    assert "is damaged" not in output
+
+
+def test_a_process_whose_main_thread_hangs_ends_too(launcher):
+    errors = errors_of(launcher, "hang", [1, 1], training__max_steps=1_000_000)
+    assert (
+        errors[0] == "faulty.py: stopped: another process of this run does not answer; the last checkpoint is whole\n"
+    )
+    assert errors[1] == "stopped: another process of this run has ended; the last checkpoint is whole\n"
+
+
+def test_processes_end_with_torchrun(launcher):
+    keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    arguments = ["experiment.py", "--config", launcher.config(**keys)]
+    with subprocess.Popen([*torchrun, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL) as started:
+        try:
+            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.pt")), 120)
+            processes = psutil.Process(started.pid).children()
+        finally:
+            started.kill()
+    assert len(processes) == 2
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert not alive
+
+
+def test_others_wait_while_one_process_compiles_or_saves(launcher):
+    keys = {"training__compile": True, "training__max_steps": 2, "training__evaluations": 1}
+    programs = launcher.start(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))
+    assert [program.wait(120) for program in programs] == [0, 0]
+    assert launcher.only_run().metrics()[-1]["seconds"] < 12  # the clock stands still meanwhile
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "line"), [("checkpoint", 2, "no checkpoint"), ("memory", 1, "out of memory")]
+)
+def test_an_error_of_one_process_names_it(launcher, fault, code, line):
+    errors = errors_of(launcher, fault, [1, code])
+    assert errors[0] == f"faulty.py: {LOST}\n"
+    assert errors[1].startswith("faulty.py: process 1: ")
+    assert line in errors[1]
+    assert errors[1].count("\n") == 1
