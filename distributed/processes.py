@@ -1,11 +1,14 @@
 """The processes of a run, one per device, which torchrun starts. Without torchrun there is one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -17,6 +20,13 @@ LOST = "stopped: another process of this run has ended; the last checkpoint is w
 HANGS = "stopped: another process of this run does not answer; the last checkpoint is whole"
 GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 GLOO_HANGS = "Timed out waiting"
+
+
+VERSIONS = {"Python": platform.python_version(), "PyTorch": str(torch.__version__), "NumPy": np.__version__}
+
+
+class DifferentProcessError(Exception):
+    """A process has loaded something else than the first one. All processes raise it with the same line."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,26 @@ class Processes:
     def of_all(self, value: Any) -> list[Any]:
         """The objects of all processes, by rank."""
         return self.meeting.of_all(value) if self.meeting else [value]
+
+    def compare(self, load: Callable[[], Mapping[str, Any]]) -> None:
+        """Compare values by name with those of the first process. A process that cannot load them is different too.
+
+        Raises DifferentProcessError in all processes if one of them differs.
+        """
+        if self.n == 1:
+            return
+        try:
+            mine: Any = load()
+        except ValueError as error:  # its message is one line for the user
+            mine = f"{error}"
+        first, *others = self.of_all(mine)
+        for number, its in enumerate(others, 1):
+            if isinstance(its, str):
+                raise DifferentProcessError(f"process {number}: {its}")
+            for name in first:
+                if its[name] != first[name]:
+                    found = f"its {name} is {_shown(its[name])}, not {_shown(first[name])}"
+                    raise DifferentProcessError(f"process {number} differs from process 0: {found}")
 
     def connect(self, device: str) -> None:
         """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for CPUs."""
@@ -146,3 +176,9 @@ def naming_losses() -> Iterator[None]:
         if isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST):
             raise LostProcessError(LOST) from error
         raise
+
+
+def _shown(value: Any) -> str:
+    """A value for a message; only the hash of a long one."""
+    text = str(value)
+    return text if len(text) <= 64 else f"one with the hash {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -14,6 +14,7 @@ import torch
 
 import experiment
 from configs.one_line import run_main
+from data.corpus import ENVIRONMENT_VARIABLE, Corpus
 from distributed import meeting, processes
 from training import compilation
 from training.callbacks import Silent
@@ -27,6 +28,10 @@ def no_checkpoint(*arguments: object) -> None:
 
 def no_memory(*arguments: object) -> None:
     raise MemoryError
+
+
+def reversed_text(name: str, text: str, *automaton: object) -> Corpus:
+    return from_text(name, text[::-1])
 
 
 def hang(*arguments: object) -> None:
@@ -43,10 +48,14 @@ def slow(function: Callable) -> Callable:
     return slowly
 
 
+from_text = Corpus.from_text
 FAULTS = {
     "none": lambda: None,
     "checkpoint": lambda: setattr(experiment, "built", no_checkpoint),
     "memory": lambda: setattr(experiment, "built", no_memory),
+    "key": lambda: sys.argv.append("seed=5"),
+    "text": lambda: setattr(Corpus, "from_text", staticmethod(reversed_text)),
+    "no text": lambda: os.environ.update({ENVIRONMENT_VARIABLE: "nowhere.txt"}),
     "hang": lambda: setattr(Silent, "progressed", hang),
     "slow compiler": lambda: setattr(compilation, "_leave_out", slow(lambda model: None)),
 }

@@ -81,3 +81,23 @@ def test_an_error_of_one_process_names_it(launcher, fault, code, line):
     assert errors[1].startswith("faulty.py: process 1: ")
     assert line in errors[1]
     assert errors[1].count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [("key", "its seed is 5, not 0"), ("text", r"its text is [0-9a-f]{64}, not [0-9a-f]{64}")],
+)
+def test_a_process_that_differs_from_the_first_is_named(launcher, fault, found):
+    """A text with the same characters would train to the end unnoticed."""
+    errors = errors_of(launcher, fault, [2, 2])
+    assert re.fullmatch(f"faulty.py: process 1 differs from process 0: {found}\n", errors[0])
+    assert errors[1] == ""
+    assert not (launcher.folder / "logs").exists()
+
+
+def test_a_process_without_the_text_is_named(launcher, shakespeare):
+    """The first process decides which text `auto` is; the others do not replace it by the play."""
+    errors = errors_of(launcher, "no text", [2, 2], data__corpus="auto")
+    assert errors[0].startswith("faulty.py: process 1: FOLIO_TINY_SHAKESPEARE: cannot read")
+    assert errors[0].count("\n") == 1
+    assert errors[1] == ""
