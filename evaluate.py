@@ -23,7 +23,7 @@ from runs.find import find_run
 from runs.run_files import read_object
 from trained.load import Trained, load
 from training.evaluation import evaluate, per_character
-from training.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
+from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon
 

@@ -4,53 +4,41 @@ python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init
 """
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from configs.command_line import Command, parse
 from configs.experiment import Configs, configs_of, registered_configs
-from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import fail, run_main
-from data.sources import CorpusError
-from distributed import launch
-from distributed.interruption import Interruption
-from runs import hardware
-from runs.delivery import DeliveryError
+from configs.seeds import derived_seed, run_seeds
+from runs.errors import InputError, StoppedError
 from runs.find import find_run
-from runs.run_folder import RunFolder, RunFolderError
+from runs.run_folder import RunFolder
 
-# Importing PyTorch takes seconds, so the functions below import what uses it: a wrong key is refused before.
 if TYPE_CHECKING:
     from distributed.processes import Processes
     from training.loop import Trainer
 
 
 def main(arguments: list[str]) -> int:
-    """Run one experiment; returns the exit code."""
+    """Run one experiment; returns the exit code. PyTorch is imported when the command line is known to be right."""
     began = time.monotonic()
     try:
         command = parse(arguments)
-    except (ConfigError, RunFolderError) as error:  # the processes of a machine have the same one
-        return fail(error) if launch.local_rank() == 0 else 2
+    except InputError as error:
+        return fail(error, in_all=True)
     if command.n_seeds > 1:
-        return run_seeds(arguments, command)
-    from distributed.processes import LostProcessError, joined
-    from training.checkpoint import CheckpointError
-    from training.health_checks import HealthCheckError
+        return run_seeds(__file__, arguments, command.values, command.n_seeds)
+    from distributed.processes import together
 
-    rank = launch.rank()
-    name = f"process {rank}: " if rank else ""
     try:
-        with joined(command.values["device"]) as group:
-            return lead(command, began, group) if group.is_first else follow(command, group)
-    except (ConfigError, CorpusError, RunFolderError, CheckpointError, DeliveryError) as error:
-        return fail(f"{name}{error}")
-    except HealthCheckError as error:  # all processes have the same one
-        return 1 if rank else fail(f"stopped: {error}", code=1)
-    except KeyboardInterrupt:  # during training it saves first
-        return fail("interrupted before training; what was prepared of a large text is kept", code=130)
-    except LostProcessError as error:
-        return fail(error, code=1)
+        with together(command.values) as processes:
+            return lead(command, began, processes) if processes.is_first else follow(command, processes)
+    except InputError as error:
+        return fail(error, in_all=error.in_all)
+    except StoppedError as error:
+        return fail(f"stopped: {error}", code=1, in_all=error.in_all)
     except KeyboardInterrupt:  # during training it saves first
         return fail("interrupted before training; what was prepared of a large text is kept", code=130, in_all=True)
     except (MemoryError, RuntimeError) as error:
@@ -59,71 +47,83 @@ def main(arguments: list[str]) -> int:
         return fail(f"stopped: {what_to_lower(command.values)}", code=1)
 
 
-def lead(command: Command, began: float, group: "Processes") -> int:
+def lead(command: Command, began: float, processes: "Processes") -> int:
     """Train, write the run's files and talk to the user: the first process, or the only one."""
+    from configs.callbacks import writing
+    from distributed.meeting import launch, restarted_run
     from training import tracking
-    from training.resume import begin, restarted_run, resume
+    from training.resume import begin, resume
 
-    restarted = None if command.resumed else restarted_run(command.logs)
-    if restarted:
+    if restarted := None if command.resumed else restarted_run(command.logs):
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
     configs = registered_configs(command.values)
-    corpus = configs.data.loaded
-    len(configs.data.training_ids)  # converts a large text, which may take hours
-    command = group.from_first(replace(command, values=command.values | {"data.corpus": corpus.name}))
-    trainer = built(configs, command, group)
+    data = configs.data
+    len(data.training_ids)  # converts a large text, which may take hours
+    command = processes.from_first(replace(command, values=command.values | {"data.corpus": data.loaded.name}))
+    trainer = built(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]
         if command.resumed:
-            resume(run, trainer, command.values, corpus)
+            resume(run, trainer, command.values, data.loaded)
         else:
-            begin(run, command.values, corpus, configs.data.vocabulary, command.comment, command.overridden)
+            begin(run, command.values, data.loaded, data.vocabulary, command.comment, command.overridden, launch())
         return train(run, trainer, began)
 
 
-def follow(command: Command, group: "Processes") -> int:
+def follow(command: Command, processes: "Processes") -> int:
     """Train with the first process, silently: one of those that torchrun has started besides it."""
+    from torch import manual_seed
+
+    from distributed.interruption import Interruption
     from training import tracking
-    from training.callbacks import Silent
     from training.resume import restore
 
     tracking.be_quiet()
-    command = group.from_first(command)
-    trainer = built(configs_of(command.values), command, group)
+    command = processes.from_first(command)
+    trainer = built(configs_of(command.values), command, processes)
+    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))  # dropout differs between processes
     if command.resumed:
         restore(command.resumed, trainer)
     with Interruption().watched():
-        trainer.train(None, Silent())
+        trainer.train()
     return 0
 
 
-def built_trainer(configs: Configs, command: Command) -> "Trainer":
+def built(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
     """The trainer, whose model has the weights that the run begins with."""
+    from configs.callbacks import steering
     from trained.initial_weights import copy_weights
 
+    processes.connect(command.values["device"], configs.data)
     trainer, initial = configs.trainer, command.values["initial_weights"]
     if initial and not command.resumed:
-        copy_weights(configs.network, data.vocabulary, command.values, find_run(initial, command.logs))
-    return configs.trainer
+        copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
+    trainer.callbacks = [*steering(configs), *trainer.callbacks]
+    return trainer
 
 
-def train(run: RunFolder, trainer: Trainer, began: float) -> int:
+def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     """Train until the budget is spent or a signal arrives; returns the exit code."""
     from configs.devices import gpu_uuid
-    from training import tracking
+    from distributed import launch
+    from distributed.interruption import Interruption
+    from distributed.processes import naming_losses
+    from runs import hardware
+    from training.tracking import Tracking
 
-    trainer, callbacks, interruption = configs.trainer, tracking.Tracking(run), Interruption()
+    tracking, interruption, earlier = Tracking(run), Interruption(), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
     try:
         with (
             interruption.watched(),
-            callbacks.training(lambda: not is_finished(trainer)),
-            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.device)),
-            processes.naming_losses(),
+            tracking.training(lambda: not is_finished(trainer)),
+            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
+            naming_losses(),
         ):
-            trainer.train(run, callbacks, lambda: interruption.signal is not None)
+            trainer.train(run, [tracking, interruption])
     except BrokenPipeError:
         raise  # the reader of the output has gone
     except OSError as error:

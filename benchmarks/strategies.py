@@ -18,7 +18,7 @@ from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from data.masking.strategies import STRATEGIES
 from runs.run_folder import RunFolder
 from trained.load import load_trained
-from training.measures import hard_masks
+from trained.measures import hard_masks
 
 BASE = "random"
 RECIPE = recipe("strategies")

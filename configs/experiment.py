@@ -208,5 +208,7 @@ def trainer(c: Configs) -> "Trainer":
     from training.loop import Trainer
 
     clock = in_all_processes(c.processes, TrainingClock)(c.torch_device)
-    callbacks = [in_all_processes(c.processes, Compilation)(c.compiled, c.step, c.training.stage_rows)] if c.compiled else []
+    callbacks = (
+        [in_all_processes(c.processes, Compilation)(c.compiled, c.step, c.training.stage_rows)] if c.compiled else []
+    )
     return in_all_processes(c.processes, Trainer)(c.step, c.schedule, c.evaluator, clock, callbacks)

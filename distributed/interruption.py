@@ -5,11 +5,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from distributed.launch import started_by_torchrun
+from runs.callbacks import Callback
 
 
-class Interruption:
+class Interruption(Callback):
     """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
 
     torchrun repeats the signal, so with it the process ends only when it has saved.
@@ -25,6 +27,12 @@ class Interruption:
         yield
         for number, handler in before.items():
             signal.signal(number, handler)
+
+    def begin(self, trainer: Any) -> None:
+        trainer.must_stop = self.signal is not None
+
+    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
+        trainer.must_stop = self.signal is not None
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or number

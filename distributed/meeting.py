@@ -8,12 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import torch.distributed as dist
 
 from distributed.launch import started_by_torchrun
+from runs.errors import StoppedError
+from runs.find import find_launched
+from runs.run_folder import RunFolder
 
 SECONDS_PER_BEAT = 1.0
 SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a clock goes on while all are paused
@@ -21,7 +25,7 @@ SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is los
 SECONDS_PER_LOOK = 0.01
 
 
-class LostProcessError(Exception):
+class LostProcessError(StoppedError):
     """Another process of the run, or torchrun, has ended or does not answer."""
 
 
@@ -74,7 +78,7 @@ class Meeting:
         except RuntimeError:  # dist.DistError is one
             self._lost = _stopped("torchrun does not answer")
         if self._lost and not self._ended.wait(SECONDS_TO_END):
-            print(self._lost, file=sys.stderr, flush=True)
+            print(f"stopped: {self._lost}", file=sys.stderr, flush=True)
             os._exit(1)  # the main thread waits in an operation that cannot be interrupted
 
     def _watch(self, store: dist.Store, other: int) -> None:
@@ -103,6 +107,12 @@ def launch() -> str | None:
     return _store_of_torchrun().compare_set("folio launch", "", uuid4().hex).decode()
 
 
+def restarted_run(logs: Path) -> RunFolder | None:
+    """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
+    run = find_launched(launch(), logs)
+    return run if run and any(run.checkpoints.glob("*.safetensors")) else None
+
+
 def store_of_attempt() -> dist.Store:
     """A new connection to torchrun's store, with keys of its own after each restart."""
     return dist.PrefixStore(f"folio {os.environ['TORCHELASTIC_RESTART_COUNT']}", _store_of_torchrun())
@@ -113,4 +123,4 @@ def _store_of_torchrun() -> dist.Store:
 
 
 def _stopped(reason: str) -> str:
-    return f"stopped: {reason}; the last checkpoint is whole"
+    return f"{reason}; the last checkpoint is whole"

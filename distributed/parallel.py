@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from data.masking import MaskedBatch
 from distributed.processes import Processes
-from distributed.sharding import is_sharded, sharded_like, whole, whole_weights
+from distributed.sharding import is_sharded, load_whole, sharded_like, whole, whole_weights
 from training.callbacks import KnobPanel
 from training.clock import TrainingClock
 from training.compilation import Compilation
@@ -55,7 +55,7 @@ class ParallelUpdate(Update):
             self.module = DistributedDataParallel(self.module, forward_sync_buffers=False, gradient_as_bucket_view=True)
 
     def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
-        mine = batch.rows(self.processes.share(len(batch.inputs)))
+        mine = batch.part(self.processes.share(len(batch.inputs)))
         with nullcontext() if is_last else self._without_averaging():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
                 outcome = self.module(mine)
@@ -95,7 +95,9 @@ class ParallelUpdate(Update):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved, rank = state["rng_states"], self.processes.rank
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
-        if rank >= len(saved):  # a seed from the next draw of a process that was saved: it depends on the run and the step
+        if rank >= len(
+            saved
+        ):  # a seed from the next draw of a process that was saved: it depends on the run and the step
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         for optimizer in self.optimizers:
             for parameter, values in optimizer.state.items():
@@ -166,6 +168,9 @@ class ParallelTrainer(Trainer):
 
     def weights(self) -> dict[str, Any]:
         return whole_weights(self.model, self.processes.is_first)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        load_whole(self.model, weights)
 
 
 class ParallelEvaluator(Evaluator):

@@ -14,19 +14,20 @@ import torch.distributed as dist
 
 from distributed.launch import local_rank, n_started, rank
 from distributed.meeting import LostProcessError, Meeting, store_of_attempt
+from runs.errors import InputError
 
 TIMEOUT = timedelta(seconds=40)  # of an exchange of tensors; processes that may take longer meet first
-LOST = "stopped: another process of this run has ended; the last checkpoint is whole"
-HANGS = "stopped: another process of this run does not answer; the last checkpoint is whole"
+LOST = "another process of this run has ended; the last checkpoint is whole"
+HANGS = "another process of this run does not answer; the last checkpoint is whole"
 GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 GLOO_HANGS = "Timed out waiting"
-
-
 VERSIONS = {"Python": platform.python_version(), "PyTorch": str(torch.__version__), "NumPy": np.__version__}
 
 
-class DifferentProcessError(Exception):
+class DifferentProcessError(InputError):
     """A process has loaded something else than the first one. All processes raise it with the same line."""
+
+    in_all = True
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,20 @@ class Processes:
                     found = f"its {name} is {_shown(its[name])}, not {_shown(first[name])}"
                     raise DifferentProcessError(f"process {number} differs from process 0: {found}")
 
-    def connect(self, device: str) -> None:
-        """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for CPUs."""
+    def connect(self, device: str, data: Any) -> None:
+        """Let the processes exchange tensors from now on: over NCCL for CUDA devices, over gloo for CPUs.
+
+        `data` is the branch of the config tree; all processes must have loaded the same. Raises DifferentProcessError.
+        """
         if self.n == 1:
             return
+        self.compare(
+            lambda: {
+                "text": data.loaded.sha256,
+                "vocabulary": data.vocabulary.description(),
+                "number of tokens": len(data.training_ids),
+            }
+        )
         backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
         if device.startswith("cuda"):
             torch.cuda.set_device(local_rank())
@@ -148,8 +159,11 @@ def current() -> Processes:
 
 
 @contextmanager
-def together() -> Iterator[Processes]:
-    """This process among those that torchrun has started. Raises LostProcessError if another one ends early."""
+def together(values: Mapping[str, Any]) -> Iterator[Processes]:
+    """This process among those that torchrun has started, all with the same `values` of the keys.
+
+    Raises DifferentProcessError if their keys or versions differ, and LostProcessError if another one ends early.
+    """
     global _current
     if n_started() == 1:
         yield SINGLE
@@ -158,6 +172,7 @@ def together() -> Iterator[Processes]:
         meeting = Meeting(rank(), n_started())
         with naming_losses(), meeting.held():
             _current = Processes(rank(), n_started(), meeting)
+            _current.compare(lambda: VERSIONS | values)
             yield _current
     finally:
         _current = SINGLE

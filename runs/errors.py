@@ -1,5 +1,13 @@
-"""The base of the errors that wrong input causes."""
+"""The bases of the errors whose messages are one line for the user."""
 
 
 class InputError(ValueError):
-    """Wrong input: a command, a key, a file or a run. The message is one line for the user; the exit code is 2."""
+    """Wrong input: a command, a key, a file or a run. The exit code is 2."""
+
+    in_all = False  # whether all processes of a run raise it
+
+
+class StoppedError(RuntimeError):
+    """A run that cannot go on. The exit code is 1."""
+
+    in_all = False

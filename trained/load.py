@@ -20,7 +20,7 @@ from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
-from training.checkpoint import load_weights, put_weights
+from training.checkpoint import load_checkpoint, put_weights
 
 TOLERANCE = 1e-4  # of logits
 
@@ -78,7 +78,7 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
     vocabulary = saved_vocabulary(run)
     model = untrained(values, vocabulary)
-    put_weights(model, load_weights(weights), weights)
+    put_weights(model.load_state_dict, load_checkpoint(weights))
     return Trained(run, values, config.get("device", device), model, vocabulary)
 
 

@@ -169,9 +169,7 @@ class Samples(Callback):
             trainer.call("sampled", sample(trainer.model, self.prompts, self.vocabulary, row["masking_prob"]))
 
 
-def sample(
-    model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float
-) -> list[list[Guess]]:
+def sample(model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, masking_prob: float) -> list[list[Guess]]:
     """Replace a share of every prompt's tokens by `[MASK]` and let the model guess them.
 
     Dropout is off, and the RNG states of training do not change. Raises ValueError for a prompt with characters that

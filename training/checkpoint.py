@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +17,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import nn
 
-from distributed.sharding import load_whole
 from runs.errors import InputError
 from runs.files import flush, read_bytes, write_atomically
 
@@ -77,12 +75,12 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(path).weights
 
 
-def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Path) -> None:
-    """Load weights into a model. Raises CheckpointError if they are those of a different model."""
-    try:  # without communication, whose errors are others
-        load_whole(model, weights)
+def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkpoint) -> None:
+    """Load the weights of a checkpoint. Raises CheckpointError if they are those of a different model."""
+    try:
+        load(found.weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{source} holds the weights of a different model") from error
+        raise CheckpointError(f"{found.path} holds the weights of a different model") from error
 
 
 def save_last(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:

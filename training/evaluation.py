@@ -176,9 +176,7 @@ class Evaluator:
     outcomes_of: Callable[..., Outcomes] = masked_outcomes
     weight_norm: Callable[[nn.Module], float] = weight_norm
 
-    def row(
-        self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums
-    ) -> tuple[dict[str, Any], Evaluation]:
+    def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
         """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
 
         `before` holds the step, chars and seconds of the last evaluation, `sums` those of the steps since then.
@@ -203,7 +201,9 @@ class Evaluator:
             "accuracy.valid": evaluation.accuracy,
             "grad_norm": totals["grad_norm"] / (now["step"] - before["step"]),
             "weight_norm": self.weight_norm(self.model),
-            "chars_per_second": round((now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1),
+            "chars_per_second": round(
+                (now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1
+            ),
         }
         if totals["n_labels"] < totals["n_positions"]:
             row["ignored_labels"] = 1 - totals["n_labels"] / totals["n_positions"]

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from runs.callbacks import Callback
+from runs.errors import StoppedError
 from training.schedule import Stage
 
 LEAK_STANDARD_ERRORS = 5.0
@@ -19,8 +20,10 @@ PLATEAU_CHARS = 1_000_000  # before that, a healthy model may be near the unigra
 PLATEAU_NATS = 0.25
 
 
-class HealthCheckError(RuntimeError):
+class HealthCheckError(StoppedError):
     """Further training makes no sense; the message is one line for the user."""
+
+    in_all = True
 
 
 def check_for_leak(losses: np.ndarray, floor: np.ndarray | None) -> None:

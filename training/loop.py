@@ -55,7 +55,6 @@ class Trainer:
         self.began, self.saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
-        self.processes.wait_for_all()
         self.clock.start()
         now = self.decide()
         while now.progress < 1 and not now.must_stop:
@@ -128,6 +127,9 @@ class Trainer:
 
     def weights(self) -> dict[str, Any]:
         return self.model.state_dict()
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        self.model.load_state_dict(weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides how training continues."""

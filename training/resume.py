@@ -1,15 +1,13 @@
 """Starts a run, and resumes an interrupted one in its folder, bit for bit."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
-from distributed.meeting import launch
-from runs.find import find_launched
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, environment, has_checkpoint, load_last, put_weights
+from training.callbacks import Recorder
+from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights
 from training.loop import Trainer
 
 
@@ -20,24 +18,19 @@ def begin(
     vocabulary: Vocabulary,
     comment: str,
     overridden: Iterable[str],
+    launch: str | None = None,
 ) -> None:
-    """Write the files that describe a new run."""
-    run.save_about(values["name"], comment, overridden, launch())
+    """Write the files that describe a new run; `launch` identifies the torchrun command, if any."""
+    run.save_about(values["name"], comment, overridden, launch)
     run.save_config(dict(values))
     run.save_corpus(corpus.name, corpus.sha256)
     vocabulary.save(run.vocabulary_path)
 
 
-def restarted_run(logs: Path) -> RunFolder | None:
-    """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
-    run = find_launched(launch(), logs)
-    return run if run and has_checkpoint(run.checkpoints) else None
-
-
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
     found = load_last(run.checkpoints)
-    put_weights(trainer.model, found.weights, found.path)
+    put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
         trainer.load_state_dict(found.state)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
@@ -60,15 +53,17 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
         key, limit = next(each for each in vars(trainer.schedule.budget).items() if each[1] is not None)
         longer = f"training.{key}={2 * limit:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
-    run.truncate(found.state["sizes"])
+    saved = found.state["callbacks"]["run"]
+    run.truncate(saved["sizes"])
     before = run.config()
     # A key that the run's config lacks is newer than the run, which was trained with the key's default.
     changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
-    was = found.state["environment"]
-    now = environment(trainer.device, trainer.compilation.is_wanted, trainer.processes.n)
-    differing = [f"{name} was {value}, is {now.get(name)}" for name, value in sorted(was.items() - now.items())]
+    (now,) = (callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder))
+    differing = [
+        f"{name} was {was}, is {now.get(name)}" for name, was in saved["environment"].items() if now.get(name) != was
+    ]
     if differing:
         print(f"warning: {'; '.join(differing)}: the run will not continue bit for bit", flush=True)

@@ -134,7 +134,11 @@ class Update:
 
     def state_dict(self) -> dict[str, Any]:
         states = [optimizer.state_dict() for optimizer in self.optimizers]
-        return {"rng_states": [rng_states(self.device)], "skipped_in_a_row": self.skipped_in_a_row, "optimizers": states}
+        return {
+            "rng_states": [rng_states(self.device)],
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "optimizers": states,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])

@@ -20,6 +20,7 @@ from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
 from data.vocabulary import printable
+from runs.callbacks import Callback
 from runs.delivery import Delivery, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -68,8 +69,8 @@ def be_quiet() -> None:
     monitor_singleton().silent()
 
 
-class Tracking:
-    """Shows one run; implements `training.callbacks.Callbacks`."""
+class Tracking(Callback):
+    """Shows one run."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
@@ -112,13 +113,13 @@ class Tracking:
         """The values that a user has requested on the dashboard, if any."""
         return self.uploader.delivery.knobs if self.uploader else None
 
-    def says(self, line: str) -> None:
+    def says(self, trainer: Any, line: str) -> None:
         """Show one line of text."""
         logger.log(line)
         self._log(line)
 
-    def progressed(self, progress: float) -> None:
-        """Move the progress line; `progress` is the share of the budget that is spent."""
+    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
+        """Move the progress line."""
         if not self.is_terminal:
             return
         now = time.monotonic()
@@ -129,7 +130,7 @@ class Tracking:
             self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
         monit.progress(min(progress, 1.0))
 
-    def evaluated(self, row: Mapping[str, Any]) -> None:
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         """Show one row of metrics.jsonl."""
         line: list[Any] = [
             f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
@@ -151,7 +152,7 @@ class Tracking:
         if self.uploader:
             self.uploader.wake.set()
 
-    def sampled(self, samples: Sequence[Sequence[Guess]]) -> None:
+    def sampled(self, trainer: Any, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct e, `[x!e]` for x."""
         for guesses in samples:
             logger.log([part for guess in guesses for part in self._shown(guess)])

@@ -13,7 +13,7 @@ from data.play.scoring import score
 from data.protocol import ValidationSet
 from trained.load import Trained
 from training.evaluation import CHARS_AT_ONCE, any_order_bound
-from training.measures import evenly_spaced
+from trained.measures import evenly_spaced
 from writing.judge import Judge, ratio
 from writing.likelihood import order_losses
 from writing.sampler import Sampler

@@ -14,7 +14,7 @@ from data.play.words import TOPIC_VOWELS
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
-from training.measures import evenly_spaced
+from trained.measures import evenly_spaced
 from writing.judge import ratio
 from writing.truth import TruePosterior
 

@@ -212,7 +212,9 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
     step = configs.step
 
     def addresses() -> list[int]:
-        state = [value for each in step.update.optimizers for values in each.state.values() for value in values.values()]
+        state = [
+            value for each in step.update.optimizers for values in each.state.values() for value in values.values()
+        ]
         return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, step.update.skipped_in_a_row)]
 
     step(STAGE)

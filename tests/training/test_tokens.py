@@ -11,7 +11,7 @@ from data.protocol import N_MASKED, protocol_masks
 from tests.conftest import configs_for
 from training.evaluation import evaluate
 from training.health_checks import check_row
-from training.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
+from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import torch
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
 from training.evaluation import masked_outcomes
-from training.measures import (
+from trained.measures import (
     breakdown,
     distance_to_visible,
     hard_masks,
