@@ -1,8 +1,10 @@
 import json
+import re
 import subprocess
 
 from benchmarks.command import RESULTS
-from benchmarks.page import BLOCK, PAGES, filled
+from benchmarks.page import PAGES, filled
+from runs.files import ROOT
 
 
 def test_the_pages_have_the_tables_of_the_results():
@@ -17,6 +19,13 @@ def test_every_tracked_result_is_on_a_page():
     assert [path for path in listed.stdout.split() if path not in text] == []
 
 
+def test_the_readme_quotes_figures_of_the_pages():
+    figures = re.findall(r"\b\d+\.\d{3}\b", (ROOT / "README.md").read_text(encoding="utf-8"))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert len(figures) > 3
+    assert [figure for figure in figures if figure not in text] == []
+
+
 def test_uncommitted_code_is_named(tmp_path, monkeypatch):
     machine = {"machine": "M, 1 core", "threads": "1", "torch": "2.0", "commit": "1234567+", "date": "2026-01-01"}
     (tmp_path / "x.json").write_text(json.dumps({"machine": machine, "table": [{"a": "1"}]}))
@@ -26,4 +35,3 @@ def test_uncommitted_code_is_named(tmp_path, monkeypatch):
     assert text.startswith("before\n")
     assert text.endswith("\nafter")
     assert filled(text) == text
-    assert BLOCK.search(text)
