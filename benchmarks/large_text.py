@@ -28,6 +28,7 @@ from benchmarks.command import run_benchmark
 from benchmarks.turns import Candidates, Measures, compare
 from configs.command_line import resolve
 from configs.experiment import configs_of
+from configs.keys import ConfigError
 from data.play.grammar import play
 from training import tracking
 
@@ -76,7 +77,8 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
     """Survey and convert a text with an empty cache."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    _ = data_of(text, tokens, cache).stored_tokens
+    if data_of(text, tokens, cache).stored_tokens is None:
+        raise ConfigError(f"{text.stat().st_size / 1e6:.0f} MB of text are read without converting: raise --megabytes")
     seconds, megabytes = time.perf_counter() - began, text.stat().st_size / 1e6
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {"MB": megabytes, "MB per second": megabytes / seconds, "seconds": seconds, "MB of memory": memory / 1e6}
