@@ -22,8 +22,8 @@ from runs.files import write_json
 from runs.find import find_run
 from runs.run_files import read_object
 from trained.load import Trained, load
-from training.evaluation import evaluate, per_character
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
+from training.evaluation import evaluate, per_character
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon
 

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from training.recording import EAGER_STEPS
 
 from benchmarks.command import save_results
 from configs.experiment import Configs
 from training.compilation import Compilation
-from training.recording import EAGER_STEPS
 from training.schedule import Stage
 from training.step import TrainingStep
 

@@ -21,7 +21,7 @@ from training.clock import TrainingClock
 from training.compilation import Compilation
 from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_norm
 from training.loop import Decisions, Trainer
-from training.muon import Muon, local
+from training.muon import Muon
 from training.objective import MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of
 from training.step import TrainingStep, Update

@@ -69,7 +69,7 @@ class CudaGraphs:
         return not self.is_given_up and shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
 
     def record(self, shape: Shape, draw: Callable[[], Batches]) -> None:
-        """Record an update of the batches that `draw` returns, and check it. Weights and states are unchanged afterwards.
+        """Record an update of the batches that `draw` returns, and check it. It changes no weight and no state.
 
         Raises RuntimeError if PyTorch cannot record it, or if a replayed step differs from an eager one.
         """

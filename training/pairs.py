@@ -1,4 +1,4 @@
-"""A second objective, on pairs of text (see `data.pairs`): does B follow A (nsp), or are A and B in their order (sop)?"""
+"""A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See `data.pairs`."""
 
 import math
 from collections.abc import Mapping, Sequence

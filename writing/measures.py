@@ -12,8 +12,8 @@ from data.play.automaton import Automaton
 from data.play.scoring import score
 from data.protocol import ValidationSet
 from trained.load import Trained
-from training.evaluation import CHARS_AT_ONCE, any_order_bound
 from trained.measures import evenly_spaced
+from training.evaluation import CHARS_AT_ONCE, any_order_bound
 from writing.judge import Judge, ratio
 from writing.likelihood import order_losses
 from writing.sampler import Sampler

@@ -13,8 +13,8 @@ from data.play.grammar import grammar
 from data.play.words import TOPIC_VOWELS
 from data.protocol import ValidationSet
 from data.vocabulary import Vocabulary
-from training.evaluation import masked_outcomes
 from trained.measures import evenly_spaced
+from training.evaluation import masked_outcomes
 from writing.judge import ratio
 from writing.truth import TruePosterior
 

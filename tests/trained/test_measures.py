@@ -2,7 +2,6 @@ import torch
 
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
-from training.evaluation import masked_outcomes
 from trained.measures import (
     breakdown,
     distance_to_visible,
@@ -13,6 +12,7 @@ from trained.measures import (
     sweep_masks,
     word_masks,
 )
+from training.evaluation import masked_outcomes
 
 
 def test_sweep_masks_have_their_rate_in_every_window():

@@ -14,7 +14,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from configs.experiment import Configs
 from tests.conftest import configs_for, weights
 from tests.training.test_resume import check_same
-from training.compilation import CACHE_VARIABLE, Compilation, Compiled, _kept_code
+from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
 from training.schedule import Stage
 
 # The smallest model that is compiled completely, with a single shape: compiling takes half a minute.

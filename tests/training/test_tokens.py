@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from data.corpus import CorpusError
 from data.protocol import N_MASKED, protocol_masks
 from tests.conftest import configs_for
+from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
 from training.evaluation import evaluate
 from training.health_checks import check_row
-from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,60 @@
+"""The core path: every file that builds a run of `quick`, or that its step and its evaluation execute."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import pytest
+import torch
+
+from configs.command_line import PRESETS, read_config, resolve
+from configs.experiment import configs_of
+from runs.files import ROOT
+
+LINES = 2_800
+LINES_OF_LOOP_AND_STEP = 140
+
+
+def one_step(corpus: Path) -> None:
+    """Build a run of `quick`, compile it, take one step and evaluate."""
+    keys = {"data.corpus": str(corpus), "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
+    configs_of(resolve(read_config(PRESETS / "quick.yaml"), keys)).trainer.train()
+
+
+@pytest.fixture
+def executed(corpus_file, monkeypatch) -> set[str]:
+    """The files of Folio with a function that a step, or building it, calls."""
+    # PyTorch's compiler without its last stages, which generate code; Folio's part is the same.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    one_step(corpus_file)  # imports all modules: their own lines are not the calls of a step
+    found: set[str] = set()
+
+    def trace(frame: FrameType, event: str, argument: object) -> None:
+        found.add(frame.f_code.co_filename)
+
+    torch._dynamo.reset()
+    sys.setprofile(trace)
+    try:
+        one_step(corpus_file)
+    finally:
+        sys.setprofile(None)
+    paths = {Path(name) for name in found if name.startswith(str(ROOT))}
+    return {str(path.relative_to(ROOT)) for path in paths if not {".venv", "tests"} & set(path.parts)}
+
+
+def listed() -> dict[str, int]:
+    """The files that docs/reading.md lists as the core path, with their lines."""
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| ([\d,]+) \|$", (ROOT / "docs" / "reading.md").read_text(), re.M)
+    return {name: int(lines.replace(",", "")) for name, lines in rows}
+
+
+def test_the_core_path_is_what_a_step_executes(executed):
+    assert executed | {"experiment.py"} == set(listed())
+
+
+def test_the_core_path_is_short():
+    lines = {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in listed()}
+    assert sum(lines.values()) <= LINES
+    assert max(lines["training/loop.py"], lines["training/step.py"]) <= LINES_OF_LOOP_AND_STEP
