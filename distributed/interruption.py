@@ -31,7 +31,7 @@ class Interruption(Callback):
     def begin(self, trainer: Any) -> None:
         trainer.must_stop = self.signal is not None
 
-    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
+    def stepped(self, trainer: Any, stage: Any) -> None:
         trainer.must_stop = self.signal is not None
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

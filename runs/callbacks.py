@@ -16,8 +16,8 @@ class Callback:
         """Before each step: its stage, and its learning rate as a share of the peak."""
         return stage, factor
 
-    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
-        """After each step; `progress` is the share of the budget that is spent."""
+    def stepped(self, trainer: Any, stage: Any) -> None:
+        """After each step."""
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
         """After an evaluation: may add entries to its row of metrics.jsonl."""

@@ -13,6 +13,7 @@ import torch
 import yaml
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+from configs.callbacks import steering, writing
 from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
@@ -20,11 +21,11 @@ from runs.callbacks import Callback
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
-from training.callbacks import Recorder, ReferenceLosses
 from training.compilation import CACHE_VARIABLE
 from training.loop import Trainer
 from training.resume import begin
 from training.schedule import Stage
+from training.tracking import be_quiet
 
 TINY = {
     "device": "cpu",
@@ -59,6 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder of its own for every test, because labml writes there; and no dashboard."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("labml_app_url", "")
+    be_quiet()  # labml prints dozens of lines while it computes configs
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -154,7 +156,7 @@ class Recording(Callback):
     def begin(self, trainer: Trainer) -> None:
         trainer.must_stop = self.is_stopped()
 
-    def stepped(self, trainer: Trainer, stage: Stage, progress: float) -> None:
+    def stepped(self, trainer: Trainer, stage: Stage) -> None:
         trainer.must_stop = self.is_stopped()
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
@@ -192,14 +194,10 @@ def train_in(
     run = RunFolder(folder)
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
-    recording = Recording(is_stopped, on_row)
-    configs.trainer.train(run, [recording, *callbacks_of(run, configs)])
+    recording, trainer = Recording(is_stopped, on_row), configs.trainer
+    trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
+    trainer.train(run, [recording])
     return Trained(configs, run, recording)
-
-
-def callbacks_of(run: RunFolder, configs: Configs) -> list[Callback]:
-    """The callbacks with which `experiment.py` writes a run, without its output."""
-    return [Recorder(run, configs.environment), ReferenceLosses(run, configs.references)]
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ class HealthChecks(Callback):
         self.given: list[str] = []  # the names of the warnings so far
         self.n_near_unigram = 0  # evaluations in a row
 
-    def stepped(self, trainer: Any, stage: Stage, progress: float) -> None:
+    def stepped(self, trainer: Any, stage: Stage) -> None:
         update = trainer.training_step.update
         if not update.reading_synchronizes or trainer.step % STEPS_BETWEEN_CHECKS == 0:
             check_skipped_steps(update.skipped_in_a_row, trainer.step, stage.seq_len)

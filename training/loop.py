@@ -69,8 +69,8 @@ class Trainer:
             self.step += 1
             self.chars += self.training_step.chars_per_step
 
+            self.call("stepped", stage)
             now = self.decide()
-            self.call("stepped", stage, now.progress)
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)

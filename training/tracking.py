@@ -118,11 +118,11 @@ class Tracking(Callback):
         logger.log(line)
         self._log(line)
 
-    def stepped(self, trainer: Any, stage: Any, progress: float) -> None:
+    def stepped(self, trainer: Any, stage: Any) -> None:
         """Move the progress line."""
         if not self.is_terminal:
             return
-        now = time.monotonic()
+        now, progress = time.monotonic(), trainer.progress()
         if self.began is None:
             self.began = now, progress
         elif progress > self.began[1]:

@@ -46,7 +46,7 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
 def test_a_table_that_sees_the_label_is_a_leak(train, monkeypatch):
     """The n-grams of the text before masking, with the character itself among them."""
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
-    monkeypatch.setattr("configs.model.NGRAMS", ((0,),))
+    monkeypatch.setattr("model.ngrams.NGRAMS", ((0,),))
     keys = {"data__corpus": "play", "model__ngrams": 4, "training__max_steps": 300, "training__evaluations": 6}
     configs = configs_of(resolve(TINY, dotted(keys)))
     table, rows = configs.network.encoder.ngrams, NgramEmbedding.rows
