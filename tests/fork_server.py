@@ -22,8 +22,10 @@ import torch
 
 from runs.files import ROOT
 
-# torch._dynamo and the figures' backend are otherwise imported at their first use.
+# Programs import some modules only when they use them.
 PRELOADED = ("experiment", "evaluate", "dashboard", "torch._dynamo", "matplotlib.backends.backend_agg")
+PRELOADED += ("configs.contract", "data.masking.strategies", "trained.initial_weights", "training.compilation")
+PRELOADED += ("training.resume",)
 
 
 class ForkServer:
