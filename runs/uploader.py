@@ -21,6 +21,7 @@ class Uploader(threading.Thread):
         self.report = report
         self.wake = threading.Event()  # set it when there is something to send
         self.has_tried = threading.Event()
+        self.has_delivered = False
         self.is_ending = False
         self.trouble: str | None = f"no answer within {SECONDS_AT_FIRST:g} s"  # why the last message was not taken
 
@@ -42,7 +43,7 @@ class Uploader(threading.Thread):
                 has_more = self.delivery.send()
                 if self.trouble and self.has_tried.is_set():
                     self.report(f"the dashboard answers: {self.delivery.page}")
-                self.trouble, wait = None, 0.0 if has_more else SECONDS_BETWEEN
+                self.has_delivered, self.trouble, wait = True, None, 0.0 if has_more else SECONDS_BETWEEN
             except Exception as error:  # whatever is wrong here must not stop the training
                 reason = str(error) or type(error).__name__
                 if self.trouble is None:
@@ -55,11 +56,11 @@ class Uploader(threading.Thread):
             self.wake.clear()
 
     def end(self, seconds: float) -> str | None:
-        """Deliver the rest within `seconds`. Returns a line about what was not delivered, or None."""
+        """Deliver the rest within `seconds`. Returns a line about what a dashboard did not take, or None."""
         self.is_ending = True
         self.wake.set()
         self.join(seconds)
-        if not self.is_alive() and self.trouble is None:
+        if not self.has_delivered or (not self.is_alive() and self.trouble is None):
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
         n_rows = self.delivery.sent["rows"].n_remaining()
