@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from labml import experiment, lab, logger, monit
 from labml.internal.app.logs import APP_CONSOLE_LOGS
+from labml.internal.computer import configs as computer
 from labml.internal.experiment import experiment_singleton
 from labml.internal.logger import logger_singleton
 from labml.internal.logger.destinations import Destination
@@ -58,10 +60,15 @@ def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None
     APP_CONSOLE_LOGS.outputs = lambda **_: None
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
-    run = experiment_singleton().run
-    run.name = name
-    run.repo_remotes = []  # the address of a git remote may contain a password
-    return Path(run.run_path)
+    created = experiment_singleton()
+    created.run.name = name
+    created.run.repo_remotes = []  # the address of a git remote may contain a password
+    # Folio prints the command and the folder of the run; labml would add the subject of a git commit.
+    created._Experiment__print_info = lambda: None
+    # labml lists the projects of this computer in ~/.labml, for a service that Folio does not use. The home folder may
+    # not be writable, and runs that start at the same time delete each other's files there.
+    computer._internal = SimpleNamespace(add_project=lambda path: None)
+    return Path(created.run.run_path)
 
 
 def be_quiet() -> None:
