@@ -16,7 +16,9 @@ from distributed.launch import local_rank, n_started, rank
 from distributed.meeting import LostProcessError, Meeting, store_of_attempt
 from runs.errors import InputError
 
-TIMEOUT = timedelta(seconds=40)  # of an exchange of tensors; processes that may take longer meet first
+# Of an exchange of tensors; processes that may take longer meet first. torchrun kills a process that does not end by
+# itself 30 seconds after another one has ended, so that all of them are gone within a minute.
+TIMEOUT = timedelta(seconds=20)
 LOST = "another process of this run has ended; the last checkpoint is whole"
 HANGS = "another process of this run does not answer; the last checkpoint is whole"
 GLOO_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
@@ -35,7 +37,7 @@ class Processes:
     """This process among those of its run. Each method is to be called by all of them; with one they do nothing.
 
     Objects are exchanged patiently: a process waits for the others while they convert a text, compile or save. An
-    exchange of tensors must begin within 40 seconds in all processes.
+    exchange of tensors must begin within 20 seconds in all processes.
     """
 
     rank: int = 0
@@ -83,13 +85,13 @@ class Processes:
             mine: Any = load()
         except ValueError as error:  # its message is one line for the user
             mine = f"{error}"
-        first, *others = self.of_all(mine)
-        for number, its in enumerate(others, 1):
+        loaded = self.of_all(mine)
+        for number, its in enumerate(loaded):
             if isinstance(its, str):
                 raise DifferentProcessError(f"process {number}: {its}")
-            for name in first:
-                if its[name] != first[name]:
-                    found = f"its {name} is {_shown(its[name])}, not {_shown(first[name])}"
+            for name, first in loaded[0].items():
+                if its[name] != first:
+                    found = f"its {name} is {_shown(its[name])}, not {_shown(first)}"
                     raise DifferentProcessError(f"process {number} differs from process 0: {found}")
 
     def connect(self, device: str, data: Any) -> None:
