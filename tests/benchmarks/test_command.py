@@ -59,13 +59,6 @@ def test_long_names_with_the_same_beginning_have_files_of_their_own():
     assert all(len(name) <= command.LONGEST_NAME for name in names)
 
 
-def test_help_shows_the_docstring_and_the_defaults(run):
-    _, code, output = run("--help")
-    assert code == 0
-    assert "What it measures." in output.out
-    assert "(default: 90)" in output.out
-
-
 def test_wrong_input_is_one_line(run):
     def failing(options, path):
         raise ConfigError("no such text")

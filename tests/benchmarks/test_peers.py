@@ -91,18 +91,11 @@ class LabmlExperiment:
         transformer.n_layers, transformer.ffn.d_ff = SHAPE.n_layers, SHAPE.d_ff
         encoder, src_embed, generator = transformer.encoder, transformer.src_embed, transformer.generator
         self.model = annotated.TransformerMLM(encoder=encoder, src_embed=src_embed, generator=generator)
-        self.optimizer = Noam(
-            self.model.parameters(), lr=1.0, betas=(0.9, 0.999), eps=1e-8, warmup=2_000, d_model=SHAPE.d_model
-        )
-        self.mlm = MLM(
-            padding_token=N_TOKENS - 2,
-            mask_token=N_TOKENS - 1,
-            no_mask_tokens=[],
-            n_tokens=N_TOKENS,
-            masking_prob=0.15,
-            randomize_prob=0.1,
-            no_change_prob=0.1,
-        )
+        rates = {"lr": 1.0, "betas": (0.9, 0.999), "eps": 1e-8, "warmup": 2_000}
+        self.optimizer = Noam(self.model.parameters(), d_model=SHAPE.d_model, **rates)
+        shares = {"masking_prob": 0.15, "randomize_prob": 0.1, "no_change_prob": 0.1}
+        special = {"padding_token": N_TOKENS - 2, "mask_token": N_TOKENS - 1, "no_mask_tokens": []}
+        self.mlm = MLM(n_tokens=N_TOKENS, **special, **shares)
         self.accuracy = Accuracy(ignore_index=N_TOKENS - 2)
         self.accuracy.set_state(self.accuracy.create_state())
         self.loss = nn.CrossEntropyLoss(ignore_index=N_TOKENS - 2)

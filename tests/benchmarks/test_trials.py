@@ -61,18 +61,14 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, tr
     here["commit"] = "7654321"
     run_trials(path, both, last_losses, 1.0)
     assert trained[3:] == both
-    here["commit"] = "7654321+"  # with uncommitted changes, which cannot be told apart
-    run_trials(path, both, last_losses, 1.0)
-    run_trials(path, both, last_losses, 1.0)
-    assert trained[5:] == both + both
 
 
-@pytest.mark.parametrize(("commit", "times"), [("1234567", 1), ("1234567+", 2), ("7654321", 2)])
-def test_results_of_code_that_changed_during_the_run_do_not_count(commit, times, tmp_path, trained, monkeypatch):
+@pytest.mark.parametrize("commit", ["1234567+", "7654321"])
+def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(commit, tmp_path, trained, monkeypatch):
     monkeypatch.setattr(trials, "commit", lambda: commit)
     for _ in range(2):
         run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
-    assert len(trained) == times
+    assert len(trained) == 2
 
 
 def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, trained, monkeypatch):
