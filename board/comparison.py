@@ -15,10 +15,8 @@ Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
 
 def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
-    """A curve with further rows. A long curve keeps evenly spaced rows and the last one.
-
-    Which rows it keeps depends on their number only, not on how they were delivered.
-    """
+    """A curve with further rows. A long one keeps evenly spaced rows, which depend only on their number, and the
+    last."""
     first = curve[-1][0] + 1 if curve else 0
     points = curve + [
         [number, *(row[name] if is_number(row.get(name)) else None for name in CURVE)]

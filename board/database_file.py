@@ -42,11 +42,8 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def check(path: Path) -> None:
-    """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours.
-
-    A journal or log beside it, which a killed process leaves, belongs to its content. SQLite would apply it to the
-    file, so a copy is read.
-    """
+    """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours. A journal
+    or log that a killed process leaves belongs to it; SQLite would apply it to the file, so a copy is read."""
     if path.is_dir():
         raise StoreError("it is a folder")
     if not path.exists() or path.stat().st_size == 0:

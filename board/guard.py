@@ -60,10 +60,8 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("not allowed\n", 405)
         if path in self.page.files:
-            content, kind = self.page.files[path]
-            return Response(
-                content, media_type=kind, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-            )
+            (content, kind), safe = self.page.files[path], {"X-Content-Type-Options": "nosniff"}
+            return Response(content, media_type=kind, headers=safe | {"Cache-Control": "no-cache"})
         if comparison := COMPARISON.fullmatch(path):  # labml's own compares two runs
             return RedirectResponse(f"/compare?run={comparison[1]}")
         if PAGES.fullmatch(path):

@@ -83,10 +83,7 @@ def mark(uuid: str, status: str) -> None:
 
 
 def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to the series of a run. Skips text and null values (numbers that were not finite).
-
-    Raises ValueError if there are too many series.
-    """
+    """Add the numbers in rows to the series of a run. Raises ValueError if there are too many series."""
     series: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for name, value in row.items():
@@ -114,10 +111,8 @@ def _names(uuid: str) -> list[str]:
 
 
 def _choose_visible(uuid: str, before: Sequence[str]) -> None:
-    """Choose which series are drawn at first; the use of the hardware has a chart of its own.
-
-    labml-app keeps the choices by position. So when series are added, the choices of the others are moved.
-    """
+    """Choose which new series are drawn; the use of the hardware has a chart of its own. labml-app keeps the choices by
+    position, so those of the other series are moved."""
     names = _names(uuid)
     hardware = {name: name.startswith(HARDWARE) for name in names}
     losses = {name: name in VISIBLE or name.startswith(REFERENCE) for name in names}

@@ -1,10 +1,10 @@
 """Stores what Folio's runs report: rows of metrics, text of log.txt, a description and a status.
 
-Each message says where its rows and its text begin in the run's files. The dashboard counts what it has and takes only
-what follows. So a message that is sent twice, because its answer was lost, changes nothing, and a run that is imported
-looks the same as one that was watched.
+Each message says where its rows and its text begin in the run's files, and the dashboard takes only what it does not
+have. A message that is sent twice changes nothing, and an imported run looks the same as one that was watched.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -34,11 +34,8 @@ NEW: dict[str, Any] = {  # the record of a run
     "began": 0.0,
     "is_changed_by_hand": False,
 }
-EMPTY = {"restart": False, "rows_from": 0, "rows": [], "hardware_from": 0, "hardware": []} | {
-    "log_from": 0,
-    "log_to": 0,
-    "log": "",
-}
+EMPTY = {"restart": False, "rows": [], "hardware": [], "log": ""}
+EMPTY |= dict.fromkeys(("rows_from", "hardware_from", "log_from", "log_to"), 0)
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "configs": dict,
     "explicit": [str],
@@ -71,10 +68,8 @@ class RunRecords:
         self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Store one message of a run. Returns how much of the run is stored, and the wanted knobs.
-
-        Raises ValueError if the message has the wrong form.
-        """
+        """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
+        ValueError."""
         message = checked(EMPTY | message, MESSAGE, "the message")
         stored = self._record(uuid)
         record = NEW | (stored or {})
@@ -112,10 +107,8 @@ class RunRecords:
         }
 
     def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], new: Iterable[str]) -> None:
-        """Add the rows of a message that follow those which are stored, and count them in `record`.
-
-        `new` are the names of reference losses that earlier rows do not have.
-        """
+        """Add the rows of a message that follow those which are stored, and count them in `record`. `new` are the names
+        of reference losses that earlier rows do not have."""
         rows, hardware = (
             message[name] if message[f"{name}_from"] == record[name] else [] for name in ("rows", "hardware")
         )
@@ -167,22 +160,19 @@ class RunRecords:
             self._notice_if_dead(uuid)
 
     def _notice_if_dead(self, uuid: str) -> None:
-        """Mark a run that is in progress although nobody holds the lock of its folder.
-
-        It is dead, or it has ended while the dashboard did not run; then its folder says how.
-        """
+        """Mark a run that is in progress although nobody holds the lock of its folder: its folder says how it ended, or
+        it is dead."""
         record = self._record(uuid)
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
-        elif (
-            record["folder"] and (folder := RunFolder(Path(record["folder"]))).path.is_dir() and not folder.is_locked()
-        ):
+            return
+        folder = RunFolder(Path(record["folder"]))
+        if record["folder"] and folder.path.is_dir() and not folder.is_locked():
             self._heard.pop(uuid, None)
-            try:
-                ended = folder.status()["status"]
-            except RunFolderError:
-                ended = "in progress"
-            status = "dead" if ended == "in progress" else ended
+            status = "in progress"
+            with contextlib.suppress(RunFolderError):
+                status = folder.status()["status"]
+            status = "dead" if status == "in progress" else status
             labml_run.mark(uuid, status)
             self._put(uuid, record | {"status": status}, record)
 

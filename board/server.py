@@ -85,10 +85,7 @@ def serve(path: Path, port: int) -> None:
 
 
 def application(store: Store) -> tuple[Guard, Callable[[], None]]:
-    """labml-app behind its guard, and a function to call when the store was opened again.
-
-    Only once per process: importing `labml_app.flask_app` creates labml-app.
-    """
+    """labml-app behind its guard, and a function to call when the store was opened again. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
@@ -122,11 +119,8 @@ def connect(store: Store) -> None:
 
 
 def fill() -> None:
-    """Add the projects and the user that labml-app needs, if the database does not have them.
-
-    The empty token becomes an alias of the local user's project: labml-app reads a run's token from the query, where
-    clients do not send it. With the alias, runs without a token are listed immediately.
-    """
+    """Add the projects and the user that labml-app needs, if the database does not have them. Clients send no token in
+    the query, where labml-app reads it, so the empty token becomes an alias of the local user's project."""
     for token in (db.settings.FLOAT_PROJECT_TOKEN, db.settings.SAMPLES_PROJECT_TOKEN):
         db.project.create_project(token, token)
     user = db.user.get_or_create_user("local", is_local_user=True)

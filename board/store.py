@@ -119,11 +119,9 @@ class IndexDriver(IndexDbDriver):
 
 
 def encode(data: Any) -> str:
-    """Convert labml-app's data to JSON. Beside JSON's types it has keys, sets, NumPy arrays and NumPy numbers.
-
-    A key, set or array becomes a dictionary with one key, such as {"$set": [...]}. A dictionary that
-    already has such a key gets a second $ to tell them apart. Raises TypeError for any other type.
-    """
+    """Convert labml-app's data to JSON. A key, set or NumPy array becomes a dictionary with one key, such as {"$set":
+    [...]}; a dictionary that has such a key gets a second $. Raises TypeError for any other type than these and
+    JSON's."""
     text = json.dumps(_escaped(data), default=_tagged, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be stored, but not sent
 

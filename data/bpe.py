@@ -1,7 +1,4 @@
-"""Trains a byte-level BPE on a corpus (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`.
-
-It learns from `Corpus.training`, which is a sample if the text is large.
-"""
+"""Trains a byte-level BPE on `Corpus.training` (Sennrich et al. 2016; Radford et al. 2019): `data.tokens=bpe:8192`."""
 
 import contextlib
 import json

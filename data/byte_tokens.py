@@ -25,11 +25,8 @@ class PiecesOfUtf8(Vocabulary):
         return _decoded(b"".join(self._content(ids)))[0]
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor]:
-        """The text of the tokens, which may differ from `original`: a tokenizer may drop spaces or capitals.
-
-        A token belongs to its first character that is not a space, such as t in " the"; a token that begins inside a
-        character, to that character.
-        """
+        """The text of the tokens, which may differ from `original`, because a tokenizer may drop spaces or capitals. A
+        token belongs to its first character that is not a space, such as t in " the"; or else to its first."""
         content = self._content(ids)
         text, char_of_byte = _decoded(b"".join(content))
         n_bytes = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
@@ -56,10 +53,7 @@ class PiecesOfUtf8(Vocabulary):
 
 
 def _decoded(content: bytes) -> tuple[str, np.ndarray]:
-    """The text of some bytes, and the offset in it of each byte's character, `[len(content)]`.
-
-    A byte that is not UTF-8 becomes one U+FFFD, so offsets and text always agree.
-    """
+    """The text of some bytes, each U+FFFD if it is not UTF-8; and the offset of each byte's character in it."""
     text = content.decode("utf-8", "surrogateescape")
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     escaped = (codes >= 0xDC80) & (codes <= 0xDCFF)

@@ -40,9 +40,8 @@ The built-in play takes its place. For the real text,
 class Corpus:
     """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
 
-    Of a text that is `stored` on the disk, `training` and `validation` are the first 4 million characters of each part:
-    a sample for strategies, counting and prompts. `name` identifies the corpus in a run's config and metrics:
-    `tiny_shakespeare`, `play`, or an absolute path.
+    Of a text that is `stored` on the disk, they are the first 4 million characters of each part: a sample. `name`
+    identifies the corpus in a run's config and metrics: `tiny_shakespeare`, `play`, or an absolute path.
     """
 
     name: str

@@ -33,10 +33,9 @@ class Counts(NamedTuple):
 
 
 def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
-    """Predict the masked characters of windows, each window alone.
+    """Predict the masked characters of windows, each window alone; one call for many windows is fastest.
 
-    `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are `[n_windows, seq_len]`. The
-    training text is counted once per call and context size, so one call for many windows is fastest.
+    `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are `[n_windows, seq_len]`.
     """
     frequencies = np.bincount(training, minlength=n_chars)
     digits = np.empty(n_chars, dtype=np.int64)  # of each character: its rank by frequency
@@ -82,11 +81,8 @@ def _context_sizes() -> Iterator[tuple[int, int]]:
 
 
 def _uses(left: Ints, right: Ints, before: int, after: int) -> Bools:
-    """Whether characters with `left` and `right` visible neighbors use this context size.
-
-    Contexts grow by one character at a time: left and right in turn, left first, then on one side only once the other
-    has no more visible characters.
-    """
+    """Whether characters with `left` and `right` visible neighbors use this context size. Contexts grow left and right
+    in turn, left first, then on one side only once the other has no more visible characters."""
     uses = (before <= left) & (after <= right)
     if before > after + 1:
         uses &= right == after

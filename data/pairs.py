@@ -1,6 +1,4 @@
-"""Pairs of text for a second objective: predict whether B follows A (nsp), or the order of A and B (sop).
-
-    [CLS] A [SEP] B [SEP]
+"""Pairs of text, [CLS] A [SEP] B [SEP], for a second objective: does B follow A (nsp), or what is their order (sop)?
 
 Every pair has the same length, without padding. A and B share it equally; A gets the odd character.
 """
@@ -51,11 +49,8 @@ class PairWindows(Windows):
         seed: int,
         longest: int,
     ):
-        """`ids` `[n_chars]` are the text and `borders` the offsets of its speeches, which only `nsp` needs.
-
-        `objective` is nsp or sop, `longest` the greatest `seq_len` that will be drawn. Raises CorpusError if the text
-        has too few speeches for it.
-        """
+        """`borders` are the offsets of the speeches in `ids` `[n_chars]`, which only the `objective` nsp needs. Raises
+        CorpusError if there are too few for pairs of `longest`."""
         super().__init__(ids, seed=seed)
         self.objective = objective
         self.cls_token = cls_token

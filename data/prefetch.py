@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from data.windows import WindowBatch, Windows
+from data.windows import Pairs, WindowBatch, Windows
 
 
 class Prefetched:
@@ -27,11 +27,8 @@ class Prefetched:
         batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
         self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
         self._next = self._pool.submit(self._draw, batch_size, seq_len)
-        return batch._replace(
-            tokens=batch.tokens.to(self.device, non_blocking=True),
-            offsets=batch.offsets.to(self.device, non_blocking=True),
-            pairs=batch.pairs and type(batch.pairs)(*(part.to(self.device) for part in batch.pairs)),
-        )
+        tokens, offsets = (part.to(self.device, non_blocking=True) for part in batch[:2])
+        return WindowBatch(tokens, offsets, batch.pairs and Pairs(*(part.to(self.device) for part in batch.pairs)))
 
     def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         batch = self.windows.draw(batch_size, seq_len)

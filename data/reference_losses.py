@@ -1,7 +1,5 @@
-"""Reference losses: guessing by frequency, counting, and the Bayes-optimal loss ("floor") if it is known.
-
-Counting and the floor take some seconds. They depend on the corpus and the protocol only, so they are cached.
-"""
+"""Reference losses: guessing by frequency, counting, and the Bayes-optimal loss ("floor") if it is known. The last two
+take some seconds and depend on the corpus and the protocol only, so they are cached."""
 
 import contextlib
 import io
@@ -43,10 +41,7 @@ def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor)
 
 
 def counting_losses(corpus: Corpus) -> np.ndarray:
-    """The summed loss of counting in nats per window of the validation protocol, `[n_windows]`.
-
-    Counting uses `corpus.training`, which is a sample of the training text if the text is large.
-    """
+    """The summed loss of counting `corpus.training` in nats per window of the validation protocol, `[n_windows]`."""
     return _cached("counting", corpus, _count)
 
 
@@ -102,7 +97,6 @@ def _cached(name: str, corpus: Corpus, compute: Callable[[Corpus], np.ndarray]) 
 
 def _load(path: Path) -> np.ndarray | None:
     """The cached losses; None if there are none, or if the file is damaged."""
-    try:
+    with contextlib.suppress(OSError, ValueError, EOFError):
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
+    return None

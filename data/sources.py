@@ -4,6 +4,7 @@ They are read in blocks of about a million characters, in the same order and wit
 """
 
 import codecs
+import contextlib
 import gzip
 import os
 import stat
@@ -48,13 +49,11 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Raise CorpusError if the file has changed since the text was listed."""
-        try:
+        with contextlib.suppress(OSError):
             now = self.path.stat()
-            is_same = (now.st_size, now.st_mtime_ns) == (self.size, self.modified)
-        except OSError:
-            is_same = False
-        if not is_same:
-            raise CorpusError(f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole")
+            if (now.st_size, now.st_mtime_ns) == (self.size, self.modified):
+                return
+        raise CorpusError(f"data.corpus: {str(self.path)!r} has changed while it was read: wait until it is whole")
 
 
 class Block(NamedTuple):
@@ -70,10 +69,8 @@ def is_plain(path: Path) -> bool:
 
 
 def list_sources(path: Path) -> list[Source]:
-    """The files of a text, in the order of their names. Raises CorpusError, naming the file that cannot be used.
-
-    A folder is searched with its subfolders; names that begin with a dot are left out.
-    """
+    """The files of a text, those of a folder and its subfolders in the order of their names, without names that begin
+    with a dot. Raises CorpusError, naming the file that cannot be used."""
     try:
         sources = [_source(file) for file in _files(path, ())]
     except OSError as error:

@@ -27,10 +27,8 @@ VERSION = 1  # of the conversion; a new version converts again
 
 
 def path_of_large_text(name: str, in_memory: int) -> Path | None:
-    """The path of a text that stays on the disk: a folder, a compressed file, or one of more than `in_memory` bytes.
-
-    None for any other name.
-    """
+    """The path of a text that stays on the disk: a folder, or a file that is compressed or above `in_memory` bytes.
+    None for any other name."""
     try:
         path = Path(name).expanduser()
         is_large = path.is_file() and (path.stat().st_size > in_memory or not is_plain(path))
@@ -62,11 +60,8 @@ class StoredIds:
         return len(self.ids)
 
     def __getitem__(self, offsets: torch.Tensor) -> torch.Tensor:
-        """The ids (int64) at `offsets` `[batch, seq_len]`, which are close to each other in each row.
-
-        The disk reads all rows at the same time. Their memory then goes back to the operating system, which may keep
-        the pages in its cache.
-        """
+        """The ids (int64) at `offsets` `[batch, seq_len]`, which are close to each other in each window. The disk reads
+        all windows at the same time; their memory then goes back to the operating system."""
         size = self.ids.element_size()
         begins, ends = offsets.amin(1) * size // mmap.PAGESIZE * mmap.PAGESIZE, (offsets.amax(1) + 1) * size
         for begin, length in zip(begins.tolist(), (ends - begins).tolist(), strict=True):
@@ -89,7 +84,7 @@ class StoredText:
     def open(cls, path: Path, cache: Path, announce: Callable[[str], None]) -> "StoredText":
         """List and survey the files of a text. Raises CorpusError."""
         sources = list_sources(path)
-        cache = cache / "texts" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        cache = cache / "texts" / _short_hash(str(path))
         try:
             with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources), "B") as n_bytes_read:
                 surveyed = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
@@ -150,8 +145,7 @@ class StoredText:
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
         numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}  # what decides the ids
-        identity = json.dumps([self.sha256, numbering, VERSION])
-        folder = self.cache / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        folder = self.cache / _short_hash(json.dumps([self.sha256, numbering, VERSION]))
         n_bytes = sum(entry.n_bytes for entry in self.surveyed)
         try:
             with locked(self.cache / "lock", self.announce):
@@ -182,6 +176,10 @@ class StoredTokens:
             StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
         )
         return cls(training, validation, torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)))
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -53,11 +53,7 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
 
 def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
     """A tokenizer.json with Folio's ids: ordinary tokens in the file's order, `[PAD]`, `[MASK]`, and `[UNK]` if it has
-    a token for unknown text.
-
-    Its other special tokens are dropped, and so are truncation, padding and dropout. Raises an error of any type if
-    this is not a tokenizer.
-    """
+    one. Other special tokens, truncation, padding and dropout go. Raises any error if this is not a tokenizer."""
     model = dict(content["model"])
     is_unigram = isinstance(model["vocab"], list)  # [token, score], where other models have token: id
     id_of = {token: i for i, (token, _) in enumerate(model["vocab"])} if is_unigram else dict(model["vocab"])
@@ -90,10 +86,7 @@ class SubwordVocabulary(PiecesOfUtf8):
     tokens: ClassVar[str] = "subwords"
 
     def __init__(self, tokenizer: Mapping[str, Any], special_tokens: Iterable[str] = (PAD, MASK)):
-        """`tokenizer` is a tokenizer.json that has been `renumbered`; `special_tokens` include `[PAD]` and `[MASK]`.
-
-        `[UNK]` is added to them if the tokenizer has it.
-        """
+        """`tokenizer` is a tokenizer.json that has been `renumbered`, which decides whether there is an `[UNK]`."""
         self.tokenizer = dict(tokenizer)
         self._tokenizer = library().Tokenizer.from_str(json.dumps(self.tokenizer))
         vocab = self._tokenizer.get_vocab()
@@ -107,9 +100,8 @@ class SubwordVocabulary(PiecesOfUtf8):
         pieces, found = list(pieces_of(text, PIECE)), []
         for first in range(0, len(pieces), PIECES_AT_ONCE):
             try:
-                batch = self._tokenizer.encode_batch_fast(
-                    pieces[first : first + PIECES_AT_ONCE], add_special_tokens=False
-                )
+                some = pieces[first : first + PIECES_AT_ONCE]
+                batch = self._tokenizer.encode_batch_fast(some, add_special_tokens=False)
             except Exception as error:  # the type that `tokenizers` raises
                 reason = " ".join(str(error).split())[:100]
                 raise TokensError(f"the tokenizer cannot encode the text ({reason})") from error

@@ -35,11 +35,10 @@ class Surveyed:
 def survey(
     sources: Sequence[Source], cache: Path, announce: Callable[[str], None], n_bytes_read: Callable[[int], None]
 ) -> list[Surveyed]:
-    """Survey files; those that have not changed since an earlier survey are taken from the file `cache`.
+    """Survey files; those whose size, and time or hash, are as in an earlier survey are taken from the file `cache`.
 
-    A file has changed if its size differs, or if its time and its hash differ. `announce` is called with a line before
-    files are read, `n_bytes_read` with the number of their bytes that have been read since its last call. Raises
-    CorpusError if a file is not UTF-8 text.
+    `announce` is called with a line before files are read, `n_bytes_read` with the number of their bytes that have been
+    read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
     known = {entry.path: entry for entry in _load(cache)}
     entries = {source: _renewed(known.get(str(source.path)), source) for source in sources}
@@ -76,11 +75,8 @@ def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:
     """The entry of a file that is as it was; None otherwise."""
     if entry is None or entry.size != source.size:
         return None
-    if entry.modified == source.modified:
-        return entry
-    if entry.sha256 != _sha256(source.path):
-        return None
-    return replace(entry, modified=source.modified)
+    is_same = entry.modified == source.modified or entry.sha256 == _sha256(source.path)
+    return replace(entry, modified=source.modified) if is_same else None
 
 
 def _sha256(path: Path) -> str:

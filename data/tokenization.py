@@ -86,10 +86,8 @@ def convert(
 
 @contextlib.contextmanager
 def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Callable[[int], None]]]:
-    """Opens the files of a conversion to append to them, cut to the sizes that the last entry of progress.jsonl knows.
-
-    Yields them by name, the number of blocks that they hold, and a function to write an entry for another number.
-    """
+    """Opens the files of a conversion to append to them, cut to the sizes in the last entry of progress.jsonl. Yields
+    them by name, the number of blocks that they hold, and a function to write an entry for another number."""
     folder.mkdir(parents=True, exist_ok=True)
     progress = folder / "progress.jsonl"
     entry = _last_entry(progress)

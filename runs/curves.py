@@ -14,10 +14,8 @@ Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
 def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
-    """Plot training loss (thin) and validation loss (thick, with a band of one standard error) against time.
-
-    A dot per evaluation. A value that is null leaves a gap. The any-order bound is dashed, if the rows have one.
-    """
+    """Plot training loss (thin), validation loss (thick, with a band of one standard error) and the any-order bound, if
+    the rows have one (dashed), against time. A value that is null leaves a gap."""
     seconds, train, valid, error = (
         np.array([row[key] for row in rows], dtype=float)  # null becomes nan
         for key in ("seconds", "loss.train", "loss.valid", "loss.valid_stderr")

@@ -1,9 +1,10 @@
 """Delivers a run to the dashboard, while it trains or afterwards.
 
-Nothing is kept in memory for the dashboard: each message is read from the run folder. An absent, dead or silent
-dashboard therefore costs neither memory nor time, and when it comes back it receives everything it missed.
+Each message is read from the run folder, so an absent, dead or silent dashboard costs neither memory nor time, and when
+it comes back it receives everything it missed.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -79,10 +80,8 @@ class Delivery:
         return *(sent.n for sent in self.sent.values()), self.log, self.must_restart
 
     def _continue_from(self, stored: Mapping[str, Any]) -> None:
-        """Continue after the rows and the bytes of the log that the dashboard has.
-
-        If it has more than the run folder (resuming a run removes rows), it drops them all and receives them anew.
-        """
+        """Continue after the rows and the bytes of the log that the dashboard has. If it has more than the run folder,
+        because resuming has removed rows, it drops them all and receives them anew."""
         exists = [sent.continue_from(stored[name]) for name, sent in self.sent.items()]
         self.log = stored["log"]
         if not all(exists) or self.log > _size(self.run.log_path):
@@ -118,41 +117,31 @@ def ask(url: str, method: str, message: Mapping[str, Any], seconds: float) -> di
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = getattr(error, "reason", error)  # urllib's errors contain the system's
         raise DeliveryError(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__) from error
-    try:
-        reply = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DeliveryError(NOT_OURS) from error
-    if not isinstance(reply, dict):
-        raise DeliveryError(NOT_OURS)
-    return reply
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(reply := json.loads(content), dict):
+            return reply
+    raise DeliveryError(NOT_OURS)
 
 
 def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
     """The error for an HTTP status of 400 or more: its reason if the answer has one, else the status."""
-    try:
-        reason = json.loads(error.read(2**16))["error"]
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
-        reason = None
-    if reason is None:
-        return DeliveryError(f"{NOT_OURS}: status {error.code}")
-    return RefusedError(str(reason)) if error.code < 500 else DeliveryError(str(reason))
+    with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
+        reason = str(json.loads(error.read(2**16))["error"])
+        return RefusedError(reason) if error.code < 500 else DeliveryError(reason)
+    return DeliveryError(f"{NOT_OURS}: status {error.code}")
 
 
 def dashboard_address() -> str | None:
-    """The dashboard's base address, such as http://127.0.0.1:5005, from `labml_app_url` or .labml.yaml.
-
-    None if it is empty: then no dashboard is used. Raises DeliveryError if it is not an address.
-    """
+    """The dashboard's base address, such as http://127.0.0.1:5005, from `labml_app_url` or .labml.yaml; None if that is
+    empty. Raises DeliveryError if it is not an address."""
     # labml prefers .labml.yaml to its own environment variable. Here the variable wins: it is set for one run.
     address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
     if address is None:
         address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
     if not address:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         parts = urlsplit(address)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return f"{parts.scheme}://{parts.netloc}"
-    except ValueError:
-        pass
     raise DeliveryError(f"the dashboard's address {address!r} is not of the form http://127.0.0.1:5005")

@@ -39,10 +39,7 @@ def to_json(content: Any, indent: int | None = None) -> str:
 
 
 def read_bytes(path: Path, limit: int = 2**28) -> bytes:
-    """Read a regular file of at most `limit` bytes.
-
-    Raises OSError for everything else, such as a folder, a pipe, a device, or a path that cannot exist.
-    """
+    """Read a regular file of at most `limit` bytes. Raises OSError for everything else, such as a pipe or a device."""
     try:
         # Without O_NONBLOCK, opening a pipe waits for a writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -93,10 +90,8 @@ def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
 
 @contextmanager
 def filling(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
-    """Locks a folder while the caller fills it; empties it first if an earlier caller died or failed while filling it.
-
-    Waits for other processes that fill the folder. Raises OSError if the folder cannot be locked.
-    """
+    """Locks a folder while the caller fills it, after other processes that do; empties it first if an earlier caller
+    did not finish. Raises OSError if the folder cannot be locked."""
     with locked(folder.with_name(f"{folder.name}.filling"), report) as mark:
         mark.seek(0)
         if mark.read():

@@ -18,10 +18,8 @@ SECONDS_TO_END = 1.0  # that training waits for the thread; a driver that hangs 
 
 @contextmanager
 def recorded(run: RunFolder, step: Callable[[], int], gpu: str | None) -> Iterator[None]:
-    """Write a row of hardware.jsonl every ten seconds, in a thread. A row that cannot be written is left out.
-
-    `step` returns the current training step, `gpu` is the UUID of the run's CUDA device.
-    """
+    """Write a row of hardware.jsonl every ten seconds, in a thread, if possible. `step` returns the current training
+    step, `gpu` is the UUID of the run's CUDA device."""
     ended = threading.Event()
     thread = threading.Thread(target=_record, args=(run, step, gpu, ended), name="hardware", daemon=True)
     thread.start()

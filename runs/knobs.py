@@ -1,5 +1,6 @@
 """The knobs: settings that a user may change while a run trains."""
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,11 +31,8 @@ class Knobs:
 
 
 def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
-    """Check `values`, which come from JSON or from the command line. A knob without a value keeps its default.
-
-    `rates` are the masking rates of the run's stages. Only these are allowed, because other numbers of masked positions
-    are not compiled. Raises KnobError.
-    """
+    """Check `values`, which come from JSON or from the command line. `rates` are those of the run's stages: only for
+    them are the numbers of masked positions compiled. Raises KnobError."""
     unknown = set(values) - {"learning_rate_factor", "masking_prob"}
     if unknown:
         raise KnobError(f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob")
@@ -58,11 +56,8 @@ def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
 
 
 def _number(name: str, value: Any) -> float:
-    try:
-        is_wrong = isinstance(value, bool) or "_" in str(value)  # Python reads 1_0 as 10
-        number = float("nan") if is_wrong else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not math.isfinite(number):
-        raise KnobError(f"{name}={str(value)[:40]} is not a number")
-    return number
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        is_number = not isinstance(value, bool) and "_" not in str(value)  # Python reads 1_0 as 10
+        if is_number and math.isfinite(number := float(value)):
+            return number
+    raise KnobError(f"{name}={str(value)[:40]} is not a number")

@@ -20,10 +20,9 @@ ATTEMPTS_TO_LOCK = 10
 
 
 class RunFolder:
-    """Reads and writes the files of one run.
+    """Reads and writes the files of one run, which are replaced as a whole or grow by whole lines.
 
-    A file is replaced as a whole or grows by whole lines. Writing raises OSError. Reading raises RunFolderError with
-    one line that names the file, if a file is missing or its content does not match its schema (`runs.schema`).
+    Writing raises OSError. Reading raises RunFolderError if a file is missing or does not match its schema.
     """
 
     def __init__(self, path: Path):
@@ -53,10 +52,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run while this process trains it. Raises RunFolderError if another process holds the lock.
-
-        The operating system holds the lock and releases it when the process ends, however it ends.
-        """
+        """Lock the run until this process has trained it or ends. Raises RunFolderError if another process does."""
         with open(self.path / "lock", "w") as file:
             for attempt in reversed(range(ATTEMPTS_TO_LOCK)):
                 try:
@@ -128,9 +124,8 @@ class RunFolder:
         """The command that started the run, for a shell."""
         about, config = read_object(self.about_path, ABOUT), self.config()
         words = [f"{key}={config[key]}" for key in about["overridden"] if key in config and key != "logs"]
-        return " ".join(
-            ["python experiment.py", f"--{' '.join(about['comment'].split()[:2])}", *map(shlex.quote, words)]
-        )
+        source = " ".join(about["comment"].split()[:2])
+        return " ".join([f"python experiment.py --{source}", *map(shlex.quote, words)])
 
     def save_status(self, status: str, details: str = "") -> None:
         """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""
@@ -200,17 +195,10 @@ class RunFolder:
         return {path.name: path.stat().st_size for path in files}
 
     def truncate(self, sizes: Mapping[str, int]) -> None:
-        """Cut the growing files to the `sizes` that a checkpoint stored; later lines belong to steps that are lost.
-
-        Raises RunFolderError, and cuts nothing, if a row or an event before that is damaged or missing.
-        """
+        """Cut the growing files to the `sizes` that a checkpoint stored. Raises RunFolderError, and cuts nothing, if a
+        row or an event before that is damaged or missing."""
         checked(sizes, SIZES, f"the list of sizes in {self.checkpoints}", RunFolderError)
-        schemas: dict[Path, Mapping[str, Any]] = {
-            self.metrics_path: ROW,
-            self.hardware_path: HARDWARE,
-            self.events_path: EVENT,
-        }
-        for path, schema in schemas.items():
+        for path, schema in ((self.metrics_path, ROW), (self.hardware_path, HARDWARE), (self.events_path, EVENT)):
             read_rows(path, schema, sizes.get(path.name, 0))
         for path in self._growing:
             if path.exists():

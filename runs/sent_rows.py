@@ -20,7 +20,7 @@ class SentRows:
         self._offset = 0  # of the next row, in bytes
 
     def next(self) -> list[Any]:
-        """The next rows, at most as many as a message may have. Raises RunFolderError if one is damaged."""
+        """The next rows, at most ROWS_PER_MESSAGE. Raises RunFolderError if one is damaged."""
         try:
             return [json.loads(line) for line in itertools.islice(self._lines(self._offset), ROWS_PER_MESSAGE)]
         except ValueError as error:

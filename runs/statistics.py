@@ -1,7 +1,4 @@
-"""Differences in loss between groups of runs, and the one definition of a tie.
-
-A difference is a tie if its 95% interval by Student's t-distribution contains zero.
-"""
+"""Differences in loss between groups of runs. A tie: the 95% interval by Student's t-distribution contains zero."""
 
 import json
 import math
@@ -82,10 +79,8 @@ def seed_difference(group: Group, base: Group) -> Difference | None:
 def group_by_settings(
     configs: Sequence[Mapping[str, Any]], window_losses: Sequence[np.ndarray], ignored: Collection[str]
 ) -> list[Group]:
-    """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's first run.
-
-    A second run with the same settings and seed adds no information and is left out.
-    """
+    """Group runs that differ only in `ignored` keys, such as the seed, in the order of each group's first run. A second
+    run with the same settings and seed is left out."""
     settings = [{key: value for key, value in config.items() if key not in ignored} for config in configs]
     members: dict[str, dict[int, int]] = {}  # settings -> seed -> index of the run
     for i, config in enumerate(configs):

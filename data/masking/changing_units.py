@@ -16,10 +16,9 @@ RATE = 0.05  # how far a running mean moves towards the losses of one batch
 class Spans(Segmenter):
     """Spans that are cut anew in every window (SpanBERT, Joshi et al. 2020).
 
-    Lengths follow the geometric distribution P(l) ~ p (1 - p)^(l - 1), truncated at `longest` and renormalized: the
-    mean is 3.80 for p = 0.2 and 10. They count units of `base`: words or characters. The spans go around the window,
-    as around a circle, from a random unit on: one span may continue from the window's end at its beginning. So spans
-    of characters hide every column equally often.
+    Lengths count units of `base`, words or characters. They follow the geometric distribution P(l) ~ p (1 - p)^(l - 1)
+    up to `longest`; the mean is 3.80 for p = 0.2 and 10. The spans go around the window as around a circle, from a
+    random unit on, so spans of characters hide every column equally often.
     """
 
     base: Segmenter
@@ -45,10 +44,8 @@ class Spans(Segmenter):
 
 @dataclass
 class AdaptiveUnits(Segmenter):
-    """Units weighted by the running mean of the model's loss on their type, in nats per character.
-
-    All types begin with a mean of 1. The means are updated on the device, without synchronization.
-    """
+    """Units weighted by the running mean of the model's loss on their type, in nats per character, from 1 on. The means
+    are updated on the device, without synchronization."""
 
     units: CorpusUnits
     type_of: torch.Tensor  # [n_units] int32, units of one type share a mean

@@ -10,11 +10,8 @@ from data.masking.masker import MaskedBatch
 
 
 class MLM:
-    """The masking procedure with the interface of the annotated labml implementation.
-
-    Selects each position independently with probability `masking_prob`. Unlike the original, one draw
-    decides between `[MASK]`, random and unchanged, random tokens are never special, and the argument is not modified.
-    """
+    """Selects each position independently. Unlike in the original, one draw decides between `[MASK]`, random and
+    unchanged, random tokens are never special, and the argument is not modified."""
 
     def __init__(
         self,
@@ -35,12 +32,8 @@ class MLM:
         self.generator = generator
         weights = torch.ones(n_tokens)
         weights[self.special_tokens] = 0
-        self.corruption = Corruption(
-            mask_token=mask_token,
-            random_token_weights=weights,
-            randomize_prob=randomize_prob,
-            no_change_prob=no_change_prob,
-        )
+        shares = {"randomize_prob": randomize_prob, "no_change_prob": no_change_prob}
+        self.corruption = Corruption(mask_token=mask_token, random_token_weights=weights, **shares)
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where nothing was selected."""
@@ -55,10 +48,7 @@ class MLM:
 
 
 class IndependentMasker:
-    """Masks training windows with `MLM` or with labml_nn's MLM.
-
-    The number of selected positions varies from batch to batch, so this masker does not suit a compiled step.
-    """
+    """Masks training windows with `MLM` or with labml_nn's MLM: each batch has another number of selected positions."""
 
     learns = False
 

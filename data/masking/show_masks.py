@@ -37,9 +37,7 @@ SHOWN = STRATEGIES | {"mixture": half_random_half_span}
 
 def main(arguments: Sequence[str]) -> int:
     """Show one strategy or all; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="show_masks", usage=argparse.SUPPRESS, description="Shows the masks of each masking strategy."
-    )
+    parser = argparse.ArgumentParser(prog="show_masks", usage=argparse.SUPPRESS, description=__doc__)
     parser.add_argument("--strategy", choices=list(SHOWN), help="show one strategy only")
     parser.add_argument("--corpus", default="auto", help="the text, as for data.corpus")
     parser.add_argument("--masking-prob", type=float, default=0.15, help="share of the characters that are hidden")
@@ -51,9 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         text = load_corpus(options.corpus).training
         if len(text) < PASSAGE + WINDOW:
-            raise CorpusError(
-                f"the training text has {len(text)} characters, fewer than the {PASSAGE + WINDOW} to show"
-            )
+            raise CorpusError(f"the training text has {len(text)} characters: {PASSAGE + WINDOW} are shown")
         masks = {name: show(name, text, options) for name in ([options.strategy] if options.strategy else SHOWN)}
         if options.png:
             save_picture(options.png, masks)

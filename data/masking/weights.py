@@ -18,10 +18,7 @@ PMI_SHARE, PMI_LONGEST, PMI_MIN_COUNT = 0.1, 4, 5  # the number of n-grams as a 
 
 
 class Surprise:
-    """-log p(character | two neighbors on each side), by counts over a text.
-
-    Uses Witten-Bell interpolation as `data.counting` does.
-    """
+    """-log p(character | two neighbors on each side), by Witten-Bell interpolation as in `data.counting`."""
 
     def __init__(self, text: str):
         """Count the characters of `text` in their contexts."""
@@ -36,10 +33,7 @@ class Surprise:
             self.tables.append((contexts, totals, types, pairs, counts))
 
     def __call__(self, text: str) -> npt.NDArray[np.float64]:
-        """The surprise of each character in nats, `[n_chars]`.
-
-        In the text that was counted, each occurrence is left out when it is judged, as if it had not been seen.
-        """
+        """The surprise of each character in nats, `[n_chars]`; in the text that was counted, without the occurrence."""
         own = 1 if text == self.text else 0
         codes = _codes(text)
         n = len(self.text) - own
@@ -66,10 +60,7 @@ def _codes(text: str) -> npt.NDArray[np.int64]:
 
 
 def _contexts(codes: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-    """For each size: the context of each character as a number, and the number of the context and the character.
-
-    The numbers are hashes of 64 bits, so two contexts practically never share one.
-    """
+    """For each size: a hash of 64 bits for the context of each character, and one for the context and the character."""
     padded = np.concatenate([[-1, -1], codes, [-1, -1]]) + 2  # 1 stands for a place outside the text
     for left, right in CONTEXTS:
         context = np.zeros(len(codes), dtype=np.uint64)

@@ -1,7 +1,4 @@
-"""A stochastic finite-state automaton over characters: a hidden Markov model that writes text.
-
-Every state writes one character, so the distribution of the text follows from that of the chain of states.
-"""
+"""A stochastic finite-state automaton over characters: a hidden Markov model that writes text."""
 
 import warnings
 from bisect import bisect_right
@@ -42,12 +39,8 @@ class Automaton:
             return torch.sparse_coo_tensor(indices, torch.tensor(probs, dtype=torch.float64), size).to_sparse_csr()
 
     def stationary(self, max_steps: int = 200_000) -> torch.Tensor:
-        """The stationary distribution of the states, `[n_states]`, by power iteration.
-
-        Raises ArithmeticError if the chain does not converge, for example because it is periodic.
-        """
-        push = self.transitions(transposed=True)
-        n_states = len(self.characters)
+        """The stationary distribution of the states, `[n_states]`. Raises ArithmeticError if the chain is periodic."""
+        push, n_states = self.transitions(transposed=True), len(self.characters)
         visits = torch.full((n_states, 1), 1 / n_states, dtype=torch.float64)
         for step in range(max_steps):
             after = push @ visits
@@ -59,8 +52,8 @@ class Automaton:
     def merged(self) -> "Automaton":
         """The automaton with equivalent states merged, which writes the same texts with the same probabilities.
 
-        States are equivalent if they write the same character, have the same description, and move to equivalent
-        states with the same probabilities, as the last letters of words that end alike. State 0 stays state 0.
+        Equivalent states write the same character, have the same description, and move to equivalent states with the
+        same probabilities, as the last letters of words that end alike. State 0 stays state 0.
         """
         kinds = [frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)]
         group, n_groups = list(range(len(self.characters))), 0
@@ -80,13 +73,10 @@ class Automaton:
             n_groups = len(number)
 
     def write(self, length: int, seed: int) -> str:
-        """A text of `length` characters that begins in state 0.
-
-        The characters between two choices are known in advance, so the Python loop runs once per choice.
-        """
+        """A text of `length` characters that begins in state 0."""
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        run_from = cache(self._run)
+        run_from = cache(self._run)  # the characters between two choices are known in advance
         pieces, written, state = [], 0, 0
         while written < length:
             text, cumulative, successors = run_from(state)
@@ -98,10 +88,8 @@ class Automaton:
         return "".join(pieces)[:length]
 
     def _run(self, state: int) -> tuple[str, list[float], list[int]]:
-        """The text from `state` to the next choice, and that choice.
-
-        The choice is given by the cumulative probabilities of all successors but the last, and by the successors.
-        """
+        """The text from `state` to the next choice, the successors there, and before them the cumulative probabilities
+        of all but the last."""
         text = self.characters[state]
         while len(self.successors[state]) == 1:
             (state,) = self.successors[state]
@@ -111,11 +99,7 @@ class Automaton:
 
 
 class Builder:
-    """Builds an automaton from texts between joints.
-
-    A joint is a point in the grammar that writes nothing; texts lead from joint to joint. `automaton` removes the
-    joints, so that every remaining node writes a character.
-    """
+    """Builds an automaton from texts that lead from joint to joint: points in the grammar that write nothing."""
 
     def __init__(self) -> None:
         self._characters: list[str | None] = []  # of each node; None for a joint
@@ -137,10 +121,8 @@ class Builder:
         return len(self._edges) - 1
 
     def choice(self, start: int, weights: Mapping[str, float], end: int) -> None:
-        """Add a choice between texts with weights, from one joint to another. Common beginnings share their states.
-
-        Several calls from the same joint add options to the same choice. An empty text goes straight to `end`.
-        """
+        """Add a choice between texts with weights, from one joint to another, to those that `start` has already. Common
+        beginnings share their states."""
         by_first: dict[str, dict[str, float]] = defaultdict(dict)
         for text, weight in weights.items():
             if text:

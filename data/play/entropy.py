@@ -56,10 +56,7 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
 
 
 def entropy_rate(automaton: Automaton) -> float:
-    """The entropy rate in nats per character.
-
-    Raises ArithmeticError if there are too many beliefs, or if their chain does not converge.
-    """
+    """The entropy rate in nats per character. Raises ArithmeticError as `determinized` and `stationary` do."""
     beliefs = determinized(automaton)
     entropies = [-sum(p * math.log(p) for p in following.values()) for following in beliefs.successors]
     return float(beliefs.stationary() @ torch.tensor(entropies, dtype=torch.float64))

@@ -1,9 +1,8 @@
 """The exact floor: the Bayes-optimal loss on text of a known automaton, which no model can beat on average.
 
-A model sees a window of the text with some characters masked or replaced. Its best prediction of such a character is
-the posterior given everything visible in the window. The forward-backward algorithm (Baum et al. 1970; Rabiner 1989)
-computes it, in float64 and normalized at every step. The first state has the stationary distribution, because the
-window's offset in the text is unknown.
+The best prediction of a masked or replaced character is its posterior given everything visible in the window. The
+forward-backward algorithm (Rabiner 1989) computes it, in float64. The first state has the stationary distribution,
+because the window's offset in the text is unknown.
 """
 
 from collections.abc import Iterator
@@ -20,10 +19,7 @@ WINDOWS_AT_ONCE = 8  # 0.1 GB for windows of 256 characters and 7,000 states
 
 @dataclass(frozen=True)
 class Channel:
-    """P(shown | true): how likely each character is shown for each true one, as matrices `[n_shown, n_chars]`.
-
-    Row `n_chars` stands for `[MASK]`.
-    """
+    """P(shown | true) as matrices `[n_shown, n_chars]`, whose row `n_chars` stands for `[MASK]`."""
 
     scored: Tensor  # at the scored positions, which were selected
     elsewhere: Tensor
@@ -37,11 +33,8 @@ def masked_channel(n_chars: int) -> Channel:
 def corrupted_channel(
     n_chars: int, masking_prob: float, randomize_prob: float = 0.1, no_change_prob: float = 0.1
 ) -> Channel:
-    """BERT's channel, with each character selected independently with `masking_prob`.
-
-    A selected character is replaced by `[MASK]`, by a random character (uniform), or kept. Scored positions are known
-    to be selected; others are selected with probability `masking_prob`.
-    """
+    """BERT's channel: a selected character is replaced by `[MASK]`, by a random character (uniform), or kept. Scored
+    positions are selected, all others with the probability `masking_prob`."""
     identity = torch.eye(n_chars, dtype=torch.float64)
     selected = torch.empty(n_chars + 1, n_chars, dtype=torch.float64)
     selected[:n_chars] = no_change_prob * identity + randomize_prob / n_chars
@@ -52,10 +45,10 @@ def corrupted_channel(
 
 
 def hiding_channel(n_chars: int, misprint_prob: float = 0.0) -> Channel:
-    """The channel of a text with holes: `[MASK]` hides any character, whatever it is, and all others are visible.
+    """The channel of a text with holes: `[MASK]` hides any character, and all others are visible.
 
-    Row `n_chars + 1` stands for characters that the automaton does not have; they cannot be shown. With
-    `misprint_prob`, a visible character is a misprint with that probability, so nothing is impossible.
+    Row `n_chars + 1` stands for characters that the automaton does not have; they cannot be shown, unless a visible
+    character is a misprint with `misprint_prob`.
     """
     visible = (1 - misprint_prob) * torch.eye(n_chars, dtype=torch.float64) + misprint_prob / n_chars
     hidden = torch.ones(1, n_chars, dtype=torch.float64)  # without the probability of masking, equal for all characters
@@ -89,12 +82,8 @@ class Floor:
         return losses
 
     def posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Tensor:
-        """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64).
-
-        `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`; the rows are in the order of
-        `wanted.nonzero()`. The channel's matrix `scored` applies to wanted positions. Raises ValueError if the
-        automaton cannot have written what is shown.
-        """
+        """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64), in the order of
+        `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`. Raises as `losses`."""
         return self._sums(shown, wanted, channel, self.char_of_state, self.n_chars)
 
     def values(self, distinction: str) -> list[str]:
@@ -108,19 +97,14 @@ class Floor:
         return sorted(found)
 
     def beliefs(self, shown: Tensor, wanted: Tensor, distinction: str) -> Tensor:
-        """P(value of a distinction | all visible characters) at the wanted positions, `[n_wanted, n_values]`.
-
-        As `posteriors`, for a text with holes; the columns are in the order of `values(distinction)`.
-        """
+        """P(value of a distinction | all visible characters) at the wanted positions of a text with holes, `[n_wanted,
+        n_values]`, in the order of `values(distinction)`; otherwise as `posteriors`."""
         number = {value: i for i, value in enumerate(self.values(distinction))}
         group = torch.tensor([number[description.get(distinction, NONE)] for description in self.descriptions])
         return self._sums(shown, wanted, hiding_channel(self.n_chars), group, len(number))
 
     def _sums(self, shown: Tensor, wanted: Tensor, channel: Channel, group: Tensor, n_groups: int) -> Tensor:
-        """P(group of the state | everything shown) at the wanted positions, `[n_wanted, n_groups]`.
-
-        `group` `[n_states]` is the group of each state.
-        """
+        """P(group of the state | everything shown) at the wanted positions; `group` is `[n_states]`."""
         found = []
         for some, here in zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True):
             sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
@@ -131,10 +115,8 @@ class Floor:
         return joint / joint.sum(1, keepdim=True)
 
     def _posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Iterator[tuple[int, Tensor]]:
-        """Positions t that any window wants, the last one first, and P(state at t | everything shown), up to a factor.
-
-        The states are `[n_states, n_windows]`.
-        """
+        """Positions t that any window wants, the last one first, and P(state at t | everything shown), up to a factor,
+        `[n_states, n_windows]`."""
         kept: dict[int, Tensor] = {}
         for t, (state, total) in enumerate(self.forward(shown, wanted, channel)):
             if not total.all():

@@ -1,8 +1,4 @@
-"""The exact probability of a text under an automaton: how the automaton itself would score it.
-
-The forward algorithm (Rabiner 1989) gives P(x_t | x_<t) for each character. As for the floor, the first state has the
-stationary distribution: a text is scored as a window of an endless text.
-"""
+"""The exact probability of a text under an automaton, as a window of an endless text, by the forward algorithm."""
 
 from dataclasses import dataclass
 
