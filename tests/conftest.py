@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hypothesis import settings
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.callbacks import steering, writing
@@ -26,6 +27,9 @@ from training.loop import Trainer
 from training.resume import begin
 from training.schedule import Stage
 from training.tracking import be_quiet
+
+settings.register_profile("no deadlines", deadline=None)  # tests share the cores
+settings.load_profile("no deadlines")
 
 TINY = {
     "device": "cpu",

@@ -1,8 +1,6 @@
 """The dashboard's database: other files are refused untouched, and one dashboard uses it at a time."""
 
-import contextlib
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +16,6 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to have a header" * 10)
     check_is_refused(path, "not a database")
-
-
-def test_another_programs_database_is_refused(tmp_path):
-    path = tmp_path / "other.sqlite3"
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE letters (a TEXT)")
-        connection.commit()
-    check_is_refused(path, "not a dashboard's database")
 
 
 def test_a_log_of_another_program_is_refused_with_its_file(tmp_path):

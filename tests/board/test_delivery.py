@@ -76,18 +76,6 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     assert "changed by hand" in data["comment"]
 
 
-def test_a_run_that_the_dashboard_lost_gets_its_name_and_configs_again(dashboard, make_run):
-    run = make_run()
-    delivery = dashboard.receive(run)
-    dashboard.end()
-    dashboard.database.unlink()
-    dashboard.start()
-    while delivery.send(10):
-        pass
-    assert dashboard.listed(run)["name"] == "mlm, play"
-    assert dashboard.series(run)["loss.valid"] == DRAWN
-
-
 def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run):
     run = make_run(n_rows=0)
     url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"

@@ -1,13 +1,9 @@
-"""Deleted, replaced, foreign and shared databases, and servers that are not a dashboard."""
+"""Deleted, replaced, foreign and shared databases."""
 
 import contextlib
-import http.server
 import signal
 import sqlite3
-import threading
 from pathlib import Path
-
-import pytest
 
 import dashboard as command
 from tests.board.conftest import Dashboard
@@ -72,37 +68,3 @@ def test_another_programs_database_is_refused_untouched(tmp_path, capsys):
     assert "it is not a dashboard's database" in error
     assert error.count("\n") == 1
     assert path.read_bytes() == content
-
-
-class Html(http.server.BaseHTTPRequestHandler):
-    """Another server: its answer to everything is a page."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"<html>hello</html>")
-
-    do_PUT = do_POST
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def other_server():
-    server = http.server.HTTPServer(("127.0.0.1", 0), Html)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.mark.parametrize("words", [["--import", "last"], ["--set", "last", "learning_rate_factor=2"]])
-def test_another_server_on_the_port_is_named_as_such(other_server, make_run, tmp_path, capsys, words):
-    make_run()
-    port = str(other_server.server_port)
-    assert command.main([*words, "--port", port, "--logs", str(tmp_path / "logs")]) == 2
-    error = capsys.readouterr().err
-    assert "it answers, but not as Folio's dashboard does" in error
-    assert error.count("\n") == 1

@@ -219,8 +219,6 @@ def test_rare_characters_become_unknown():
 
 def test_too_many_characters_are_refused_in_one_line():
     corpus = Corpus.from_text("test", "a" * 1_000_000 + "".join(map(chr, range(0x3400, 0xD800))))
-    with pytest.raises(
-        CorpusError, match=r"41,985 different characters are too many tokens .* data.unknown_below=1e-5"
-    ):
+    with pytest.raises(CorpusError, match=r"41,985 different characters are too many .* data.unknown_below=1e-5"):
         characters_of(corpus, "", 0.0, ())
     assert characters_of(corpus, "", 1e-5, ()).n_tokens == 4

@@ -187,13 +187,6 @@ def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
     assert set(flushed) == {run.path, run.metrics_path, run.events_path, run.log_path}
 
 
-def test_a_run_is_locked_by_one_process_at_a_time(run):
-    with run.locked(), pytest.raises(RunFolderError, match="another process"), run.locked():
-        pass
-    with run.locked():
-        pass
-
-
 def test_a_folder_that_cannot_be_created_is_one_line(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     with pytest.raises(RunFolderError, match=r"cannot write to .*set logs to a folder"):

@@ -9,19 +9,7 @@ import pytest
 
 import dashboard
 from runs.delivery import Delivery, DeliveryError
-from runs.run_folder import RunFolder
 from runs.uploader import Uploader
-
-
-@pytest.fixture
-def run(tmp_path) -> RunFolder:
-    run = RunFolder.create(tmp_path / "logs" / "mlm" / "0123456789abcdef")
-    run.save_about("mlm", "", [])
-    run.save_config({"masking.masking_prob": 0.15, "training.stages": [{"until": 1.0, "seq_len": 64}]})
-    run.save_corpus("play", "0" * 64)
-    run.save_status("in progress")
-    run.append_metrics({"step": 1, "loss.valid": 3.0})
-    return run
 
 
 @pytest.fixture
@@ -72,11 +60,14 @@ def test_another_server_is_not_taken_for_the_dashboard(run, answering, answer, c
     assert f"no dashboard at {address} (" in capsys.readouterr().err
 
 
-def test_knobs_are_not_set_on_another_server(run, answering, capsys):
-    address = answering(b"{}")
+@pytest.mark.parametrize("answer", [b"{}", b"<html>hello</html>"])
+def test_knobs_are_not_set_on_another_server(run, answering, answer, capsys):
+    address = answering(answer)
     words = ["--set", str(run.path), "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
     assert dashboard.main(words) == 2
-    assert "not as Folio's dashboard does" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "it answers, but not as Folio's dashboard does" in error
+    assert error.count("\n") == 1
 
 
 def test_a_missing_dashboard_is_reported_once(run, answering):

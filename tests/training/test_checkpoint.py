@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from runs.run_folder import RunFolder
 from tests.conftest import needed
@@ -132,6 +133,16 @@ def test_if_no_checkpoint_is_whole_the_message_names_a_file_that_exists(folder):
     assert "\n" not in str(caught.value)
     with pytest.raises(CheckpointError, match="holds no checkpoint to resume from"):
         load_last(folder / "nowhere")
+
+
+def test_a_run_of_an_earlier_version_keeps_its_best_weights_but_is_not_resumed(tmp_path):
+    """Its files of weights have no state; this is their hash as that version computed it."""
+    digest = "9489b22db8a21cd5efe1b043148f656f22c28e3e226575eab3ed9beddbaf0be6"
+    for name in ("best.safetensors", "last.safetensors"):
+        save_file({"weight": torch.ones(2)}, tmp_path / name, {"sha256": digest})
+    assert load_weights(tmp_path / "best.safetensors")["weight"].equal(torch.ones(2))
+    with pytest.raises(CheckpointError, match=r"last\.safetensors does not have format 3: resume with the version"):
+        load_last(tmp_path)
 
 
 def test_code_in_a_file_is_not_executed(folder):

@@ -74,7 +74,7 @@ def text() -> str:
     ],
 )  # fmt: skip
 def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, keys, stop_after, knobs):
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
+    monkeypatch.setattr("configs.data.VALIDATION_PAIRS", 64)
     path = tmp_path / "play.txt"
     path.write_text(text)
     values = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 4, **keys}

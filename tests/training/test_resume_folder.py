@@ -15,7 +15,7 @@ from configs.keys import ConfigError
 from experiment import main
 from runs.run_folder import RunFolder
 from tests.conftest import train_in
-from training.checkpoint import load_last, load_state, save_state
+from training.checkpoint import load_checkpoint, load_last, load_weights, save_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def test_a_longer_budget_is_recorded(run, refused):
 
 def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     """Everything is trained and saved; only the curves and the status are missing."""
-    rows, weights = run.metrics(), (run.checkpoints / "last.safetensors").read_bytes()
+    rows, weights = run.metrics(), load_last(run.checkpoints).weights
     run.save_status("in progress")
     run.curves_path.unlink()
     assert resume(run, steps=2) == 0
     assert run.curves_path.exists()
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
-    assert (run.checkpoints / "last.safetensors").read_bytes() == weights
+    torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,51 @@ def test_a_key_that_past_steps_depend_on_cannot_change(run, keys, named):
     assert "max_steps" not in str(caught.value)
 
 
-def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, capsys):
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "deleted": Path.unlink,
+    "garbage": lambda path: path.write_bytes(b"\xffgarbage\n" * 9),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, capsys, damage):
     assert resume(run) == 0  # now there are two checkpoints
-    (run.checkpoints / "last.pt").write_bytes(b"scribble")
-    capsys.readouterr()
+    last = run.checkpoints / "last.safetensors"
+    for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
+        damage(last)
+        capsys.readouterr()
+        assert resume(run) == 0
+        output = capsys.readouterr().out
+        assert output.count("warning: the last checkpoint is damaged or missing; resuming from the one before it") == 1
+        assert f"resuming at step {step}" in output
+        assert load_checkpoint(last).state["step"] == run.metrics()[-1]["step"] == 4
+        assert run.status()["status"] == "completed"
+        shutil.copy(last, run.checkpoints / "previous.safetensors")
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_run_is_resumed_whichever_other_file_is_damaged_or_the_line_names_it(run, refused, damage):
+    needed = [run.config_path, run.corpus_path, run.metrics_path]
+    for path in needed:
+        content = path.read_bytes()
+        damage(path)
+        assert (str(path) if path.exists() else str(run.path)) in refused()
+        path.write_bytes(content)
+    for path in run.path.rglob("*"):
+        if path.is_file() and path not in (*needed, run.checkpoints / "last.safetensors"):
+            damage(path)
     assert resume(run) == 0
-    output = capsys.readouterr().out
-    assert "warning: the last checkpoint is damaged" in output
-    assert "resuming at step 2" in output
-    assert load_last(run.checkpoints).state["step"] == run.metrics()[-1]["step"] == 4
+    assert run.metrics()[-1]["step"] == 4
+    assert load_weights(run.checkpoints / "best.safetensors")
+
+
+def change_last(run: RunFolder, change: Callable[[dict], object]) -> None:
+    """Save the last checkpoint again, with another state."""
+    path, weights, state = load_checkpoint(run.checkpoints / "last.safetensors")
+    change(state)
+    save_checkpoint(path, weights, state)
 
 
 def another_text(run: RunFolder) -> None:
@@ -123,11 +159,10 @@ def another_model(run: RunFolder) -> None:
     run.save_config(run.config() | {"model.d_model": 64})
 
 
-def older_format(run: RunFolder) -> None:
-    """A whole file with the state of another version."""
+def of_another_version(run: RunFolder) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.checkpoint.FORMAT", 1)
-        save_state(run.checkpoints / "last.pt", {"step": 2, "chars": 1_024, "masker": {}, "generators": {}})
+        patch.setattr("training.checkpoint.FORMAT", 4)
+        change_last(run, lambda state: None)
 
 
 def cut_row(run: RunFolder) -> None:
@@ -145,7 +180,7 @@ def metrics_folder(run: RunFolder) -> None:
         (another_text, "has changed since the run was trained on it"),
         (no_checkpoint, "holds no checkpoint to resume from"),
         (another_model, "holds the weights of a different model"),
-        (older_format, "was written by another version of Folio: its runs cannot be resumed"),
+        (of_another_version, "last.safetensors does not have format 3: resume with the version that trained the run"),
         (cut_row, "metrics.jsonl is damaged: it ends before the last row that the checkpoint counts"),
         (metrics_folder, "metrics.jsonl (Is a directory)"),
         (lambda run: run.corpus_path.write_text("{}"), "corpus.json"),
@@ -157,53 +192,20 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damag
     assert message in refused()
 
 
-def of_another_masker(state: dict) -> None:
-    state["training_step"]["masker"] = {}
+CHANGES: dict[str, Callable[[dict], object]] = {
+    "another masker": lambda state: state["training_step"].update(masker={}),
+    "another shape": lambda state: state["training_step"]["optimizers"][0]["state"][0].update(exp_avg=torch.zeros(3)),
+    "a knob that is no number": lambda state: state["knobs"]["knobs"].update(learning_rate_factor="abc"),
+    "a rate of no stage": lambda state: state["knobs"]["knobs"].update(masking_prob=7.0),
+    "too few sums": lambda state: state["interval"]["sums"].popitem(),
+    "no step": lambda state: state.pop("step"),
+}
 
 
-def of_another_shape(state: dict) -> None:
-    values = next(iter(state["training_step"]["optimizers"][0]["state"].values()))
-    values["exp_avg"] = torch.zeros(1, 2, 3)
-
-
-def with_a_knob_that_is_no_number(state: dict) -> None:
-    state["knobs"]["knobs"]["learning_rate_factor"] = "abc"
-
-
-def with_a_rate_of_no_stage(state: dict) -> None:
-    state["knobs"]["knobs"]["masking_prob"] = 7.0
-
-
-def with_too_few_sums(state: dict) -> None:
-    state["interval"]["sums"].popitem()
-
-
-def with_a_sum_of_another_shape(state: dict) -> None:
-    state["interval"]["sums"]["loss"] = torch.zeros(3)
-
-
-def with_a_negative_count(state: dict) -> None:
-    state["step"] = -7
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        of_another_masker,
-        of_another_shape,
-        with_a_knob_that_is_no_number,
-        with_a_rate_of_no_stage,
-        with_too_few_sums,
-        with_a_sum_of_another_shape,
-        with_a_negative_count,
-    ],
-)
-def test_a_nested_state_of_another_content_is_refused_in_one_line(run, refused, change):
-    path = run.checkpoints / "last.pt"
-    state = load_state(path)
-    change(state)
-    save_state(path, state)
-    assert "last.pt is" in refused()
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_state_of_another_content_is_refused_in_one_line(run, refused, change):
+    change_last(run, change)
+    assert "last.safetensors is not a state of this run" in refused()
 
 
 def test_a_run_that_is_being_trained_is_not_resumed(run, refused):

@@ -1,4 +1,4 @@
-"""Every strategy on tokens that are not characters."""
+"""Every strategy on tokens that are not characters, and on a text that stays on the disk."""
 
 import pytest
 import torch
@@ -6,14 +6,16 @@ import torch
 from configs.experiment import configs_of
 from configs.masking import build_masker, segmented
 from data.byte_tokens import ByteVocabulary
-from data.corpus import Corpus
+from data.corpus import Corpus, CorpusError
 from data.masking import IGNORED_LABEL, n_masked_in
 from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
 from data.masking.segmenters import Characters, CorpusUnits, Segmenter
 from data.masking.strategies import STRATEGIES
-from data.masking.token_units import on_tokens
+from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.words import WORD
+from data.play.grammar import play
 from data.vocabularies import characters_of, vocabulary_of
+from data.vocabulary import Vocabulary
 from tests.conftest import SENTENCES
 
 TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
@@ -135,3 +137,44 @@ def test_static_masks_are_drawn_per_token():
     offsets = torch.arange(640).view(10, 64)
     first, again = (masker(configs.data.training_ids[offsets], offsets, 0.2) for _ in range(2))
     assert torch.equal(first.inputs, again.inputs)
+
+
+STORED = play()[:50_000] + "\n\nROMEO:\nWhat says my lord Romeo now of love and Romeo?\n" * 20
+CHARACTERS = Vocabulary(STORED)
+STORED_IDS = CHARACTERS.encode(STORED).to(torch.uint8)
+GENERATOR = torch.Generator().manual_seed(0)
+OFFSETS = torch.randint(MARGIN, len(STORED) - 256 - MARGIN, (40, 1), generator=GENERATOR) + torch.arange(192)
+
+
+def numbered(units: torch.Tensor) -> torch.Tensor:
+    """Units numbered from 0 in each window."""
+    return torch.nn.functional.pad((units.diff(dim=1) != 0).cumsum(1), (1, 0))
+
+
+def draw(segmenter: Segmenter) -> tuple[torch.Tensor, torch.Tensor]:
+    return segmenter(OFFSETS, torch.Generator().manual_seed(0), 0.0)
+
+
+@pytest.mark.parametrize("name", ["whole_word", "entity", "frequency", "syntax", "contextual"])
+def test_windows_are_cut_as_the_whole_text_is(name: str):
+    whole = STRATEGIES[name](STORED)
+    assert isinstance(whole, CorpusUnits)
+    (units, weights), (expected, expected_weights) = draw(for_stored_text(whole, STORED_IDS, CHARACTERS)), draw(whole)
+    inside = slice(8, -8)  # the window's ends may cut a phrase that is longer than the margin
+    assert torch.equal(numbered(units[:, inside]), numbered(expected[:, inside]))
+    if name != "contextual":  # the whole text leaves out the occurrence itself
+        assert torch.allclose(weights[:, inside], expected_weights[:, inside])
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES.keys() - {"adaptive"}))
+def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name: str):
+    units, weights = draw(for_stored_text(STRATEGIES[name](STORED[:20_000]), STORED_IDS, CHARACTERS))
+    assert units.shape == weights.shape == OFFSETS.shape
+    assert weights.isfinite().all()
+    assert (weights > 0).any(1).all()
+
+
+def test_what_needs_the_whole_text_is_refused_with_its_size():
+    for refused in (STRATEGIES["adaptive"](STORED), CorpusUnits.from_pieces(list(STORED))):
+        with pytest.raises(CorpusError, match=r"needs the whole text in memory, at least .* MB"):
+            for_stored_text(refused, STORED_IDS, CHARACTERS)
