@@ -182,7 +182,9 @@ def _assignments(words: Sequence[str]) -> dict[str, Any]:
         key, equals, text = word.partition("=")
         if not equals:
             raise ConfigError(f"{shortened(word)!r} is not of the form key=value")
-        values[key] = _setting(key).parse(text)
+        value = _setting(key).parse(text)
+        if values.setdefault(key, value) != value:
+            raise ConfigError(f"{key} has two values, {shortened(values[key])} and {shortened(value)}: give one")
     return values
 
 

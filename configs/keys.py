@@ -68,10 +68,13 @@ class Setting:
         """Convert a value from YAML or from the text of a command line to the key's type. Raises ConfigError."""
         if self.optional and str(value).lower() in ("none", "null", ""):
             return None
-        parsed, hint = _PARSERS[self.kind](value), ""
+        try:
+            parsed, hint = _PARSERS[self.kind](value), ""
+        except ValueError as error:  # not YAML
+            parsed, hint = None, f" ({error})"
         if parsed is not None and self._is_allowed(parsed):
             return parsed
-        if self.kind is list and isinstance(value, str):
+        if self.kind is list and isinstance(value, str) and not value.endswith("]"):
             hint = ' (quote it for the shell: "key=[{a: 1}]")'
         if near := get_close_matches(shortened(value), self.key.choices, 1):
             hint = f" (did you mean {near[0]}?)"
@@ -162,10 +165,7 @@ def _parse_str(value: Any) -> str | None:
 
 
 def _parse_list(value: Any) -> list | None:
-    try:
-        value = parse_yaml(value) if isinstance(value, str) else value
-    except ValueError:
-        return None
+    value = parse_yaml(value) if isinstance(value, str) else value
     return value if isinstance(value, list) else None
 
 

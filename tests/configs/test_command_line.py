@@ -35,17 +35,17 @@ def test_a_budget_takes_the_place_of_the_presets():
 
 
 def test_keys_and_options_come_in_any_order():
-    command = parse(["seed=1", "--preset", "quick", "model.d_ff=64", "--seeds", "3", "seed=2"])
-    assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (2, 64, 3)
+    command = parse(["seed=1", "--preset", "quick", "model.d_ff=64", "--seeds", "3"])
+    assert (command.values["seed"], command.values["model.d_ff"], command.n_seeds) == (1, 64, 3)
 
 
-def test_the_last_value_of_an_option_or_a_key_counts():
-    """`--seeds` starts each run with the command line and one seed behind it."""
-    arguments = ["seed=1", "--preset", "annotated", "--seeds", "3", "model.d_ff=64"]
-    single = parse([*arguments, "--seeds=1", "seed=2"])
-    assert single.n_seeds == 1
-    assert single.values == parse(arguments).values | {"seed": 2}
-    assert parse(["--preset", "quick", "--seeds=3", "--seeds=1", "seed=0"]).n_seeds == 1
+def test_the_last_value_of_an_option_counts():
+    """`--seeds` starts each run with the command line and --seeds=1 behind it."""
+    assert parse(["--preset", "quick", "--seeds", "3", "--seeds=1"]).n_seeds == 1
+
+
+def test_a_key_may_be_repeated_with_the_same_value():
+    assert parse(["--preset", "quick", "model.dropout=0.1", "model.dropout=1e-1"]).values["model.dropout"] == 0.1
 
 
 def test_the_preset_follows_the_device_that_is_asked_for():
@@ -121,6 +121,8 @@ WRONG = {
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
     "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),
     "file that is a folder": (["--config", "configs"], "cannot read configs (Is a directory)"),
+    "two values": (["model.d_ff=64", "model.d_ff=32"], "model.d_ff has two values, 64 and 32: give one"),
+    "a row's two lengths": (["training.stages=[{until: 1, seq_len: 8, seq_len: 9}]"], "the key seq_len stands twice in line 1"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed", "7"], "'--pressed' is not of the form key=value"),
     "key with dashes": (["--model.d_model=256"], "unknown key '--model.d_model': did you mean model.d_model?"),
@@ -158,10 +160,18 @@ def test_files_that_hold_no_keys_are_refused(tmp_path, content: str):
     assert "\n" not in str(error.value)
 
 
-def test_the_error_of_a_file_that_is_not_yaml_names_the_line(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 1\nname: &a x\nlogs: *a\n", "aliases and tags are not accepted in line 3"),
+        ("seed: 1\nname: x\nseed: 1\n", "the key seed stands twice in line 3"),
+        ("training.stages:\n- {until: 1,\n seq_len: 8, until: 1}\n", "the key until stands twice in line 3"),
+    ],
+)
+def test_the_error_of_a_file_names_the_line(tmp_path, content, message):
     path = tmp_path / "config.yaml"
-    path.write_text("seed: 1\nname: &a x\nlogs: *a\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml is not YAML \(aliases and tags are not accepted in line 3\)"):
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=rf"config\.yaml is not YAML \({message}\)"):
         read_config(path)
 
 
