@@ -16,7 +16,6 @@ from training.resume import resume
 TIMES = ("seconds", "wall_seconds", "chars_per_second")
 STEPS = 32
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
-KNOBS = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 LABML = {
     "model.architecture": "labml_nn",
     "masking.strategy": "labml_nn",
@@ -44,35 +43,28 @@ def text() -> str:
     return play(30_000)
 
 
-@pytest.mark.parametrize(
-    ("keys", "stop_after", "knobs"),
-    [
-        pytest.param({}, 13, None, id="default"),  # in the middle of a stage, and between two evaluations
-        pytest.param({"model.dropout": 0.2}, 3, None, id="before the first evaluation"),
-        pytest.param({"model.dropout": 0.2}, 24, None, id="right after an evaluation"),
-        pytest.param({"model.dropout": 0.2, "training.grad_accum_steps": 4}, 13, None, id="dropout"),
-        pytest.param({"masking.strategy": "span", "masking.corrupt": "unit"}, 13, None, id="span"),
-        pytest.param({"masking.masks": "static", "masking.random_tokens": "unigram"}, 13, None, id="static"),
-        pytest.param({"data.tokens": "bytes", "masking.strategy": "span"}, 13, None, id="bytes"),
-        pytest.param({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 13, None, id="bpe"),
-        pytest.param({"data.unknown_below": 0.01}, 13, None, id="unknown characters"),
-        pytest.param(
-            {"masking.strategy": "adaptive", "data.sampling": "shuffled", "training.grad_accum_steps": 2},
-            13, None, id="adaptive",
-        ),
-        pytest.param(
-            {"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"},
-            13, None, id="mixture",
-        ),
-        pytest.param(
-            {"model.ngrams": 4, "model.ngram_dropout": 0.1, "training.grad_accum_steps": 2},
-            13, None, id="n-grams",
-        ),
-        pytest.param(LABML, 13, None, id="labml_nn"),
-        pytest.param({"objective.nsp": True}, 13, None, id="pairs of text"),
-        pytest.param({}, 17, KNOBS, id="after a knob was changed"),
-    ],
-)  # fmt: skip
+DROPOUT = {"model.dropout": 0.2}
+HALVES = {"training.grad_accum_steps": 2}
+CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
+    "default": ({}, 13, None),  # in the middle of a stage, and between two evaluations
+    "before the first evaluation": (DROPOUT, 3, None),
+    "right after an evaluation": (DROPOUT, 24, None),
+    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 13, None),
+    "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 13, None),
+    "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 13, None),
+    "bytes": ({"data.tokens": "bytes", "masking.strategy": "span"}, 13, None),
+    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 13, None),
+    "unknown characters": ({"data.unknown_below": 0.01}, 13, None),
+    "adaptive": (HALVES | {"masking.strategy": "adaptive", "data.sampling": "shuffled"}, 13, None),
+    "mixture": ({"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"}, 13, None),
+    "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1}, 13, None),
+    "labml_nn": (LABML, 13, None),
+    "pairs of text": ({"objective.nsp": True}, 13, None),
+    "after a knob was changed": ({}, 17, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
+}
+
+
+@pytest.mark.parametrize(("keys", "stop_after", "knobs"), CASES.values(), ids=CASES)
 def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, keys, stop_after, knobs):
     monkeypatch.setattr("configs.data.VALIDATION_PAIRS", 64)
     path = tmp_path / "play.txt"

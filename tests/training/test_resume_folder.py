@@ -151,40 +151,19 @@ def another_text(run: RunFolder) -> None:
         file.write("more")
 
 
-def no_checkpoint(run: RunFolder) -> None:
-    shutil.rmtree(run.checkpoints)
-
-
-def another_model(run: RunFolder) -> None:
-    run.save_config(run.config() | {"model.d_model": 64})
-
-
 def of_another_version(run: RunFolder) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.checkpoint.FORMAT", 4)
         change_last(run, lambda state: None)
 
 
-def cut_row(run: RunFolder) -> None:
-    os.truncate(run.metrics_path, run.metrics_path.stat().st_size - 60)
-
-
-def metrics_folder(run: RunFolder) -> None:
-    run.metrics_path.unlink()
-    run.metrics_path.mkdir()
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (another_text, "has changed since the run was trained on it"),
-        (no_checkpoint, "holds no checkpoint to resume from"),
-        (another_model, "holds the weights of a different model"),
+        (lambda run: shutil.rmtree(run.checkpoints), "holds no checkpoint to resume from"),
+        (lambda run: run.save_config(run.config() | {"model.d_model": 64}), "holds the weights of a different model"),
         (of_another_version, "last.safetensors does not have format 3: resume with the version that trained the run"),
-        (cut_row, "metrics.jsonl is damaged: it ends before the last row that the checkpoint counts"),
-        (metrics_folder, "metrics.jsonl (Is a directory)"),
-        (lambda run: run.corpus_path.write_text("{}"), "corpus.json"),
-        (lambda run: run.config_path.write_text("- 1\n- 2\n"), "config.yaml"),
     ],
 )
 def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damage, message):
@@ -232,15 +211,6 @@ def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, targ
         assert RunFolder(moved).metrics()[-1]["step"] == steps
     assert [path.name for path in run.path.iterdir()] == ["run.pid"]
     assert "name: mlm" in (moved / "run.yaml").read_text()
-
-
-def test_half_a_row_after_the_checkpoint_is_dropped(run):
-    before = run.metrics()
-    with open(run.metrics_path, "ab") as file:
-        file.write(b'{"step": 3, "lo')
-    assert resume(run) == 0
-    assert run.metrics()[: len(before)] == before
-    assert run.metrics()[-1]["step"] == 4
 
 
 def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, capsys):
