@@ -5,12 +5,11 @@ python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from configs.command_line import ignored_in_comparisons
-from configs.data import DataConfigs
 from configs.devices import best_device
 from configs.one_line import run_main
 from configs.scripts import run_parser, run_script
@@ -30,6 +29,15 @@ from writing.phenomena import excess_by_phenomenon
 Results = dict[str, Any]  # the content of evaluation.json
 
 
+class Measured(NamedTuple):
+    """A run and its measures."""
+
+    trained: Trained
+    text: str  # SHA-256
+    results: Results
+    window_losses: dict[str, np.ndarray]  # [n_windows], by the measures in which runs are compared
+
+
 def main(arguments: list[str]) -> int:
     """Measure the runs that the command line names; returns the exit code."""
     parser = run_parser(__doc__, "runs", nargs="+")
@@ -41,31 +49,20 @@ def main(arguments: list[str]) -> int:
 def measure_runs(options: Namespace) -> None:
     """Measure the runs one after the other, and compare them."""
     found = [find_run(name, options.logs) for name in options.runs]
-    measured: list[Trained] = []
-    texts, results, window_losses = set(), [], []
-    for run in {run.path: run for run in found}.values():
-        measured.append(load(run, best_device()))
-        data = measured[-1].data()
-        texts.add(data.loaded.sha256)
-        print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
-        of_run, losses = measure(measured[-1], data, with_writing=options.writing)
-        results.append(of_run)
-        window_losses.append(losses)
-    if len(texts) > 1:
+    measured = [measure(load(run, best_device()), options.writing) for run in {run.path: run for run in found}.values()]
+    if len({each.text for each in measured}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")
-    elif len({predicted_tokens(trained.vocabulary) for trained in measured}) > 1:
-        print_per_character(measured, results)
+    elif len({predicted_tokens(each.trained.vocabulary) for each in measured}) > 1:
+        print_per_character(measured)
     elif len(measured) > 1:
-        print_comparison(measured, window_losses)
+        print_comparison(measured)
 
 
-def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> tuple[Results, dict[str, np.ndarray]]:
-    """Print the tables of one run, and write evaluation.json and evaluation.png into its folder.
-
-    Returns the content of evaluation.json, and the losses of each window `[n_windows]` by the names of the measures in
-    which runs are compared.
-    """
-    run, model, vocabulary, validation = trained.run, trained.model, trained.vocabulary, data.validation
+def measure(trained: Trained, with_writing: bool) -> Measured:
+    """Print the tables of one run, and write evaluation.json and evaluation.png into its folder."""
+    run, model, vocabulary, data = trained.run, trained.model, trained.vocabulary, trained.data()
+    validation = data.validation
+    print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
     references = run.reference_lines()
@@ -108,7 +105,8 @@ def measure(trained: Trained, data: DataConfigs, with_writing: bool) -> tuple[Re
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, trained, validation)
-    return results, {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
+    of_windows = {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
+    return Measured(trained, data.loaded.sha256, results, of_windows)
 
 
 def print_tables(results: dict[str, Any]) -> None:
@@ -153,11 +151,11 @@ def print_writing(results: dict[str, Any]) -> None:
             print(f"    {name:26} {row['impossible']:4.0%}         {cuts:>12}   {row['nats']:18.3f}")
 
 
-def print_comparison(measured: list[Trained], window_losses: list[dict[str, np.ndarray]]) -> None:
+def print_comparison(measured: list[Measured]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
-    configs = [trained.values | {"device": trained.trained_on} for trained in measured]
-    for name in window_losses[0]:
-        losses = [of_run[name] for of_run in window_losses]
+    configs = [each.trained.values | {"device": each.trained.trained_on} for each in measured]
+    for name in measured[0].window_losses:
+        losses = [each.window_losses[name] for each in measured]
         groups = statistics.group_by_settings(configs, losses, ignored_in_comparisons())
         print(f"\nside by side ({name}, nats)")
         if name == "loss.valid":
@@ -176,11 +174,11 @@ def predicted_tokens(vocabulary: Vocabulary) -> str:
     return repr({key: value for key, value in vocabulary.description().items() if key not in ignored})
 
 
-def print_per_character(measured: list[Trained], results: list[Results]) -> None:
+def print_per_character(measured: list[Measured]) -> None:
     """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
     print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
-    for trained, row in zip(measured, results, strict=True):
-        nats, bits = per_character(row.get("loss.valid_per_character") or row["loss.valid"]).values()
+    for trained, _, results, _ in measured:
+        nats, bits = per_character(results.get("loss.valid_per_character") or results["loss.valid"]).values()
         name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
         print(f"  {name}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={tokens}")
 

@@ -26,10 +26,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--task", required=True, help="speaker, or a CSV file")
     parser.add_argument("--freeze", action="store_true", help="train only a classifier on the encoder's vectors")
     parser.add_argument("--seeds", type=number(int, 1), default=SEEDS, metavar="N", help="default: %(default)s")
-    return run_script(parser, arguments, fine_tune, "requirements-finetune.txt")
+    return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
 
 
-def fine_tune(options: Namespace) -> None:
+def compare_models(options: Namespace) -> None:
     """Fine-tune and compare, and write the results into the folder of the run."""
     from trained.comparison import compare  # needs scikit-learn
 

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from configs.keys import ConfigError
 from trained.load import Trained, check_logits, random_ids
 
-EXAMPLE = (2, 16)  # the batch and length that the model is traced with
-
 
 class Logits(nn.Module):
     """Token ids `[batch, length]` to logits `[batch, length, n_tokens]`."""
@@ -34,14 +32,14 @@ def export(trained: Trained, file: Path) -> None:
     Raises ConfigError if PyTorch cannot export the model, and RuntimeError if onnxruntime's logits differ.
     """
     model = Logits(trained.model).eval()
-    example = (EXAMPLE[0], min(EXAMPLE[1], trained.longest))
+    example = random_ids(trained, 2, min(16, trained.longest))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=trained.longest)}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # without torchvision, it warns of unused operators
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PyTorch's, about its own code
             program: Any = torch.onnx.export(
                 model,
-                (random_ids(trained, *example),),
+                (example,),
                 dynamo=True,
                 input_names=["input_ids"],
                 output_names=["logits"],

@@ -17,6 +17,7 @@ SPEAKERS = 10
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of their source
 INNER_SHARE = 0.8  # of the training texts of each label; the others choose settings
 FEWEST = 5  # training texts per label
+Rows = Sequence[tuple[str, str, str]]  # (text, label, split)
 HEADING = re.compile(r"([^\n]+):\n(.+)", re.DOTALL)
 
 
@@ -84,13 +85,7 @@ def inner(task: Task) -> Task:
     return _task(task.name, [(text, label, "") for text, label in task.training], None, INNER_SHARE, fewest=1)
 
 
-def _task(
-    name: str,
-    rows: Sequence[tuple[str, str, str]],
-    longest: int | None,
-    share: float = TRAINING_SHARE,
-    fewest: int = FEWEST,
-) -> Task:
+def _task(name: str, rows: Rows, longest: int | None, share: float = TRAINING_SHARE, fewest: int = FEWEST) -> Task:
     """Rows (text, label, split). Of those without a split, the first `share` of each label is for training.
 
     A test text that is also a training text is left out. Raises ConfigError if a label has fewer than `fewest` training
