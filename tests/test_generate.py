@@ -52,29 +52,18 @@ def generated(logs, capsys):
     return generate
 
 
-def test_without_a_prompt_the_text_is_as_long_as_the_windows(generated):
-    assert len(generated()) == 64
-
-
-def test_a_prompt_with_blanks_is_filled(generated):
-    text = generated("--prompt", "the c_t[MASK]sat")
-    assert len(text) == 11
-    assert re.fullmatch(r"the c.t.sat", text, re.DOTALL)
-
-
-def test_a_prompt_without_blanks_is_continued(generated):
-    text = generated("--prompt", "the cat")
-    assert len(text) == 64
-    assert text.startswith("the cat")
-
-
-@pytest.mark.parametrize("length", [1, 7, 64, 65, 300])
-def test_texts_of_any_length(generated, length):
-    assert len(generated("--length", str(length), "--steps", "5")) == length
-
-
-def test_a_prompt_with_blanks_may_be_continued_too(generated):
-    assert re.fullmatch(r"the c.t.{13}", generated("--prompt", "the c_t", "--length", "20"), re.DOTALL)
+@pytest.mark.parametrize(
+    ("words", "pattern"),
+    [
+        ([], r".{64}"),  # as long as the windows
+        (["--prompt", "the cat"], r"the cat.{57}"),
+        (["--prompt", "the c_t[MASK]sat"], r"the c.t.sat"),
+        (["--prompt", "the c_t", "--length", "20"], r"the c.t.{13}"),
+        *((["--length", str(length), "--steps", "5"], f".{{{length}}}") for length in (1, 7, 65, 300)),
+    ],
+)
+def test_a_prompt_is_filled_and_continued(generated, words, pattern):
+    assert re.fullmatch(pattern, generated(*words), re.DOTALL)
 
 
 def test_the_same_seed_gives_the_same_texts(generated):
@@ -138,18 +127,15 @@ def test_wrong_input_is_one_line(logs, capsys, words, message):
     assert output.out == ""
 
 
-def test_a_gif_is_never_replaced(logs, capsys, tmp_path):
-    (tmp_path / "text.gif").write_text("precious")
-    assert main([str(logs / "mlm" / "writer"), "--gif", str(tmp_path / "text.gif")]) == 2
-    assert "exists: remove it" in capsys.readouterr().err
-    assert (tmp_path / "text.gif").read_text() == "precious"
-
-
-def test_a_gif_records_the_first_text(generated, tmp_path):
-    words = ["--length", "20", "--n", "2"]
-    assert generated(*words, "--gif", str(tmp_path / "text.gif")) == generated(*words)
-    with Image.open(tmp_path / "text.gif") as image:
+def test_a_gif_records_the_first_text_and_is_never_replaced(generated, logs, capsys, tmp_path):
+    words, path = ["--length", "20", "--n", "2"], tmp_path / "text.gif"
+    assert generated(*words, "--gif", str(path)) == generated(*words)
+    with Image.open(path) as image:
         assert 20 <= image.n_frames <= 22
+    before = path.read_bytes()
+    assert main([str(logs / "mlm" / "writer"), "--gif", str(path)]) == 2
+    assert "exists: remove it" in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_a_run_at_one_masking_rate_warns(logs, capsys):

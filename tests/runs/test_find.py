@@ -22,13 +22,19 @@ def test_runs_are_listed_oldest_first(logs: Path):
     assert [run.path.name for run in all_runs(logs)] == ["abc1", "abc2", "def3"]
 
 
-@pytest.mark.parametrize(("name", "found"), [("abc1", "abc1"), ("d", "def3"), ("last", "def3")])
-def test_a_run_is_found_by_its_prefix_or_as_the_last(logs: Path, name: str, found: str):
-    assert find_run(name, logs).path.name == found
+@pytest.mark.parametrize(
+    ("name", "found"), [("abc1", "abc1"), ("d", "def3"), ("last", "def3"), ("{logs}/mlm/abc2", "abc2")]
+)
+def test_a_run_is_found_by_its_prefix_its_folder_or_as_the_last(logs: Path, name: str, found: str):
+    assert find_run(name.format(logs=logs), logs).path.name == found
 
 
-def test_a_run_is_found_by_its_folder(logs: Path):
-    assert find_run(str(logs / "mlm" / "abc2"), logs).path.name == "abc2"
+@pytest.mark.parametrize("name", ["last", "new", "{logs}/mlm/new4"])
+def test_a_run_without_its_config_is_found_too(logs: Path, name: str):
+    """The error then names the file that is missing."""
+    (logs / "mlm" / "new4").mkdir()
+    (logs / "mlm" / "new4" / "about.json").touch()
+    assert find_run(name.format(logs=logs), logs).path.name == "new4"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,12 @@ import sys
 import pytest
 
 from tests.conftest import train_in
+from tests.tokenizers import saved
 from trained.load import Trained, load_trained
+
+CHARACTERS = ["plain", "with_ngrams"]
+KINDS = ["bytes", "bpe", "wordpiece", "unigram", "unknown"]
+EXTRA = "Zürich, 中文 and Zoë.\n"
 
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 
@@ -32,3 +37,24 @@ def plain(tmp_path_factory, text_file) -> Trained:
 def with_ngrams(tmp_path_factory, text_file) -> Trained:
     """A run with n-gram embeddings."""
     return small_run(tmp_path_factory.mktemp("ngrams") / "run", text_file, model__ngrams=4, model__ngram_rows=5_000)
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def trained(request, tmp_path_factory, sentences) -> Trained:
+    """A run of each kind of tokens, or of `CHARACTERS` if a test asks for them; `unknown` has characters and [UNK]."""
+    if request.param in CHARACTERS:
+        return request.getfixturevalue(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    lines = [line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
+    (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
+    keys = {"data__tokens": {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")}
+    if request.param in ("wordpiece", "unigram"):
+        keys["data__tokens"] = str(saved(folder, request.param, sentences[:2_000]))
+    if request.param == "unknown":
+        keys["data__unknown_below"] = 0.003
+    ngrams = {"model__ngrams": 2, "model__ngram_rows": 1_000} if request.param != "bytes" else {}
+    return small_run(folder / "run", folder / "text.txt", **keys, **ngrams)
+
+
+of_characters = pytest.mark.parametrize("trained", CHARACTERS, indirect=True)
+of_all_tokens = pytest.mark.parametrize("trained", CHARACTERS + KINDS, indirect=True)

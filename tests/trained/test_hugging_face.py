@@ -1,22 +1,22 @@
 """Exports are opened by transformers itself."""
 
 import json
+from itertools import product
 
 import pytest
 import torch
 import transformers
 
 from configs.keys import ConfigError
-from tests.trained.conftest import small_run
+from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_run
 from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model
 
 
-@pytest.fixture(scope="module", params=["plain", "with_ngrams"])
-def exported(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
     """A run and the folder it was exported to."""
-    trained = request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp("exported") / "model"
     export(trained, folder)
     return trained, folder
@@ -26,6 +26,7 @@ def opened(folder, auto=transformers.AutoModelForMaskedLM, **options):
     return auto.from_pretrained(folder, trust_remote_code=True, **options).eval()
 
 
+@of_characters
 def test_the_folder_has_the_usual_files(exported):
     trained, folder = exported
     names = {path.name for path in folder.iterdir()}
@@ -36,19 +37,20 @@ def test_the_folder_has_the_usual_files(exported):
     assert trained.run.path.name in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("batch_size", [1, 7])
-@pytest.mark.parametrize("length", [1, 2, 3, 31, 64])
-def test_logits_are_those_of_the_run(exported, batch_size, length):
+@of_all_tokens
+def test_logits_are_those_of_the_run(exported):
     trained, folder = exported
     model, n_tokens = opened(folder), trained.vocabulary.n_tokens
-    ids = torch.randint(trained.vocabulary.n_ordinary, (batch_size, length), generator=torch.Generator().manual_seed(1))
-    ids[:, ::3] = trained.vocabulary.mask_token
-    with torch.no_grad():
-        theirs = model(ids).logits
-        assert torch.allclose(theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4)
-    assert (theirs[..., n_tokens] < -1_000).all()  # [UNK] is never predicted
+    for shape in product((1, 7), (1, 2, 3, 31, 64)):
+        ids = torch.randint(trained.vocabulary.n_ordinary, shape, generator=torch.Generator().manual_seed(1))
+        ids[:, ::3] = trained.vocabulary.mask_token
+        with torch.no_grad():
+            theirs = model(ids).logits
+            assert torch.allclose(theirs[..., :n_tokens].flatten(0, 1), trained.model(ids), atol=1e-4)
+        assert (theirs[..., n_tokens:] < -1_000).all()  # [UNK] is never predicted if the run lacks it
 
 
+@of_characters
 def test_it_opens_in_bfloat16(exported):
     _, folder = exported
     ids = torch.tensor([[1, 2, 3]])
@@ -58,6 +60,7 @@ def test_it_opens_in_bfloat16(exported):
         assert torch.allclose(narrow.float(), opened(folder)(ids).logits, rtol=0.1, atol=0.2)
 
 
+@of_characters
 def test_padding_changes_nothing(exported):
     _, folder = exported
     model, tokenizer = opened(folder), transformers.AutoTokenizer.from_pretrained(folder)
@@ -68,16 +71,25 @@ def test_padding_changes_nothing(exported):
     assert torch.allclose(together[1, :3], alone[0], atol=1e-4)
 
 
+@of_all_tokens
 def test_the_tokenizer_has_the_ids_of_the_vocabulary(exported):
     trained, folder = exported
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    text = "the cat\n sat  on, the mat.\n"
-    assert tokenizer(text)["input_ids"] == trained.vocabulary.encode(text).tolist()
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-    assert tokenizer("a[MASK]é")["input_ids"][1:] == [tokenizer.mask_token_id, tokenizer.unk_token_id]
-    assert tokenizer.mask_token_id == trained.vocabulary.mask_token
+    tokenizer, vocabulary = transformers.AutoTokenizer.from_pretrained(folder), trained.vocabulary
+    texts = ["the cat\n sat  on, the mat.\n", "the cat sat on the mat.\nCome in, O King!\n", "why do the birds sing?"]
+    if not vocabulary.is_characters or vocabulary.unknown_token is not None:
+        texts.append(EXTRA)
+    for text in texts:
+        assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
+        if vocabulary.tokens == "bytes" or (vocabulary.is_characters and text != EXTRA):
+            assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    if vocabulary.is_characters:
+        assert tokenizer("a[MASK]é")["input_ids"][1:] == [tokenizer.mask_token_id, tokenizer.unk_token_id]
+    assert tokenizer.mask_token_id == vocabulary.mask_token
+    assert tokenizer.pad_token_id == vocabulary.padding_token
+    assert vocabulary.unknown_token in (None, tokenizer.unk_token_id)
 
 
+@of_characters
 def test_special_tokens_survive_saving(exported, tmp_path):
     _, folder = exported
     tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), opened(folder)
@@ -91,16 +103,20 @@ def test_special_tokens_survive_saving(exported, tmp_path):
         assert torch.equal(opened(tmp_path / "again")(ids).logits, model(ids).logits)
 
 
+@of_all_tokens
 def test_fill_mask_fills(exported):
     trained, folder = exported
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True)
     guesses = fill("the c[MASK]t sat on the mat.")
     ((_, [ours]),) = folio_fill(trained, [encode("the c_t sat on the mat.", trained)], n_candidates=5)
-    assert [guess["token_str"] for guess in guesses] == [character for character, _ in ours.candidates]
-    assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
-    assert guesses[0]["score"] == pytest.approx(ours.probability, abs=0.02)  # special tokens have a share there
+    assert 0 <= guesses[0]["token"] < trained.vocabulary.n_ordinary
+    if trained.vocabulary.is_characters:
+        assert [guess["token_str"] for guess in guesses] == [character for character, _ in ours.candidates]
+        assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
+        assert guesses[0]["score"] == pytest.approx(ours.probability, abs=0.02)  # special tokens have a share there
 
 
+@of_characters
 def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     trained, folder = exported
     fill = transformers.pipeline("fill-mask", str(folder), trust_remote_code=True, top_k=1)
@@ -113,6 +129,7 @@ def test_fill_mask_restores_the_masked_characters_of_the_protocol(exported):
     assert n_correct / len(truth) == pytest.approx(best["accuracy.valid"], abs=0.005)
 
 
+@of_characters
 def test_the_encoder_and_a_classifier_open_too(exported):
     trained, folder = exported
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -2,15 +2,14 @@ import json
 import logging
 
 import onnxruntime
-import pytest
 import torch
 
+from tests.trained.conftest import of_all_tokens
 from trained.onnx_file import export
 
 
-@pytest.mark.parametrize("name", ["plain", "with_ngrams"])
-def test_onnxruntime_gives_the_logits_of_the_run(request, tmp_path, caplog, monkeypatch, name):
-    trained = request.getfixturevalue(name)
+@of_all_tokens
+def test_onnxruntime_gives_the_logits_of_the_run(trained, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
     export(trained, tmp_path / "model.onnx")
     assert "torchvision" not in caplog.text  # without it, PyTorch warns of operators that Folio does not use

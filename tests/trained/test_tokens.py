@@ -5,40 +5,17 @@ import json
 import sys
 
 import numpy as np
-import onnxruntime
 import pytest
-import torch
-import transformers
 
 import evaluate
 import finetune
 import predict
 from configs.keys import ConfigError
 from runs.run_folder import RunFolderError
-from tests.tokenizers import saved
 from tests.trained.conftest import small_run
-from trained import hugging_face, onnx_file
 from trained.fill import encode
 from trained.inside import nearest_characters
 from trained.load import load_trained
-
-KINDS = ["bytes", "bpe", "wordpiece", "unigram", "unknown"]
-EXTRA = "Zürich, 中文 and Zoë.\n"
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def trained(request, tmp_path_factory, sentences):
-    """A run of each kind of tokens; `unknown` has characters and [UNK]."""
-    folder = tmp_path_factory.mktemp(request.param)
-    lines = [line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
-    (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
-    keys = {"data__tokens": {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")}
-    if request.param in ("wordpiece", "unigram"):
-        keys["data__tokens"] = str(saved(folder, request.param, sentences[:2_000]))
-    if request.param == "unknown":
-        keys["data__unknown_below"] = 0.003
-    ngrams = {"model__ngrams": 2, "model__ngram_rows": 1_000} if request.param != "bytes" else {}
-    return small_run(folder / "run", folder / "text.txt", **keys, **ngrams)
 
 
 def test_the_tokens_are_those_of_training(trained):
@@ -63,15 +40,12 @@ def test_blanks_are_tokens(trained, capsys):
     assert (ids == trained.vocabulary.mask_token).sum() == 2
 
 
-def test_lines_stay_lines(trained, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n")))
-    assert predict.main([str(trained.run.path)]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
-
-
-def test_a_long_text_is_refused_in_tokens(trained, capsys):
-    assert predict.main([str(trained.run.path), "_" * 65]) == 2
-    assert "the run was trained on at most 64" in capsys.readouterr().err
+def test_lines_stay_lines_and_are_limited_in_tokens(trained, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n" + b"_" * 65)))
+    assert predict.main([str(trained.run.path)]) == 2
+    output = capsys.readouterr()
+    assert output.out.count("\n") == 2
+    assert "the run was trained on at most 64" in output.err
 
 
 def test_it_is_measured(trained, capsys):
@@ -87,52 +61,6 @@ def test_it_is_measured(trained, capsys):
     else:
         assert results["bits_per_character"] == pytest.approx(best["bits_per_character"], abs=1e-6)
         assert f"{results['bits_per_character']:.4f} bits" in output
-
-
-@pytest.fixture(scope="module")
-def exported(trained, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exported") / "model"
-    hugging_face.export(trained, folder)
-    return folder
-
-
-def test_transformers_gives_the_same_ids(trained, exported):
-    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
-    for text in ("the cat sat on the mat.\nCome in, O King!\n", EXTRA, "why do the birds sing?"):
-        ids = trained.vocabulary.encode(text)
-        assert tokenizer(text)["input_ids"] == ids.tolist()
-    if trained.vocabulary.tokens in ("bytes", "characters"):
-        assert tokenizer.decode(tokenizer("the cat\n sat")["input_ids"]) == "the cat\n sat"
-    assert tokenizer.mask_token_id == trained.vocabulary.mask_token
-    assert tokenizer.pad_token_id == trained.vocabulary.padding_token
-    unknown = trained.vocabulary.unknown_token
-    assert unknown is None or tokenizer.unk_token_id == unknown
-
-
-def test_transformers_gives_the_same_logits(trained, exported):
-    model = transformers.AutoModelForMaskedLM.from_pretrained(exported, trust_remote_code=True).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
-    batch = tokenizer("the cat[MASK] sat on the mat. Zoë", return_tensors="pt")
-    assert (batch["input_ids"] == trained.vocabulary.mask_token).sum() == 1
-    with torch.no_grad():
-        logits = model(**batch).logits[0, :, : trained.vocabulary.n_tokens]
-        assert torch.allclose(logits, trained.model(batch["input_ids"]), atol=1e-4)
-
-
-def test_fill_mask_fills(trained, exported):
-    fill = transformers.pipeline("fill-mask", str(exported), trust_remote_code=True, top_k=1)
-    (guess,) = fill("the cat[MASK] sat on the mat.")
-    assert 0 <= guess["token"] < trained.vocabulary.n_ordinary
-
-
-def test_onnx_gives_the_same_logits(trained, tmp_path):
-    onnx_file.export(trained, tmp_path / "model.onnx")  # checks the logits
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    metadata = session.get_modelmeta().custom_metadata_map
-    assert json.loads(metadata["vocabulary"]) == trained.run.vocabulary()
-    ids = trained.vocabulary.encode("the cat")[None].numpy()
-    logits = session.run(None, {"input_ids": ids})[0]
-    assert np.allclose(logits[0], trained.model(torch.from_numpy(ids)).detach().numpy(), atol=1e-4)
 
 
 def test_it_is_fine_tuned(trained, tmp_path, capsys):
