@@ -57,7 +57,7 @@ def main(options: Namespace, path: Path) -> None:
                 return speed(step, stage, run)
             uploader = Uploader(Delivery(run, address), lambda line: None)
             uploader.start_and_report()
-            with hardware.recorded(run, lambda: 0, gpu_uuid(step.device)):
+            with hardware.recorded(run, lambda: 0, gpu_uuid(step.update.device)):
                 measures = speed(step, stage, run, uploader.wake)
             # Waits for a frozen dashboard too, so that no uploader disturbs the next turn.
             undelivered = uploader.end(SECONDS_TO_ANSWER + 1)
@@ -101,7 +101,7 @@ def speed(step: TrainingStep, stage: Stage, run: RunFolder, wake: Event | None =
     began = last_row = time.perf_counter()
     steps = 0
     while time.perf_counter() - began < SECONDS_PER_TURN:
-        step(stage).loss.item()
+        step(stage)["loss"].item()
         steps += 1
         if time.perf_counter() - last_row > 1:
             last_row = time.perf_counter()

@@ -17,14 +17,16 @@ from pathlib import Path
 from benchmarks.command import preset_values, run_benchmark
 from benchmarks.dashboard_cost import new_run, server
 from benchmarks.turns import Measures, compare
+from configs.callbacks import writing
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
 from runs.delivery import Delivery
 from runs.uploader import Uploader
 from training import tracking
+from training.objective import Sums
 from training.schedule import Stage
-from training.step import StepSums, TrainingStep
+from training.step import TrainingStep
 
 
 class TimedStep(TrainingStep):
@@ -32,7 +34,7 @@ class TimedStep(TrainingStep):
 
     seconds = 0.0
 
-    def __call__(self, stage: Stage, progress: float = 0.0) -> StepSums:
+    def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
         began = time.perf_counter()
         sums = super().__call__(stage, progress)
         self.seconds += time.perf_counter() - began
@@ -72,7 +74,7 @@ def train(seconds: float) -> Measures:
         callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
         uploader.start_and_report()
-        trainer.train(run, callbacks)
+        trainer.train(run, [*writing(configs, run), callbacks])
         undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")

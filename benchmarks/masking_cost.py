@@ -32,7 +32,7 @@ def main(options: Namespace, path: Path) -> None:
 
     def turn(name: str) -> Measures:
         step.masker = configs[name].masking.strategy
-        steps_per_second = 1 / seconds_per_call(lambda: step(stage).loss, STEPS)
+        steps_per_second = 1 / seconds_per_call(lambda: step(stage)["loss"], STEPS)
         return {
             "steps per second": steps_per_second,
             "ms per draw": 1000 * seconds_per_call(partial(draw, step, stage), STEPS),

@@ -74,7 +74,7 @@ def configured(shape: Shape, **keys: Any) -> Configs:
 def folio(shape: Shape, **keys: Any) -> Step:
     """Folio's own step."""
     step, stage = warmed_up_step(configured(shape, **keys))
-    return lambda: step(stage).loss
+    return lambda: step(stage)["loss"]
 
 
 def peer(step_of: Callable[[Shape, torch.Tensor, int], Step], shape: Shape) -> Step:

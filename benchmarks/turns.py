@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from training.recording import EAGER_STEPS
 
 from benchmarks.command import save_results
 from configs.experiment import Configs
 from training.compilation import Compilation
+from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 from training.schedule import Stage
 from training.step import TrainingStep
 
@@ -82,12 +82,12 @@ def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
     Raises RuntimeError if compiling or recording fails.
     """
     step, stage = configs.step, configs.training.stage_rows[0]
-    compilation = Compilation(step, is_wanted=configs.training.compile, cuda_graph=configs.training.cuda_graph)
-    compilation.compile([stage], _raise_failure)
+    if configs.compiled:
+        Compilation(configs.compiled, step, [stage]).compile([stage], _raise_failure)
     for _ in range(EAGER_STEPS):
         step(stage)
-    if not compilation.is_ready(stage):
-        compilation.prepare(stage, _raise_failure)
+    if configs.cuda_graphs:
+        CudaGraphRecorder(configs.cuda_graphs, step).record_if_due(stage, _raise_failure)
     return step, stage
 
 

@@ -176,15 +176,10 @@ class ParallelTrainer(Trainer):
 class ParallelEvaluator(Evaluator):
     """Each process evaluates its share of the windows."""
 
-    def __init__(self, model: nn.Module, *args: Any, processes: Processes, **kwargs: Any):
+    def __init__(self, model: nn.Module, *args: Any, processes: Processes):
         sharded = is_sharded(next(model.parameters()))
-        super().__init__(
-            model,
-            *args,
-            outcomes_of=shared_outcomes(processes),
-            weight_norm=partial(weight_norm, added=processes.sum) if sharded else weight_norm,
-            **kwargs,
-        )
+        norm = partial(weight_norm, added=processes.sum) if sharded else weight_norm
+        super().__init__(model, *args, shared_outcomes(processes), norm)
 
 
 def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:

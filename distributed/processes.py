@@ -174,7 +174,7 @@ def together(values: Mapping[str, Any]) -> Iterator[Processes]:
         meeting = Meeting(rank(), n_started())
         with naming_losses(), meeting.held():
             _current = Processes(rank(), n_started(), meeting)
-            _current.compare(lambda: VERSIONS | values)
+            _current.compare(lambda: {**VERSIONS, **values})
             yield _current
     finally:
         _current = SINGLE

@@ -41,7 +41,8 @@ def encode(template: str, trained: Trained) -> Tensor:
     """
     vocabulary, mask, longest = trained.vocabulary, trained.vocabulary.mask_token, trained.longest
     n_symbols = len(WIDE.sub("_", template))
-    if n_symbols > longest and n_symbols > longest * vocabulary.lengths.max():  # checked before millions are encoded
+    per_token = 1 if vocabulary.lengths is None else int(vocabulary.lengths.max())
+    if n_symbols > longest * max(1, per_token):  # checked before millions are encoded
         raise ValueError(f"the text has {n_symbols:,} characters; the run was trained on at most {longest}")
     parts = [torch.empty(0, dtype=torch.int64)]
     for is_blank, symbols in groupby(SYMBOL.finditer(template), lambda symbol: symbol["blank"] is not None):

@@ -81,7 +81,8 @@ def evaluate(
     at_seq_len = losses
     if seq_len < windows.shape[1]:
         pieces = zip(windows.split(seq_len, 1), masked.split(seq_len, 1), strict=True)
-        at_seq_len = sum(per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces)
+        cut = [per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces]
+        at_seq_len = torch.stack(cut).sum(0)
     n, n_masked = validation.n_windows, validation.n_masked
     loss = losses / n_masked  # [n_windows], each a mean over the window's masked positions
     return Evaluation(
