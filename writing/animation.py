@@ -53,7 +53,7 @@ class Recording:
 
 def picture(lines: list[list[Cell]], height: int) -> Image.Image:
     """An image of `height` lines of text, 64 columns wide."""
-    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf", FONT_SIZE)
+    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSansMono.ttf", FONT_SIZE)
     advance = font.getlength("M")
     image = Image.new("RGB", (round(COLUMNS * advance) + 2 * MARGIN, height * LINE + 2 * MARGIN), BACKGROUND)
     drawing = ImageDraw.Draw(image)

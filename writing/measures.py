@@ -1,6 +1,7 @@
 """How well a run predicts text as a writer: likelihoods of its validation text, in nats and bits per character."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from trained.load import Trained
 from trained.measures import evenly_spaced
 from training.evaluation import CHARS_AT_ONCE, any_order_bound
 from writing.judge import Judge, ratio
-from writing.likelihood import order_losses
 from writing.sampler import Sampler
 
 Likelihood = dict[str, Any]  # nats and bits per character, the standard error of the nats over windows, n windows
@@ -31,6 +31,27 @@ def bound(trained: Trained, validation: ValidationSet) -> Tensor:
     windows, masks = validation.windows, bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
     return losses * _is_written(windows, trained).sum(1)
+
+
+@torch.no_grad()
+def order_losses(sampler: Sampler, texts: Tensor, generators: Sequence[Generator]) -> Tensor:
+    """-log P(token | tokens written before it) in nats at each position of `texts` `[n, length]`: float64, same shape.
+
+    A sampler that writes one token at a time is an autoregressive model: if the order is known, or follows from the
+    tokens written so far, the probability of a text is the product of those of its tokens (Uria et al. 2014; Hoogeboom
+    et al. 2022). The order matters, because the conditionals of a masked model belong to no single joint distribution.
+
+    The order is the sampler's, from blanks only; its temperature is taken as 1. With the order `random`, each text has
+    an order of its own, and the mean over orders is the any-order bound. `[UNK]` is visible from the beginning, and its
+    loss is 0.
+    """
+    ids = torch.where(texts < sampler.n_ordinary, sampler.mask_token, texts)
+    losses = torch.zeros(texts.shape, dtype=torch.float64, device=texts.device)
+    while (blanks := ids == sampler.mask_token).any():
+        chosen, log_probs = sampler.choose(ids, blanks.any(1).long(), generators)
+        losses[chosen] = -log_probs.gather(1, texts[chosen][:, None])[:, 0]
+        ids = torch.where(chosen, texts, ids)
+    return losses
 
 
 def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likelihood]:

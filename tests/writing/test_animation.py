@@ -4,7 +4,6 @@ from PIL import Image
 
 from data.vocabulary import Vocabulary
 from writing.animation import COLUMNS, LINE, MARGIN, MOST_FRAMES, Recording
-from writing.frames import BLANK
 
 VOCABULARY = Vocabulary("\nabcdefghi ")
 TEXT = "abc def ghi\n" * 8
@@ -34,45 +33,30 @@ def test_a_recording_has_few_frames_and_a_pause_at_the_end(tmp_path, n_steps):
     assert image.info["loop"] == 0
 
 
-def test_the_picture_has_room_for_the_tallest_frame(tmp_path):
-    """Blanks fill two lines of 64 columns, the text 8 and an empty one."""
-    image = recorded(tmp_path, TEXT, 5)
-    assert len(TEXT) / COLUMNS <= 2
-    assert image.size[1] == 9 * LINE + 2 * MARGIN
-
-
 def ink(image, row):
-    """The share of pixels of a line of text that are not light."""
+    """The number of dark pixels of a line of text."""
     box = (MARGIN, MARGIN + row * LINE, image.size[0] - MARGIN, MARGIN + (row + 1) * LINE)
     return sum(image.convert("L").crop(box).histogram()[:128])
 
 
 def test_blanks_are_light_and_the_text_is_dark(tmp_path):
+    """There is room for the tallest frame: blanks fill two lines of 64 columns, the text 8 and an empty one."""
     image = recorded(tmp_path, TEXT, 5)
+    assert len(TEXT) / COLUMNS <= 2
+    assert image.size[1] == 9 * LINE + 2 * MARGIN
     image.seek(0)
     assert [ink(image, row) for row in range(9)] == [0] * 9
+    assert 0 < sum(image.convert("L").histogram()[:240]) < len(TEXT) * 20  # dots, not the boxes of unknown characters
     image.seek(image.n_frames - 1)
     assert all(ink(image, row) > 100 for row in range(8))
     assert ink(image, 8) == 0
 
 
 def test_new_characters_are_highlighted_until_the_last_frame(tmp_path):
-    def greenish(image):
+    image, greenish = recorded(tmp_path, "abc", 3), []
+    for number in range(image.n_frames):
+        image.seek(number)
         colors = image.convert("RGB").getcolors()
-        return sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200)
-
-    image = recorded(tmp_path, "abc", 3)
-    image.seek(0)
-    assert greenish(image) == 0
-    image.seek(1)
-    assert greenish(image) > 50
-    image.seek(image.n_frames - 1)
-    assert greenish(image) == 0
-
-
-def test_the_picture_of_a_blank_is_in_the_font(tmp_path):
-    """Or each would be a box."""
-    assert BLANK == "·"
-    image = recorded(tmp_path, "a" * 64, 1)
-    image.seek(0)
-    assert 0 < sum(image.convert("L").histogram()[:240]) < 64 * 20
+        greenish.append(sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200))
+    assert greenish[0] == greenish[-1] == 0
+    assert greenish[1] > 50

@@ -8,8 +8,9 @@ from torch import nn
 
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
+from tests.writing.conftest import generators
 from training.evaluation import any_order_bound
-from writing.likelihood import order_losses
+from writing.measures import order_losses
 from writing.orders import ORDERS
 from writing.sampler import Sampler
 from writing.truth import TruePosterior
@@ -65,10 +66,6 @@ def possible() -> tuple[torch.Tensor, torch.Tensor]:
 def bound(model: nn.Module, texts: torch.Tensor) -> torch.Tensor:
     masks = all_masks().expand(-1, len(texts), -1)
     return any_order_bound(model, texts, masks, VOCABULARY.mask_token)
-
-
-def generators(n: int) -> list[torch.Generator]:
-    return [torch.Generator().manual_seed(i) for i in range(n)]
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -145,11 +145,10 @@ def test_a_frame_that_scrolls_the_screen_is_redrawn_in_place():
 
 def test_a_text_taller_than_the_screen_is_printed_once():
     text = "\n".join("abcdefgh")
-    frames = [list(emulator.rows) for emulator in shown(text, 40, 5)]
+    frames = [emulator.scrolled + emulator.rows for emulator in shown(text, 40, 5)]
     assert frames[0][0] == BLANK * len(text)
     assert frames[3] == [""] * 5  # too tall, and erased
-    *_, last = shown(text, 40, 5)
-    assert last.scrolled + last.rows == [*"abcdefgh", ""]
+    assert frames[-1] == [*"abcdefgh", ""]
 
 
 def test_a_resized_terminal_is_cleared():
@@ -177,16 +176,8 @@ def test_blanks_are_faint_and_new_characters_bright():
     assert f"a\x1b[1;32mb\x1b[0m\x1b[2m{BLANK}\x1b[0m" in frames[2]
 
 
-def test_no_color_leaves_the_codes_out(monkeypatch):
+def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    with terminal(40, 10) as (stream, output):
-        screen = Screen(stream, VOCABULARY)
-        for ids in versions(TEXT):
-            screen.show(ids)
-        assert not re.search(r"\x1b\[[\d;]*m", output())
-
-
-def test_frames_come_at_most_25_times_per_second(monkeypatch):
     monkeypatch.setattr(writing.terminal, "SECONDS_PER_FRAME", 0.04)
     clock = iter([0.0, 0.01, 0.03, 0.05])
     monkeypatch.setattr(writing.terminal.time, "monotonic", lambda: next(clock))
@@ -194,7 +185,9 @@ def test_frames_come_at_most_25_times_per_second(monkeypatch):
         screen = Screen(stream, VOCABULARY)
         for ids in versions(TEXT):
             screen.show(ids)
-        assert output().count("\x1b[J") == 2
+        frames = output()
+    assert frames.count("\x1b[J") == 2
+    assert not re.search(r"\x1b\[[\d;]*m", frames)
 
 
 def test_control_characters_do_not_reach_the_terminal():
