@@ -177,7 +177,7 @@ def _without_rates(stages: list[Any]) -> list[Any]:
 
 
 def _assignments(words: Sequence[str]) -> dict[str, Any]:
-    values = {}
+    values: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:

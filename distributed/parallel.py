@@ -179,7 +179,7 @@ class ParallelEvaluator(Evaluator):
     def __init__(self, model: nn.Module, *args: Any, processes: Processes):
         sharded = is_sharded(next(model.parameters()))
         norm = partial(weight_norm, added=processes.sum) if sharded else weight_norm
-        super().__init__(model, *args, shared_outcomes(processes), norm)
+        super().__init__(model, *args, outcomes_of=shared_outcomes(processes), weight_norm=norm)
 
 
 def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:

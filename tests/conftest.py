@@ -24,7 +24,7 @@ from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.compilation import CACHE_VARIABLE
 from training.loop import Trainer
-from training.resume import begin
+from training.resume import begin, resume
 from training.schedule import Stage
 from training.tracking import be_quiet
 
@@ -198,10 +198,23 @@ def train_in(
     run = RunFolder(folder)
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
-    recording, trainer = Recording(is_stopped, on_row), configs.trainer
-    trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
-    trainer.train(run, [recording])
+    recording = Recording(is_stopped, on_row)
+    watched(configs, run).train(run, [recording])
     return Trained(configs, run, recording)
+
+
+def watched(configs: Configs, run: RunFolder) -> Trainer:
+    """The trainer with the callbacks that `experiment.py` gives it, without those that show the run."""
+    trainer = configs.trainer
+    trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
+    return trainer
+
+
+def resume_in(run: RunFolder, configs: Configs) -> None:
+    """Continue a run in this process."""
+    trainer = watched(configs, run)
+    resume(run, trainer, run.config(), configs.data.loaded)
+    trainer.train(run)
 
 
 @pytest.fixture

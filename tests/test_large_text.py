@@ -17,11 +17,10 @@ from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
 from runs.files import locked
-from tests.conftest import TINY, configs_for
+from tests.conftest import TINY, configs_for, resume_in
 from tests.fork_server import ForkServer
 from tests.training.test_resume import check_same
 from training.checkpoint import load_weights
-from training.resume import resume
 
 STEPS = 32
 
@@ -95,8 +94,7 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable
     begun = configs_of(values)
     interrupted = train(begun, is_stopped=lambda: begun.trainer.step == 13)
     resumed = configs_of(values)
-    resume(interrupted.run, resumed.trainer, values, resumed.data.loaded)
-    resumed.trainer.train(interrupted.run, interrupted.callbacks)
+    resume_in(interrupted.run, resumed)
     check_same(whole.run, interrupted.run)
 
 

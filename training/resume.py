@@ -53,7 +53,7 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
         key, limit = next(each for each in vars(trainer.schedule.budget).items() if each[1] is not None)
         longer = f"training.{key}={2 * limit:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
-    saved = found.state["callbacks"]["run"]
+    saved = found.state["callbacks"][Recorder.name]
     run.truncate(saved["sizes"])
     before = run.config()
     # A key that the run's config lacks is newer than the run, which was trained with the key's default.

@@ -10,9 +10,8 @@ from configs.masking import MaskingConfigs, register, strategy_names
 from data.masking import IGNORED_LABEL
 from data.masking.segmenters import Segmenter, Units
 from data.masking.strategies import STRATEGIES, strategy
-from tests.conftest import TINY, RecordingCallbacks, configs_for
+from tests.conftest import TINY, configs_for, resume_in
 from training.checkpoint import load_weights
-from training.resume import resume
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
 OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
@@ -106,11 +105,8 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(corpus_file, train):
     begun = configs_of(values)
     run = train(begun, lambda: begun.trainer.step >= 3, **keys).run
     resumed = configs_of(values)
-    resume(run, resumed.trainer, run.config(), resumed.data.loaded)
-    restored = resumed.masking.strategy.segmenter.times_masked
-    assert torch.equal(restored, begun.masking.strategy.segmenter.times_masked)
-    assert 0 < restored.sum() < masked.sum()
-    resumed.trainer.train(run, RecordingCallbacks())
+    assert 0 < begun.masking.strategy.segmenter.times_masked.sum() < masked.sum()
+    resume_in(run, resumed)
 
     assert torch.equal(resumed.masking.strategy.segmenter.times_masked, masked)
     weights = [load_weights(each.checkpoints / "last.safetensors") for each in (whole.run, run)]

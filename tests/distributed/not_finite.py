@@ -8,32 +8,39 @@ import sys
 
 from configs.command_line import parse
 from configs.experiment import configs_of
-from distributed import processes
+from distributed.processes import together
 from distributed.sharding import whole_weights
-from training.objective import masked_loss
+from training.objective import MaskedObjective, Outcome
 from training.schedule import Stage
 
 
+class Broken(MaskedObjective):
+    """Its losses are NaN while `is_broken`."""
+
+    is_broken = False
+
+    def outcome(self, model, batch):
+        outcome = super().outcome(model, batch)
+        factor = float("nan") if self.is_broken else 1.0
+        return Outcome(outcome.losses, outcome.sums | {"loss_sum": outcome.sums["loss_sum"] * factor})
+
+
 def main(config: str) -> None:
-    with processes.together() as group:
-        group.connect("cpu")
-        step = configs_of(parse(["--config", config]).values).step
-        skipped = 0
+    values = parse(["--config", config]).values
+    with together(values) as group:
+        configs = configs_of(values)
+        group.connect("cpu", configs.data)
+        step, skipped, objective = configs.step, 0, Broken()
+        step.update.module.objective = objective
         for i in range(5):
-            is_broken = i == 2 and group.rank == group.n - 1
-            step.loss_function = broken_loss if is_broken else masked_loss
+            objective.is_broken = i == 2 and group.rank == group.n - 1
             step(Stage(1.0, 32, 0.15))
-            skipped = max(skipped, int(step.skipped_in_a_row))
+            skipped = max(skipped, int(step.update.skipped_in_a_row))
         digest = hashlib.sha256()
-        for tensor in whole_weights(step.model).values():
+        for tensor in whole_weights(step.update.model).values():
             assert tensor.isfinite().all()
             digest.update(tensor.numpy().tobytes())
         print(digest.hexdigest(), skipped)
-
-
-def broken_loss(model, batch):
-    loss = masked_loss(model, batch)
-    return loss._replace(loss_sum=loss.loss_sum * float("nan"))
 
 
 if __name__ == "__main__":

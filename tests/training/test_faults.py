@@ -42,20 +42,20 @@ class Breaking(torch.nn.Module):
 def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_file, in_gradients, strategy):
     configs = configs_for(corpus_file, masking__strategy=strategy)
     step = configs.step
-    step.model = step.parallel.model = Breaking(configs.network, in_gradients)
+    step.update.model = Breaking(configs.network, in_gradients)
     step(STAGE)
     before = weights(configs)
-    optimizer = [str(optimizer.state_dict()) for optimizer in step.optimizers]
-    step.model.is_broken = True
+    optimizer = [str(optimizer.state_dict()) for optimizer in step.update.optimizers]
+    step.update.model.is_broken = True
     for skipped in (1, 2):
         sums = step(STAGE)
-        assert step.skipped_in_a_row == skipped
-        assert all(total == 0 for total in sums)  # a single NaN would spoil the sums of the interval
+        assert step.update.skipped_in_a_row == skipped
+        assert all(total == 0 for total in sums.values())  # a single NaN would spoil the sums of the interval
     assert torch.equal(weights(configs), before)
-    assert [str(optimizer.state_dict()) for optimizer in step.optimizers] == optimizer
-    step.model.is_broken = False
-    assert step(STAGE).n_labels > 0
-    assert step.skipped_in_a_row == 0
+    assert [str(optimizer.state_dict()) for optimizer in step.update.optimizers] == optimizer
+    step.update.model.is_broken = False
+    assert step(STAGE)["n_labels"] > 0
+    assert step.update.skipped_in_a_row == 0
     assert not torch.equal(weights(configs), before)
     assert weights(configs).isfinite().all()
     assert all(learned.isfinite().all() for learned in step.masker.segmenter.state_dict().values())
@@ -71,7 +71,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
 def test_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, train, n_steps, message):
     configs = configs_for(corpus_file, training__max_steps=n_steps)
     step, breaking = configs.trainer.training_step, Breaking(configs.network)
-    step.model = step.parallel.model = breaking
+    step.update.model = breaking
     good: list[torch.Tensor] = []
 
     def break_it(callbacks) -> None:

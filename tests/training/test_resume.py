@@ -9,9 +9,8 @@ from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.play.grammar import play
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, RecordingCallbacks
+from tests.conftest import TINY, Recording, resume_in
 from training.checkpoint import load_weights
-from training.resume import resume
 
 TIMES = ("seconds", "wall_seconds", "chars_per_second")
 STEPS = 32
@@ -72,7 +71,7 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     values = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 4, **keys}
     arguments = {key.replace(".", "__"): value for key, value in values.items()}
 
-    def change_knobs(callbacks: RecordingCallbacks) -> None:
+    def change_knobs(callbacks: Recording) -> None:
         callbacks.wanted = knobs  # from the first evaluation on
 
     whole = train(on_row=change_knobs, **arguments)
@@ -82,6 +81,5 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     assert trainer.step == stop_after
 
     resumed = configs_of(resolve(TINY, values))
-    resume(begun.run, resumed.trainer, begun.run.config(), resumed.data.loaded)
-    resumed.trainer.train(begun.run, RecordingCallbacks())  # the knobs are kept without another request
+    resume_in(begun.run, resumed)  # the knobs are kept without another request
     check_same(whole.run, begun.run)

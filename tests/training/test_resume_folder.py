@@ -174,9 +174,9 @@ def test_a_run_that_cannot_be_resumed_is_refused_in_one_line(run, refused, damag
 CHANGES: dict[str, Callable[[dict], object]] = {
     "another masker": lambda state: state["training_step"].update(masker={}),
     "another shape": lambda state: state["training_step"]["optimizers"][0]["state"][0].update(exp_avg=torch.zeros(3)),
-    "a knob that is no number": lambda state: state["knobs"]["knobs"].update(learning_rate_factor="abc"),
-    "a rate of no stage": lambda state: state["knobs"]["knobs"].update(masking_prob=7.0),
-    "too few sums": lambda state: state["interval"]["sums"].popitem(),
+    "a knob that is no number": lambda state: state["callbacks"]["knobs"]["knobs"].update(learning_rate_factor="abc"),
+    "a rate of no stage": lambda state: state["callbacks"]["knobs"]["knobs"].update(masking_prob=7.0),
+    "sums that are no tensors": lambda state: state["sums"].update(loss="abc"),
     "no step": lambda state: state.pop("step"),
 }
 

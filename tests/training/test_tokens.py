@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from data.corpus import CorpusError
 from data.protocol import N_MASKED, protocol_masks
+from data.reference_losses import without_counting
 from tests.conftest import configs_for
 from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
 from training.evaluation import evaluate
@@ -86,8 +87,7 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     assert 0 < measures["50%"]["n"] < 128 * validation.n_windows
     assert sum(row["n"] for row in breakdown(result.outcomes, validation, vocabulary)["by_class"].values()) == n
     assert one_at_a_time(configs.network, validation, vocabulary.mask_token)["n"] < 32 * min(64, validation.n_windows)
-    assert set(configs.references.losses) == {"uniform", "unigram"}
-    assert "does not apply to characters with [UNK]" in configs.references._why_not
+    assert "does not apply to characters with [UNK]" in without_counting(vocabulary, configs.data.loaded)
 
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
