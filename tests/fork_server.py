@@ -6,6 +6,7 @@ interpreter starts or a module is imported (PYTHONHASHSEED, OMP_WAIT_POLICY) hav
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -23,9 +24,9 @@ import torch
 from runs.files import ROOT
 
 # Programs import some modules only when they use them.
-PRELOADED = ("experiment", "evaluate", "dashboard", "torch._dynamo", "matplotlib.backends.backend_agg")
-PRELOADED += ("configs.contract", "data.masking.strategies", "trained.initial_weights", "training.compilation")
-PRELOADED += ("training.resume",)
+PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dynamo", "matplotlib.backends.backend_agg")
+PRELOADED += ("configs.callbacks", "configs.contract", "data.masking.strategies", "trained.initial_weights")
+PRELOADED += ("training.compilation", "training.resume", "training.tracking")
 
 
 class ForkServer:
@@ -97,6 +98,7 @@ def serve(requests: socket.socket) -> None:
     """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.freeze()  # programs end sooner if they do not collect what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
     while True:
         message, fds, _, _ = socket.recv_fds(requests, 2**20, 3)

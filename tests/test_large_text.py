@@ -22,7 +22,7 @@ from tests.fork_server import ForkServer
 from tests.training.test_resume import check_same
 from training.checkpoint import load_weights
 
-STEPS = 32
+STEPS = 16
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable
     values = resolve(TINY, keys(text, **more))
     whole = train(configs_of(values))
     begun = configs_of(values)
-    interrupted = train(begun, is_stopped=lambda: begun.trainer.step == 13)
+    interrupted = train(begun, is_stopped=lambda: begun.trainer.step == 7)
     resumed = configs_of(values)
     resume_in(interrupted.run, resumed)
     check_same(whole.run, interrupted.run)

@@ -8,8 +8,6 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -24,10 +22,9 @@ import yaml
 
 from board.page import VENDORED
 from runs.delivery import Delivery
-from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.conftest import TINY, needed
-from tests.fork_server import ForkServer
+from tests.fork_server import ForkServer, Program
 
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 12
@@ -43,8 +40,9 @@ class Dashboard:
     """A server process that can be stopped, killed, frozen and started again on the same port and database."""
 
     database: Path
+    fork_server: ForkServer = field(repr=False)
     port: int = 0
-    process: subprocess.Popen | None = field(default=None, repr=False)
+    process: Program | None = field(default=None, repr=False)
     output: list[str] = field(default_factory=list)
 
     @property
@@ -52,9 +50,8 @@ class Dashboard:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "Dashboard":
-        command = [sys.executable, "dashboard.py", "--port", str(self.port), "--db", str(self.database)]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self.process.stdout is not None
+        command = ["dashboard.py", "--port", str(self.port), "--db", str(self.database)]
+        self.process = self.fork_server.start(command, dict(os.environ), merged=True)
         line = self.process.stdout.readline()
         found = re.match(r"dashboard http://127\.0\.0\.1:(\d+)/runs ", line)
         assert found, line + self.process.stdout.read()
@@ -106,18 +103,18 @@ class Dashboard:
 
 
 @pytest.fixture
-def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
+def dashboard(tmp_path: Path, fork_server: ForkServer) -> Iterator[Dashboard]:
     """A dashboard for one test, which may stop or break it."""
-    started = Dashboard(tmp_path / "dashboard" / "dashboard.sqlite3").start()
+    started = Dashboard(tmp_path / "dashboard" / "dashboard.sqlite3", fork_server).start()
     yield started
     started.send(signal.SIGCONT)
     started.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")
-def shared_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+def shared_dashboard(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[Dashboard]:
     """A dashboard for tests that add runs of their own and change nothing else."""
-    started = Dashboard(tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3").start()
+    started = Dashboard(tmp_path_factory.mktemp("dashboard") / "dashboard.sqlite3", fork_server).start()
     yield started
     started.end(signal.SIGKILL)
 

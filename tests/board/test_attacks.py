@@ -166,7 +166,7 @@ def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, met
     assert not any("Traceback" in line for line in shared_dashboard.output)
 
 
-def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
+def test_thousands_of_generated_requests_leave_it_answering(shared_dashboard):
     generator = random.Random(0)
     methods = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
     paths = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
@@ -233,7 +233,7 @@ def test_ten_thousand_generated_requests_leave_it_answering(shared_dashboard):
         keys = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
         return {key: value(depth + 1) for key in generator.sample(keys, 3)} | {"list": [value(2)]}
 
-    for _ in range(10_000):
+    for _ in range(4_000):
         kind = generator.random()
         if kind < 0.3:  # a valid request with an invalid body
             path = generator.choice(interface).encode()

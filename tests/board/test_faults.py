@@ -34,9 +34,11 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
     assert dashboard.listed(run)["name"] == "mlm, play"
 
 
-def test_a_database_that_is_replaced_by_another_dashboards_is_served(dashboard: Dashboard, tmp_path, make_run):
+def test_a_database_that_is_replaced_by_another_dashboards_is_served(
+    dashboard: Dashboard, fork_server, tmp_path, make_run
+):
     run, other = make_run(), make_run()
-    second = Dashboard(tmp_path / "other.sqlite3").start()
+    second = Dashboard(tmp_path / "other.sqlite3", fork_server).start()
     second.receive(other)
     second.end()
     dashboard.receive(run)
