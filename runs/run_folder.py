@@ -103,7 +103,7 @@ class RunFolder:
         return read_object(self.about_path, ABOUT).get("launch")
 
     def about(self) -> dict[str, Any]:
-        """What a dashboard shows of the run in addition to its curves."""
+        """The description of the run that a dashboard shows beside its curves."""
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
         default = config["masking.masking_prob"]

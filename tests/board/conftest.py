@@ -74,7 +74,7 @@ class Dashboard:
         return self.process.wait(seconds)
 
     def get(self, path: str, body: dict | None = None) -> dict:
-        """What the page gets from labml-app."""
+        """The answer of labml-app to a request of the page."""
         request = urllib.request.Request(
             f"{self.url}/api/v1/{path}", body if body is None else json.dumps(body).encode()
         )

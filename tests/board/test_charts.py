@@ -1,4 +1,4 @@
-"""What a run's page shows, in a real browser."""
+"""A run's page in a real browser."""
 
 import pytest
 
