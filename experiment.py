@@ -123,7 +123,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_losses(),
         ):
-            trainer.train(run, [tracking, interruption])
+            trainer.train(run, tracking, interruption)
     except BrokenPipeError:
         raise  # the reader of the output has gone
     except OSError as error:

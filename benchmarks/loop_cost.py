@@ -74,7 +74,7 @@ def train(seconds: float) -> Measures:
         callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
         uploader.start_and_report()
-        trainer.train(run, [*writing(configs, run), callbacks])
+        trainer.train(run, *writing(configs, run), callbacks)
         undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")

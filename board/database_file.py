@@ -53,9 +53,8 @@ def check(path: Path) -> None:
         read, mode = path, "ro&immutable=1"
         if any(file.exists() and file.stat().st_size for file in beside):
             read, mode = Path(folder) / path.name, "rw"
-            for file in (path, *beside):
-                if file.exists():
-                    shutil.copy(file, folder)
+            for file in filter(Path.exists, (path, *beside)):
+                shutil.copy(file, folder)
         try:
             with contextlib.closing(sqlite3.connect(f"file:{quote(str(read.resolve()))}?mode={mode}", uri=True)) as it:
                 (answer,) = it.execute("PRAGMA quick_check(1)").fetchone()

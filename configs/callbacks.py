@@ -7,6 +7,7 @@ from configs.experiment import Configs
 from configs.prompts import prompts_of
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
+from distributed.launch import n_started
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from training.callbacks import KnobPanel, Recorder, ReferenceLosses, Samples
@@ -17,7 +18,7 @@ from training.health_checks import HealthChecks
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
     """Those that write a run: the first process has them."""
-    facts = environment(c.torch_device, c.compiled is not None, c.processes.n)
+    facts = environment(c.torch_device, c.compiled is not None, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     return [Recorder(run, facts), ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not))]
 
@@ -25,7 +26,7 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
 def steering(c: Configs) -> list[Callback]:
     """Those that change or check the training: all processes have them. Raises ConfigError for a wrong prompt."""
     rates = [stage.masking_prob for stage in c.training.stage_rows]
-    found: list[Callback] = [in_all_processes(c.processes, KnobPanel)(rates)]
+    found: list[Callback] = [in_all_processes(KnobPanel)(rates)]
     if c.cuda_graphs:
         found.append(CudaGraphRecorder(c.cuda_graphs, c.step))
     found.append(HealthChecks(simple_losses(c)["unigram"]))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from labml.configs import option
 
-from configs.keys import Branch, Key
+from configs.branch import Branch
+from configs.keys import Key
 from configs.seeds import derived_seed
 
 if TYPE_CHECKING:

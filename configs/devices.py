@@ -8,7 +8,6 @@ import torch
 
 from configs.keys import ConfigError
 from distributed.launch import local_rank, n_on_machine, n_started
-from distributed.processes import Processes
 
 T = TypeVar("T")
 
@@ -47,10 +46,11 @@ def gpu_uuid(device: torch.device) -> str | None:
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
-def in_all_processes(processes: Processes, kind: type[T]) -> Callable[..., T]:
+def in_all_processes(kind: type[T]) -> Callable[..., T]:
     """`kind`, or if the run has several processes, the subclass that works in all of them."""
-    if processes.n == 1:
+    if n_started() == 1:
         return kind
     from distributed.parallel import PARALLEL
+    from distributed.processes import current
 
-    return partial(PARALLEL[kind], processes=processes)
+    return partial(PARALLEL[kind], processes=current())

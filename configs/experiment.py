@@ -18,12 +18,12 @@ from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
+from distributed.launch import n_started
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from distributed.processes import Processes
     from training.compilation import Compiled
     from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
@@ -49,7 +49,6 @@ class Configs(BaseConfigs):
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
 
-    processes: "Processes"
     torch_device: "torch.device"
     is_sharded: bool
     network: "nn.Module"
@@ -76,13 +75,6 @@ def registered_configs(values: Mapping[str, Any]) -> Configs:
     return configs
 
 
-@option(Configs.processes)
-def processes(c: Configs) -> "Processes":
-    from distributed.processes import current
-
-    return current()
-
-
 @option(Configs.torch_device)
 def torch_device(c: Configs) -> "torch.device":
     from configs.devices import device_of_process
@@ -92,7 +84,7 @@ def torch_device(c: Configs) -> "torch.device":
 
 @option(Configs.is_sharded)
 def is_sharded(c: Configs) -> bool:
-    return c.processes.n > 1 and c.training.parallel == "fsdp"
+    return n_started() > 1 and c.training.parallel == "fsdp"
 
 
 @option(Configs.network)
@@ -136,7 +128,7 @@ def update(c: Configs) -> "Update":
     from configs.devices import in_all_processes
     from training.step import Update
 
-    return in_all_processes(c.processes, Update)(
+    return in_all_processes(Update)(
         c.network,
         c.compiled or eager_objective(c),
         c.training.optimizer,
@@ -148,7 +140,7 @@ def update(c: Configs) -> "Update":
 @option(Configs.cuda_graphs)
 def cuda_graphs(c: Configs) -> "CudaGraphs | None":
     """None where nothing can be recorded. A graph cannot record what processes exchange."""
-    if not c.training.cuda_graph or c.torch_device.type != "cuda" or c.processes.n > 1:
+    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
         return None
     from training.cuda_graph import CudaGraphs, can_record
 
@@ -160,7 +152,7 @@ def step(c: Configs) -> "TrainingStep":
     from configs.devices import in_all_processes
     from training.step import TrainingStep
 
-    return in_all_processes(c.processes, TrainingStep)(
+    return in_all_processes(TrainingStep)(
         c.data.windows,
         c.masking.strategy,
         c.update,
@@ -195,7 +187,7 @@ def evaluator(c: Configs) -> "Evaluator":
         from training.pairs import pair_measure
 
         measures.append(partial(pair_measure, c.objective.pairs, c.data.validation_pairs))
-    return in_all_processes(c.processes, Evaluator)(
+    return in_all_processes(Evaluator)(
         c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name, measures
     )
 
@@ -207,8 +199,8 @@ def trainer(c: Configs) -> "Trainer":
     from training.compilation import Compilation
     from training.loop import Trainer
 
-    clock = in_all_processes(c.processes, TrainingClock)(c.torch_device)
-    callbacks = (
-        [in_all_processes(c.processes, Compilation)(c.compiled, c.step, c.training.stage_rows)] if c.compiled else []
-    )
-    return in_all_processes(c.processes, Trainer)(c.step, c.schedule, c.evaluator, clock, callbacks)
+    clock = in_all_processes(TrainingClock)(c.torch_device)
+    trainer = in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
+    if c.compiled:
+        trainer.callbacks.append(in_all_processes(Compilation)(c.compiled, c.step, c.training.stage_rows))
+    return trainer

@@ -28,18 +28,6 @@ class ConfigError(InputError):
     """A wrong key or value; the message is one line for the user."""
 
 
-class Branch(BaseConfigs):
-    """A branch of the config tree, such as `model.*`. labml builds it and passes the root."""
-
-    def __init__(self, root: BaseConfigs):
-        super().__init__()
-        self._root = root
-
-    def root(self) -> Any:
-        """The whole tree, `configs.experiment.Configs`: the other branches, and the parts of the run."""
-        return self._root
-
-
 @dataclass(frozen=True)
 class Key:
     """The facts about a config item that users may set. A number has a range: `low` or `above`, and `high`."""

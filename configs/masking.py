@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import option
 
-from configs.keys import Branch, ConfigError, Key
+from configs.branch import Branch
+from configs.keys import ConfigError, Key
 from configs.seeds import derived_seed
 from runs.files import ROOT
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import option
 
-from configs.keys import Branch, Key
+from configs.branch import Branch
+from configs.keys import Key
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from labml.configs import option
 
-from configs.keys import Branch, ConfigError, Key
+from configs.branch import Branch
+from configs.keys import ConfigError, Key
 from runs.knobs import masking_rates
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
         muon_momentum=c.muon_momentum,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
-        muon_class=in_all_processes(c.root().processes, Muon),
+        muon_class=in_all_processes(Muon),
     )
 
 

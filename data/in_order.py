@@ -17,14 +17,13 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     """
     n_threads = os.cpu_count() or 1
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * n_threads:
                 yield waiting.popleft().result()
-        finally:  # after an error, the rest is not computed
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error, the rest is not computed

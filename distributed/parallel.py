@@ -20,7 +20,7 @@ from training.callbacks import KnobPanel
 from training.clock import TrainingClock
 from training.compilation import Compilation
 from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_norm
-from training.loop import Decisions, Trainer
+from training.loop import Now, Trainer
 from training.muon import Muon
 from training.objective import MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of
@@ -162,9 +162,9 @@ class ParallelTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.processes = processes
 
-    def decide(self) -> Decisions:
-        progress, *flags = self.processes.agree(*super().decide())
-        return Decisions(progress, *map(bool, flags))
+    def now(self) -> Now:
+        progress, *flags = self.processes.agree(*super().now())
+        return Now(progress, *map(bool, flags))
 
     def weights(self) -> dict[str, Any]:
         return whole_weights(self.model, self.processes.is_first)

@@ -5,7 +5,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,13 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Lock the run until this process has trained it or ends. Raises RunFolderError if another process does."""
         with open(self.path / "lock", "w") as file:
-            for attempt in reversed(range(ATTEMPTS_TO_LOCK)):
-                try:
+            for _ in range(ATTEMPTS_TO_LOCK):
+                with suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                except OSError as error:
-                    if not attempt:
-                        raise RunFolderError(f"{self.path} is being trained by another process right now") from error
-                    time.sleep(0.02)  # `is_locked` in another process holds it for microseconds
+                time.sleep(0.02)  # `is_locked` in another process holds it for microseconds
+            else:
+                raise RunFolderError(f"{self.path} is being trained by another process right now")
             yield
 
     def is_locked(self) -> bool:

@@ -199,7 +199,7 @@ def train_in(
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
     recording = Recording(is_stopped, on_row)
-    watched(configs, run).train(run, [recording])
+    watched(configs, run).train(run, recording)
     return Trained(configs, run, recording)
 
 

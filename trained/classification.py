@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trained.load import Trained
-from training.optimizers import adamw, set_learning_rate
+from training.optimizers import adamw, gradients_of, set_learning_rate
 
 EPOCHS = 10
 BATCH_SIZE = 16
@@ -75,9 +75,7 @@ def fine_tune(
             for i in batch.tolist():
                 loss = F.cross_entropy(classifier(texts[i]), torch.tensor(labels[i]))
                 (loss / len(batch)).backward()
-            for parameter in classifier.parameters():
-                if parameter.grad is not None and parameter.grad.is_sparse:
-                    parameter.grad = parameter.grad.coalesce()
+            gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:
                 optimizer.step()
             classifier.zero_grad()

@@ -16,9 +16,9 @@ import torch
 from data.masking import MaskedBatch, n_masked_in
 from runs.callbacks import Callback
 from training.compilation import first_line, without_side_effects
-from training.objective import Sums
+from training.objective import Losses, Sums
 from training.schedule import Stage
-from training.step import Losses, TrainingStep, Update
+from training.step import TrainingStep, Update
 
 EAGER_STEPS = 3  # per shape before recording: they create the optimizer states, which must lie outside the graph
 EAGER_REPEATS = 3  # that a replayed step is compared with

@@ -1,7 +1,7 @@
 """The training loop: read it straight down."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from runs.callbacks import Callback
@@ -18,7 +18,7 @@ from training.step import TrainingStep
 COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")
 
 
-class Decisions(NamedTuple):
+class Now(NamedTuple):
     """Values that depend on a clock or a signal; several processes use those of the first one."""
 
     progress: float  # the share of the budget that is spent
@@ -35,42 +35,38 @@ class Trainer:
         schedule: Schedule,
         evaluator: Evaluator,
         clock: TrainingClock,
-        callbacks: Sequence[Callback] = (),
+        *callbacks: Callback,
     ):
         self.training_step, self.model = training_step, training_step.update.model
         self.schedule, self.evaluator, self.clock, self.callbacks = schedule, evaluator, clock, list(callbacks)
         self.step = self.chars = self.n_evaluations = 0
         self.began = self.saved = self.wall_seconds = 0.0
-        self.best_loss = float("inf")
-        self.must_stop = False  # callbacks may set it
-        self.evaluated_at = self.position()
-        self.sums: Sums = {}  # of the steps since the last evaluation
+        self.best_loss, self.must_stop = float("inf"), False
+        self.evaluated_at, self.sums = self.position(), Sums()  # of the steps since the last evaluation
 
-    def train(self, run: RunFolder | None = None, callbacks: Sequence[Callback] = ()) -> None:
-        """Train until the budget is spent or `must_stop` is set. Raises OSError if the last state cannot be saved.
+    def train(self, run: RunFolder | None = None, *callbacks: Callback) -> None:
+        """Train until the budget is spent or a callback sets `must_stop`; `callbacks` come before the other ones.
 
-        Without a `run`, nothing is saved. `callbacks` are called before those of the constructor.
+        Without a `run`, nothing is saved. Raises OSError if the last state cannot be saved.
         """
         self.callbacks = [*callbacks, *self.callbacks]
         self.began, self.saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
         self.clock.start()
-        now = self.decide()
+        now = self.now()
         while now.progress < 1 and not now.must_stop:
             stage = stage_at(self.schedule.stages, now.progress, self.step)
             factor = self.schedule.learning_rate_factor(now.progress)
             for callback in self.callbacks:
                 stage, factor = callback.adjust(self, stage, factor)
             set_learning_rate(self.training_step.update.optimizers, factor)
-
             sums = self.training_step(stage, now.progress)
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
-
             self.call("stepped", stage)
-            now = self.decide()
+            now = self.now()
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
@@ -84,12 +80,9 @@ class Trainer:
     def evaluate(self, stage: Stage, progress: float) -> None:
         """Build a row of metrics.jsonl; callbacks record it, and the weights if they are the best so far."""
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
-        now = self.position() | {
-            "wall_seconds": round(self.wall_seconds, 3),
-            "seq_len": stage.seq_len,
-            "masking_prob": mean_rate(self.schedule.stages, stage),
-            "learning_rate": learning_rate_of(self.training_step.update.optimizers),
-        }
+        now = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
+        now["masking_prob"] = mean_rate(self.schedule.stages, stage)
+        now["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
         row, evaluation = self.evaluator.row(now, self.evaluated_at, self.sums)
         self.call("measured", row, evaluation)
         best = self.weights() if selection_loss(row) < self.best_loss else None
@@ -99,11 +92,10 @@ class Trainer:
 
     def save(self, run: RunFolder | None) -> None:
         """Save a checkpoint. Raises OSError, for example if the disk is full."""
-        self.saved = time.monotonic()
-        self.wall_seconds = self.saved - self.began
+        self.saved, self.wall_seconds = time.monotonic(), time.monotonic() - self.began
         self.call("saving")
         weights, state = self.weights(), self.state_dict()
-        if run:
+        if run is not None:
             save_last(run.checkpoints, weights, state)
 
     def call(self, hook: str, *arguments: Any) -> None:
@@ -114,12 +106,11 @@ class Trainer:
     def report(self, line: str) -> None:
         self.call("says", line)
 
-    def decide(self) -> Decisions:
+    def now(self) -> Now:
         must_save = time.monotonic() - self.saved > self.schedule.seconds_per_checkpoint
-        return Decisions(self.progress(), self.must_stop, must_save)
+        return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
-        """The share of the budget that is spent; at 1 or more the run ends."""
         return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
 
     def position(self) -> dict[str, Any]:
@@ -133,9 +124,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides how training continues."""
-        counters = {name: getattr(self, name) for name in COUNTERS} | {"seconds": self.clock.seconds, "sums": self.sums}
-        own = {callback.name: callback.state_dict() for callback in self.callbacks if callback.name}
-        return counters | {"callbacks": own, "training_step": self.training_step.state_dict()}
+        own = {name: getattr(self, name) for name in COUNTERS} | {"seconds": self.clock.seconds, "sums": self.sums}
+        callbacks = {callback.name: callback.state_dict() for callback in self.callbacks if callback.name}
+        return own | {"callbacks": callbacks, "training_step": self.training_step.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in COUNTERS:
@@ -144,7 +135,6 @@ class Trainer:
         self.sums = {name: total.to(self.training_step.update.device) for name, total in state["sums"].items()}
         # With a longer budget the evaluations are farther apart, so fewer of them are done.
         self.n_evaluations = min(self.n_evaluations, self.schedule.evaluations_due(self.progress()))
-        for callback in self.callbacks:
-            if callback.name in state["callbacks"]:
-                callback.load_state_dict(state["callbacks"][callback.name])
+        for callback in (callback for callback in self.callbacks if callback.name in state["callbacks"]):
+            callback.load_state_dict(state["callbacks"][callback.name])
         self.training_step.load_state_dict(state["training_step"])

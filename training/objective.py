@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from data.masking import IGNORED_LABEL, MaskedBatch
 
 Sums = dict[str, torch.Tensor]  # scalars by name; they stay on the device, because reading them would synchronize
+Losses = list[torch.Tensor]  # [n_masked] nats, for each batch of a step
 
 
 class Outcome(NamedTuple):

@@ -11,11 +11,9 @@ from data.generators import restore_rng_states, rng_states
 from data.masking import IndependentMasker, MaskedBatch, Masker
 from data.prefetch import Prefetched
 from data.windows import Windows
-from training.objective import MaskedObjective, Outcome, Sums
+from training.objective import Losses, MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of, load_optimizers, optimize_or_undo
 from training.schedule import Stage
-
-Losses = list[torch.Tensor]  # [n_masked] nats, for each batch of a step
 
 
 class TrainingStep:
@@ -28,12 +26,10 @@ class TrainingStep:
         update: "Update",
         *,
         chars_per_step: int,
-        grad_accum_steps: int = 1,
-        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,
+        grad_accum_steps: int = 1,  # batches per step
+        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,  # such as a CUDA graph
     ):
-        """`grad_accum_steps` splits a step into batches; `run_update`, such as a CUDA graph, calls `update` its way."""
-        self.windows, self.masker = windows, masker
-        self.update, self.run_update = update, run_update or update
+        self.windows, self.masker, self.update, self.run_update = windows, masker, update, run_update or update
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
@@ -72,8 +68,8 @@ class TrainingStep:
 class Update:
     """Updates the weights with masked batches.
 
-    A step whose loss or gradients are not finite changes no weight and adds nothing to the sums; `skipped_in_a_row`
-    counts such steps. On a GPU nothing is read back, and all state changes in place: a CUDA graph can record an update.
+    A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row` counts such steps. On a
+    GPU nothing is read back, and all state changes in place, so that a CUDA graph can record an update.
     """
 
     def __init__(
@@ -81,11 +77,9 @@ class Update:
         model: nn.Module,
         objective: MaskedObjective,
         optimizers: Sequence[Optimizer],
-        *,
         grad_norm_clip: float = 1.0,
-        autocast: bool = False,
+        autocast: bool = False,  # whether to compute in bfloat16 where that is safe
     ):
-        """Set up updates of `model`; `autocast` computes in bfloat16 where that is safe."""
         self.model, self.objective, self.optimizers = model, objective, list(optimizers)
         self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
         self.device = next(model.parameters()).device
