@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from runs.errors import InputError
 from runs.files import ROOT
 from runs.run_folder import RunFolder, RunFolderError
 
@@ -27,7 +28,7 @@ SECONDS_TO_ANSWER = 5.0  # per message, while a run trains
 NOT_OURS = "it answers, but not as Folio's dashboard does"
 
 
-class DeliveryError(RuntimeError):
+class DeliveryError(InputError):
     """The dashboard did not take a message. The text is a short reason, shown as `ADDRESS (reason)`."""
 
 

@@ -13,6 +13,7 @@ import torch
 import yaml
 from labml.configs import option
 
+from configs.callbacks import steering
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from configs.keys import ConfigError
@@ -167,9 +168,9 @@ def test_wrong_keys_are_refused_in_one_line(refused, corpus_file, argument, mess
     ],
 )
 def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file, keys, message):
-    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), **keys}))
+    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "sample.every_evaluations": 1, **keys}))
     with pytest.raises((ConfigError, CorpusError), match=message):
-        _ = configs.trainer
+        _ = configs.trainer, steering(configs)
 
 
 def test_a_missing_text_is_refused_in_one_line(refused, monkeypatch, tmp_path):

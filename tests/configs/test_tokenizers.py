@@ -85,8 +85,8 @@ def words(tmp_path, corpus_file):
 
 def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, capfd):
     path = saved(tmp_path, "wordpiece", TEXT)
-    (tmp_path / "long.txt").write_text(TEXT * 10)
-    keys = [f"data.tokens={path}", "training.max_steps=2", f"data.corpus={tmp_path / 'long.txt'}"]
+    (tmp_path / "sentences.txt").write_text(TEXT * 10)
+    keys = [f"data.tokens={path}", "training.max_steps=2"]
     assert main([*words, *keys]) == 0
     run = find_run("last", tmp_path / "logs")
     more = ["--resume", str(run.path), "training.max_steps=4"]

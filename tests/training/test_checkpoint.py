@@ -93,7 +93,7 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
 
     save_best(tmp_path, tied(0).state_dict(), {})
     other = tied(1)
-    put_weights(other, load_weights(tmp_path / "best.safetensors"), tmp_path)
+    put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
     assert other[1].weight is other[0].weight
     assert torch.equal(other[1].weight, tied(0)[1].weight)
 
