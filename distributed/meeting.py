@@ -22,7 +22,6 @@ from runs.run_folder import RunFolder
 SECONDS_PER_BEAT = 1.0
 SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a clock goes on while all are paused
 SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is lost
-SECONDS_PER_LOOK = 0.01
 
 
 class LostProcessError(StoppedError):
@@ -66,10 +65,12 @@ class Meeting:
         return values
 
     def _received(self, key: str) -> Any:
+        pause = 0.001  # seconds; it grows, because a conversion may take hours
         while not self._store.check([key]):  # `wait` would not let Ctrl-C through
             if self._lost:
                 raise LostProcessError(self._lost)
-            time.sleep(SECONDS_PER_LOOK)
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.1)
         return pickle.loads(self._store.get(key))
 
     def _beat(self) -> None:

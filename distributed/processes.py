@@ -34,10 +34,10 @@ class DifferentProcessError(InputError):
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of its run. Each method is to be called by all of them; with one they do nothing.
+    """This process among those of its run. Each method is to be called by all of them.
 
     Objects are exchanged patiently: a process waits for the others while they convert a text, compile or save. An
-    exchange of tensors must begin within 20 seconds in all processes.
+    exchange of tensors must begin within 20 seconds in all processes; a single process has none.
     """
 
     rank: int = 0
@@ -56,8 +56,6 @@ class Processes:
 
     def agree(self, *values: float) -> list[float]:
         """The first process's values: those that depend on a clock or a signal must be the same everywhere."""
-        if self.n == 1:
-            return list(values)
         shared = torch.tensor(values, dtype=torch.float64)
         dist.broadcast(shared, src=0)
         return shared.tolist()
@@ -116,19 +114,15 @@ class Processes:
 
     def copy_first(self, tensor: torch.Tensor) -> None:
         """Overwrite a tensor by that of the first process, in place."""
-        if self.n > 1:
-            dist.broadcast(tensor, src=0)
+        dist.broadcast(tensor, src=0)
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over all processes, in place."""
-        if self.n > 1:
-            dist.all_reduce(tensor)
+        dist.all_reduce(tensor)
         return tensor
 
     def sums(self, scalars: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Add up scalars by name over all processes."""
-        if self.n == 1:
-            return dict(scalars)
         shared = self.sum(torch.stack([scalar.double() for scalar in scalars.values()]))
         return {name: total.to(scalars[name].dtype) for name, total in zip(scalars, shared, strict=True)}
 
@@ -138,8 +132,6 @@ class Processes:
 
     def join_all(self, mine: Sequence[torch.Tensor], n_rows: Sequence[int]) -> list[torch.Tensor]:
         """`join` for several tensors of one type, in one exchange."""
-        if self.n == 1:
-            return list(mine)
         padded = [
             torch.cat([tensor, tensor.new_zeros(-(-n // self.n) - len(tensor), *tensor.shape[1:])])
             for tensor, n in zip(mine, n_rows, strict=True)
