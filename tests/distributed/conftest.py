@@ -81,7 +81,7 @@ class Launcher:
         """Start a run of two processes without end, which saves all the time. Waits for its second checkpoint."""
         keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
         programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
-        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/previous.pt")), 120)
+        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/previous.safetensors")), 120)
         return programs
 
     def only_run(self) -> RunFolder:

@@ -17,9 +17,9 @@ from configs.one_line import run_main
 from data.corpus import ENVIRONMENT_VARIABLE, Corpus
 from distributed import meeting, processes
 from training import compilation
-from training.callbacks import Silent
 from training.checkpoint import CheckpointError
 from training.loop import Trainer
+from training.step import TrainingStep
 
 
 def no_checkpoint(*arguments: object) -> None:
@@ -56,7 +56,7 @@ FAULTS = {
     "key": lambda: sys.argv.append("seed=5"),
     "text": lambda: setattr(Corpus, "from_text", staticmethod(reversed_text)),
     "no text": lambda: os.environ.update({ENVIRONMENT_VARIABLE: "nowhere.txt"}),
-    "hang": lambda: setattr(Silent, "progressed", hang),
+    "hang": lambda: setattr(TrainingStep, "__call__", hang),
     "slow compiler": lambda: setattr(compilation, "_leave_out", slow(lambda model: None)),
 }
 
@@ -67,5 +67,5 @@ if __name__ == "__main__":
     if os.environ["RANK"] == "1":
         FAULTS[fault]()
     elif fault == "slow compiler":
-        Trainer._save = slow(Trainer._save)
+        Trainer.save = slow(Trainer.save)
     run_main(experiment.main)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+
+from training.checkpoint import load_weights
 
 PROGRAM = "tests/distributed/gradients.py"
 VARIANTS = {
@@ -63,7 +64,7 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tm
         for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
         assert (other["step"], other["chars"]) == (row["step"], row["chars"])
-    weights, others = (load_file(run.checkpoints / "last.safetensors") for run in runs)
+    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in runs)
     for name in weights:
         assert torch.allclose(weights[name], others[name], atol=1e-4), name
     assert len(list((tmp_path / "2" / "logs" / "mlm").iterdir())) == 1  # one run, not one per process

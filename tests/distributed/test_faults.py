@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from distributed.processes import LOST
+from distributed.processes import HANGS, LOST
 from runs.files import ROOT
 from tests.distributed.conftest import Launcher
 from tests.waiting import until
@@ -36,7 +36,7 @@ def test_when_a_process_is_lost_the_others_end(launcher, lost, number):
     programs[lost].wait(10)
     run = launcher.only_run()
     if lost == 1:
-        assert error == f"faulty.py: {run.status()['details']}"
+        assert error == f"faulty.py: stopped: {run.status()['details']}"
     output, _ = launcher.run(2, "experiment.py", "--resume", str(run.path), "training.max_steps=1")
     assert int(re.search(r"resuming at step ([\d,]+)", output)[1].replace(",", "")) > 0
     assert "is damaged" not in output
@@ -44,10 +44,7 @@ def test_when_a_process_is_lost_the_others_end(launcher, lost, number):
 
 def test_a_process_whose_main_thread_hangs_ends_too(launcher):
     errors = errors_of(launcher, "hang", [1, 1], training__max_steps=1_000_000)
-    assert (
-        errors[0] == "faulty.py: stopped: another process of this run does not answer; the last checkpoint is whole\n"
-    )
-    assert errors[1] == "stopped: another process of this run has ended; the last checkpoint is whole\n"
+    assert errors == [f"faulty.py: stopped: {HANGS}\n", f"stopped: {LOST}\n"]
 
 
 def test_processes_end_with_torchrun(launcher):
@@ -56,7 +53,7 @@ def test_processes_end_with_torchrun(launcher):
     arguments = ["experiment.py", "--config", launcher.config(**keys)]
     with subprocess.Popen([*torchrun, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL) as started:
         try:
-            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.pt")), 120)
+            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
             processes = psutil.Process(started.pid).children()
         finally:
             started.kill()
@@ -77,7 +74,7 @@ def test_others_wait_while_one_process_compiles_or_saves(launcher):
 )
 def test_an_error_of_one_process_names_it(launcher, fault, code, line):
     errors = errors_of(launcher, fault, [1, code])
-    assert errors[0] == f"faulty.py: {LOST}\n"
+    assert errors[0] == f"faulty.py: stopped: {LOST}\n"
     assert errors[1].startswith("faulty.py: process 1: ")
     assert line in errors[1]
     assert errors[1].count("\n") == 1

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
+from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
 from tests.conftest import configs_for
 from tests.distributed.conftest import Launcher, only_run
 from tests.waiting import until
+from training.checkpoint import load_weights
 
 
 def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) -> dict:
@@ -22,7 +23,7 @@ def trained(launcher: Launcher, parts: list[tuple[int, int, str]], **keys: Any) 
         keys_of_part = [f"training.max_steps={steps}", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", *arguments, *keys_of_part)
         arguments = ["--resume", str(launcher.only_run().path)]
-    return load_file(launcher.only_run().checkpoints / "last.safetensors")
+    return load_weights(launcher.only_run().checkpoints / "last.safetensors")
 
 
 ONE_STAGE = {
@@ -66,18 +67,19 @@ def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path):
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", "--init-from", old, *keys)
-        found.append(load_file(only_run(tmp_path / parallel).checkpoints / "last.safetensors"))
+        found.append(load_weights(only_run(tmp_path / parallel).checkpoints / "last.safetensors"))
     whole, sharded = found
     for name in whole:
         assert sharded[name].numpy() == pytest.approx(whole[name].numpy(), abs=1e-4)
 
 
 def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
-    step = configs_for(corpus_file).step
-    state, draws = step.state_dict(), []
+    update = configs_for(corpus_file).update
+    state, draws = update.state_dict(), []
     for rank in (0, 1, 2, 0, 1, 2):
-        step.processes = Processes(rank, 3)
-        step.load_state_dict(state)
+        parallel = object.__new__(ParallelUpdate)  # without a connection to processes
+        vars(parallel).update(vars(update), processes=Processes(rank, 3))
+        parallel.load_state_dict(state)
         draws.append(float(torch.rand(())))
     assert len(set(draws[:3])) == 3
     assert draws[:3] == draws[3:]
@@ -87,7 +89,7 @@ def test_a_restart_continues_the_run(launcher):
     keys = {"training__max_steps": 60, "checkpoint__every_seconds": 0.1, "training__evaluations": 1}
     config = launcher.config(**keys)
     programs = launcher.start(2, "experiment.py", "--config", config)
-    until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.pt")), 60)
+    until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 60)
     os.kill(programs[1].pid, signal.SIGKILL)
     for program in programs:
         program.wait(60)
