@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from configs.command_line import Command, parse
 from configs.experiment import Configs, configs_of, registered_configs
 from configs.memory import is_out_of_memory, what_to_lower
-from configs.one_line import fail, run_main
+from configs.one_line import OutputError, fail, run_main
 from configs.seeds import derived_seed, run_seeds
 from runs.errors import InputError, StoppedError
 from runs.find import find_run
@@ -124,8 +124,8 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             naming_losses(),
         ):
             trainer.train(run, tracking, interruption)
-    except BrokenPipeError:
-        raise  # the reader of the output has gone
+    except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
+        raise
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"

@@ -3,15 +3,19 @@
 import argparse
 import errno
 import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from configs.keys import ConfigError
 from distributed.launch import local_rank, rank
 
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
+
+if sys.stdout is None:  # closed by `>&-`: labml cannot be imported without it, and the next open file would replace it
+    sys.stdout = sys.__stdout__ = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, not to be written
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -21,16 +25,51 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigError(message)
 
 
+class OutputError(OSError):
+    """The standard output is closed, or its disk is full."""
+
+
+class Output(io.FileIO):
+    """The standard output. It keeps its error, because argparse ignores errors, and later writes may succeed."""
+
+    error: OSError | None = None
+
+    def write(self, content: Any) -> int | None:
+        try:
+            return super().write(content)
+        except BrokenPipeError as error:  # the reader has gone, as `head` does: no failure for most programs
+            self.error = error
+            raise
+        except OSError as error:
+            self.error = OutputError(f"cannot write the output ({error.strerror}): redirect it to another place")
+            raise self.error from error
+
+
 def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     """Run an entry point on the command line's words and exit with the code that it returns."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes what its encoding lacks, stdout would raise
-        sys.stdout.reconfigure(errors="backslashreplace")
+    assert sys.__stdout__ is not None
+    output = Output(sys.__stdout__.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(  # stderr escapes what its encoding lacks, stdout would raise
+        io.BufferedWriter(output), sys.__stdout__.encoding, "backslashreplace", line_buffering=output.isatty()
+    )
     try:
-        code = main(sys.argv[1:])
+        code = _code_of(main)
+        sys.stdout.flush()
+        if isinstance(output.error, OutputError):
+            raise output.error
     except OSError as error:  # such as a full disk while a run is created
         hint = ": free some space, or set logs to another folder" if error.errno == errno.ENOSPC else ""
         code = fail(f"{error}{hint}", code=1)
+    if output.error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # or Python would report it again at its end
     sys.exit(code)
+
+
+def _code_of(main: Callable[[list[str]], int]) -> int:
+    try:
+        return main(sys.argv[1:])
+    except SystemExit as end:  # --help
+        return int(end.code or 0)
 
 
 def fail(error: Exception | str, code: int = 2, *, in_all: bool = False) -> int:

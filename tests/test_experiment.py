@@ -195,6 +195,7 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     words = ["--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
     monkeypatch.setattr(sys, "argv", ["experiment.py", *words])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:

@@ -122,10 +122,7 @@ WRONG = {
     "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),
     "file that is a folder": (["--config", "configs"], "cannot read configs (Is a directory)"),
     "two values": (["model.d_ff=64", "model.d_ff=32"], "model.d_ff has two values, 64 and 32: give one"),
-    "a row's two lengths": (
-        ["training.stages=[{until: 1, seq_len: 8, seq_len: 9}]"],
-        "the key seq_len stands twice in line 1",
-    ),
+    "a row's two lengths": (["training.stages=[{until: 1, seq_len: 8, seq_len: 9}]"], "the key seq_len stands twice"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed", "7"], "'--pressed' is not of the form key=value"),
     "key with dashes": (["--model.d_model=256"], "unknown key '--model.d_model': did you mean model.d_model?"),

@@ -1,10 +1,16 @@
 import errno
-import io
+import subprocess
 import sys
 
 import pytest
 
 from configs.one_line import fail, run_main
+from runs.files import ROOT
+
+
+@pytest.fixture(autouse=True)
+def restored_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
 
 
 @pytest.mark.parametrize(
@@ -39,9 +45,12 @@ def test_a_full_disk_ends_in_one_line(capsys):
     assert capsys.readouterr().err.endswith("'config.yaml': free some space, or set logs to another folder\n")
 
 
-def test_output_escapes_the_characters_that_its_encoding_lacks(monkeypatch):
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    with pytest.raises(SystemExit):
-        run_main(lambda _: print("é", flush=True) or 0)
-    assert written.getvalue() == b"\\xe9\n"
+@pytest.mark.parametrize("program", ["experiment.py", "predict.py"])
+@pytest.mark.parametrize(
+    ("output", "reason"), [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")]
+)
+def test_an_output_that_cannot_be_written_is_one_line(program, output, reason):
+    command = f"{sys.executable} {program} --help {output}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120)
+    line = f"{program}: cannot write the output ({reason}): redirect it to another place\n"
+    assert (done.returncode, done.stderr) == (1, line)
