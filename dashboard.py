@@ -37,10 +37,7 @@ def main(arguments: list[str]) -> int:
 
 def answer(options: Namespace) -> int:
     """Do what the options ask for; returns the exit code."""
-    try:
-        port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
-    except DeliveryError as error:
-        raise ConfigError(str(error)) from error
+    port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
     if not 0 <= port <= 65_535:
         raise ConfigError(f"--port {port} is not a port: choose 1 to 65535")
     if bool(options.knobs) != (options.changed is not None):

@@ -171,7 +171,7 @@ def _refusal(error: urllib.error.HTTPError) -> DeliveryError:
 
 def dashboard_address() -> str | None:
     """The dashboard's base address, such as http://127.0.0.1:5005, from `labml_app_url` or .labml.yaml; None if that is
-    empty. Raises DeliveryError if it is not an address."""
+    empty. Raises InputError if it is not an address."""
     # labml prefers .labml.yaml to its own environment variable. Here the variable wins: it is set for one run.
     address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
     if address is None:
@@ -182,4 +182,4 @@ def dashboard_address() -> str | None:
         parts = urlsplit(address)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return f"{parts.scheme}://{parts.netloc}"
-    raise DeliveryError(f"the dashboard's address {address!r} is not of the form http://127.0.0.1:5005")
+    raise InputError(f"the dashboard's address {address!r} is not of the form http://127.0.0.1:5005")

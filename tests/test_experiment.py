@@ -160,7 +160,10 @@ def test_wrong_keys_are_refused_in_one_line(refused, corpus_file, argument, mess
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"sample.prompts": ["the Ω"]}, r"sample\.prompts: the character 'Ω' is not in the vocabulary"),
+        (
+            {"sample.prompts": ["the Ω"], "sample.every_evaluations": 1},
+            r"sample\.prompts: the character 'Ω' is not in the vocabulary",
+        ),
         (
             {"training.chars_per_step": 65_536, "training.stages": [{"until": 1.0, "seq_len": 65_536}]},
             "too few for windows",

@@ -45,7 +45,7 @@ class PlainDestination(Destination):
 def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
     """Create labml's experiment, and return the folder of its run; nothing is written yet.
 
-    `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises DeliveryError if the dashboard's
+    `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises InputError if the dashboard's
     address is not valid.
     """
     be_quiet()
