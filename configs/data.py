@@ -1,7 +1,7 @@
 """The text, its vocabulary, and the windows drawn from it."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from labml.configs import option
 
@@ -25,22 +25,11 @@ announce = partial(print, flush=True)  # a log shows at once why a run does not 
 class DataConfigs(Branch):
     """Keys `data.*`, and what is computed from them."""
 
-    corpus: Annotated[
-        str, Key("auto, tiny_shakespeare, play (built in), or the path of a UTF-8 text: a file or a folder")
-    ] = "auto"
-    sampling: Annotated[
-        str,
-        Key("random: windows anywhere; shuffled: each part of the text once per epoch", choices=("random", "shuffled")),
-    ] = "random"
-    within_documents: Annotated[
-        bool, Key("no window crosses the border of two documents: files, or rows of Parquet")
-    ] = False
-    tokens: Annotated[
-        str, Key("characters, bytes, bpe:N (N tokens learned from the text), or the path of a tokenizer.json")
-    ] = "characters"
-    unknown_below: Annotated[
-        float, Key("characters whose share of the text is below this become [UNK], never a target", low=0, high=1)
-    ] = 0.0
+    corpus: Annotated[str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")] = "auto"
+    sampling: Annotated[Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")] = "random"
+    within_documents: Annotated[bool, Key("no window crosses the border of two files, or rows of Parquet")] = False
+    tokens: Annotated[str, Key("characters, bytes, bpe:N (N tokens), or the path of a tokenizer.json")] = "characters"
+    unknown_below: Annotated[float, Key("characters rarer than this share become [UNK]", low=0, high=1)] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
     loaded: "Corpus"

@@ -97,9 +97,10 @@ def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
             yield from _walk(annotation, f"{prefix}{name}.")
         elif typing.get_origin(annotation) is typing.Annotated:
             kind, key = typing.get_args(annotation)[:2]
-            options = option_names(configs, name)
-            if options:  # the values of this key are the functions registered with @option
-                kind, key = str, dataclasses.replace(key, choices=tuple(options))
+            choices = tuple(option_names(configs, name))  # the functions registered with @option
+            choices = choices or (typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ())
+            if choices:
+                kind, key = str, dataclasses.replace(key, choices=choices)
             kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
             kind = next(each for each in kinds if each is not types.NoneType)
             yield Setting(prefix + name, kind, types.NoneType in kinds, getattr(configs, name).value, key)

@@ -1,7 +1,7 @@
 """Which characters are hidden from the model, and what replaces them."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from labml.configs import option
 
@@ -25,22 +25,10 @@ class MaskingConfigs(Branch):
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
     randomize_prob: Annotated[float, Key("share of the selected that a random character replaces", low=0, high=1)] = 0.1
     no_change_prob: Annotated[float, Key("share of the selected that stay unchanged", low=0, high=1)] = 0.1
-    random_tokens: Annotated[
-        str,
-        Key("random characters; unigram: as frequent as in the training text", choices=("uniform", "unigram")),
-    ] = "uniform"
-    masks: Annotated[
-        str,
-        Key("dynamic: new masks each time (RoBERTa); static: drawn once (BERT)", choices=("dynamic", "static")),
-    ] = "dynamic"
-    corrupt: Annotated[
-        str,
-        Key("corrupt each character on its own, or each unit as a whole (SpanBERT)", choices=("character", "unit")),
-    ] = "character"
-    mixture: Annotated[
-        list,
-        Key("for strategy=mixture: rows {until: share of the budget, STRATEGY: relative share of the windows, ...}"),
-    ] = []
+    random_tokens: Annotated[Literal["uniform", "unigram"], Key("unigram: as frequent as in the text")] = "uniform"
+    masks: Annotated[Literal["dynamic", "static"], Key("dynamic: new each time; static: drawn once")] = "dynamic"
+    corrupt: Annotated[Literal["character", "unit"], Key("each character on its own, or whole units")] = "character"
+    mixture: Annotated[list, Key("rows {until: share of the budget, STRATEGY: share of the windows, ...}")] = []
     no_mask_tokens: Annotated[str, Key("characters that are never selected, without separators")] = ""
 
     # Computed from the keys and from the training text.

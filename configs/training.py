@@ -3,7 +3,7 @@
 A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from labml.configs import option
 
@@ -17,23 +17,19 @@ if TYPE_CHECKING:
 
     from training.schedule import Stage
 
+STAGES = (
+    "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps cycle"
+    " through; optional}, in order"
+)
+
 
 class TrainingConfigs(Branch):
     """Keys `training.*`. The run ends at the first of the three budgets that it reaches."""
 
     max_steps: Annotated[int | None, Key("stop after this many steps", low=1, high=10**12, resume=True)] = None
     max_chars: Annotated[int | None, Key("stop after this many characters", low=1, high=10**15, resume=True)] = None
-    max_seconds: Annotated[
-        float | None, Key("stop after this many seconds of training", above=0, high=10**9, resume=True)
-    ] = 180.0
-    stages: Annotated[
-        list,
-        Key(
-            "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps"
-            " cycle through; optional}, in order",
-            resume=True,
-        ),
-    ] = [{"until": 1.0, "seq_len": 64}]
+    max_seconds: Annotated[float | None, Key("stop after this many seconds", above=0, high=10**9, resume=True)] = 180.0
+    stages: Annotated[list, Key(STAGES, resume=True)] = [{"until": 1.0, "seq_len": 64}]
     chars_per_step: Annotated[int, Key("characters per step, over all windows of the batch", low=1, high=2**30)] = 2048
     grad_accum_steps: Annotated[
         int,
@@ -49,13 +45,8 @@ class TrainingConfigs(Branch):
     decay: Annotated[float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)] = 0.4
     final_learning_rate: Annotated[float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)] = 0.01
     grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
-    precision: Annotated[str, Key("auto: bfloat16 on CUDA, else float32", choices=("auto", "float32", "bfloat16"))] = (
-        "auto"
-    )
-    parallel: Annotated[
-        str,
-        Key("with torchrun: ddp, a whole model per process; fsdp, a sharded one", choices=("ddp", "fsdp"), resume=True),
-    ] = "ddp"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 on CUDA, else float32")] = "auto"
+    parallel: Annotated[Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)] = "ddp"
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
     cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
