@@ -4,7 +4,7 @@ import math
 
 from configs.devices import in_all_processes
 from configs.experiment import Configs
-from configs.prompts import prompts_of
+from configs.keys import ConfigError, shortened
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
 from distributed.launch import n_started
@@ -31,8 +31,7 @@ def steering(c: Configs) -> list[Callback]:
         found.append(CudaGraphRecorder(c.cuda_graphs, c.step))
     found.append(HealthChecks(simple_losses(c)["unigram"]))
     if c.sample.every_evaluations:
-        prompts = prompts_of(c.sample.prompts, c.data.loaded, c.data.vocabulary)
-        found.append(Samples(prompts, c.data.vocabulary, c.sample.every_evaluations))
+        found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     return found
 
 
@@ -41,3 +40,18 @@ def simple_losses(c: Configs) -> dict[str, float]:
     n_ordinary = c.data.vocabulary.n_ordinary
     unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
     return {"uniform": math.log(n_ordinary), "unigram": unigram}
+
+
+def prompts(c: Configs) -> list[str]:
+    """The texts that samples fill in: those of the config, or lines from the beginning of the validation text."""
+    if not c.sample.prompts:
+        text = c.data.loaded.validation
+        return [line for line in text[:2_000].splitlines()[1:-1] if len(line) > 20][:6] or [text[:60]]
+    for prompt in c.sample.prompts:
+        try:
+            n_tokens = len(c.data.vocabulary.encode(prompt))
+        except ValueError as error:
+            raise ConfigError(f"sample.prompts: {error}") from error
+        if not n_tokens:
+            raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
+    return c.sample.prompts

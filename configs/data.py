@@ -40,7 +40,7 @@ class DataConfigs(Branch):
     counts: "tuple[torch.Tensor, torch.Tensor]"
     windows: "Windows | Prefetched"
     validation: "ValidationSet"
-    validation_pairs: "WindowBatch | None"
+    validation_pairs: "WindowBatch"
 
 
 @option(DataConfigs.loaded)
@@ -119,12 +119,9 @@ def validation(c: DataConfigs) -> "ValidationSet":
 
 
 @option(DataConfigs.validation_pairs)
-def validation_pairs(c: DataConfigs) -> "WindowBatch | None":
-    """Pairs of the validation text, the same for every run on every device; None without such an objective."""
-    objective = c.root().objective.pairs
-    if not objective:
-        return None
+def validation_pairs(c: DataConfigs) -> "WindowBatch":
+    """Pairs of the validation text for an objective on pairs, the same for every run on every device."""
     from data.pairs import held_out_pairs
 
-    ids = c.stored_tokens.validation if c.stored_tokens else c.validation_ids.cpu()
-    return held_out_pairs(objective, ids, c.loaded.validation, c.vocabulary, c.root().torch_device)
+    ids, root = c.stored_tokens.validation if c.stored_tokens else c.validation_ids.cpu(), c.root()
+    return held_out_pairs(root.objective.pairs, ids, c.loaded.validation, c.vocabulary, root.torch_device)

@@ -183,7 +183,7 @@ def evaluator(c: Configs) -> "Evaluator":
     from training.evaluation import Evaluator, bound_measure
 
     measures = [bound_measure] if len(c.training.stage_rows) > len(c.training.stages) else []  # several masking rates
-    if c.data.validation_pairs is not None:
+    if c.objective.pairs:
         from training.pairs import pair_measure
 
         measures.append(partial(pair_measure, c.objective.pairs, c.data.validation_pairs))

@@ -15,7 +15,7 @@ from distributed.launch import local_rank, rank
 LONGEST = 1_000  # characters of a line; a message that quotes the input may be much longer
 
 if sys.stdout is None:  # closed by `>&-`: labml cannot be imported without it, and the next open file would replace it
-    sys.stdout = sys.__stdout__ = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, not to be written
+    sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, not to be written
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -34,23 +34,22 @@ class Output(io.FileIO):
 
     error: OSError | None = None
 
-    def write(self, content: Any) -> int | None:
+    def write(self, content: Any, /) -> int:
         try:
             return super().write(content)
-        except BrokenPipeError as error:  # the reader has gone, as `head` does: no failure for most programs
-            self.error = error
-            raise
         except OSError as error:
-            self.error = OutputError(f"cannot write the output ({error.strerror}): redirect it to another place")
-            raise self.error from error
+            reason = f"cannot write the output ({error.strerror}): redirect it to another place"
+            # That the reader has gone, as `head` does, is no failure for most programs.
+            self.error = error if isinstance(error, BrokenPipeError) else OutputError(reason)
+            raise self.error from None
 
 
 def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     """Run an entry point on the command line's words and exit with the code that it returns."""
-    assert sys.__stdout__ is not None
-    output = Output(sys.__stdout__.fileno(), "w", closefd=False)
+    standard = sys.__stdout__ or sys.stdout
+    output = Output(standard.fileno(), "w", closefd=False)
     sys.stdout = io.TextIOWrapper(  # stderr escapes what its encoding lacks, stdout would raise
-        io.BufferedWriter(output), sys.__stdout__.encoding, "backslashreplace", line_buffering=output.isatty()
+        io.BufferedWriter(output), standard.encoding, "backslashreplace", line_buffering=output.isatty()
     )
     try:
         code = _code_of(main)

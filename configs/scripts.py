@@ -1,8 +1,6 @@
 """The scripts that use runs: their arguments RUN and --logs, ranges of numbers, and errors. Works without PyTorch."""
 
 import math
-import os
-import sys
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +56,6 @@ def run_script(
     except ModuleNotFoundError as error:
         return fail(f"{error.name} is not installed: pip install -r {requirements}")
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
