@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one experiment; returns the exit code. PyTorch is imported when the command line is known to be right."""
+    """Run one experiment; returns the exit code. PyTorch is imported after the command line is checked."""
     began = time.monotonic()
     try:
         command = parse(arguments)
@@ -54,7 +54,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     from training import tracking
     from training.resume import begin, resume
 
-    if restarted := None if command.resumed else restarted_run(command.logs):
+    restarted = None if command.resumed else restarted_run(command.logs)
+    if restarted:
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
@@ -65,7 +66,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     trainer = built(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]
+        trainer.callbacks += writing(configs, run)
         if command.resumed:
             resume(run, trainer, command.values, data.loaded)
         else:
@@ -74,7 +75,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
 
 
 def follow(command: Command, processes: "Processes") -> int:
-    """Train with the first process, silently: one of those that torchrun has started besides it."""
+    """Train with the first process, silently: every other process that torchrun has started."""
     from torch import manual_seed
 
     from distributed.interruption import Interruption
@@ -123,7 +124,8 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_losses(),
         ):
-            trainer.train(run, tracking, interruption)
+            trainer.callbacks.insert(0, tracking)
+            trainer.train(run, interruption)
     except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
         raise
     except OSError as error:

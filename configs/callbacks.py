@@ -1,4 +1,4 @@
-"""The callbacks of a run: whatever writes, shows, steers or checks it besides the training loop itself."""
+"""The callbacks of a run, which write, steer or check it."""
 
 import math
 
@@ -17,14 +17,14 @@ from training.health_checks import HealthChecks
 
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
-    """Those that write a run: the first process has them."""
+    """The callbacks that write a run. Only the first process has them, after those of all processes."""
     facts = environment(c.torch_device, c.compiled is not None, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
-    return [Recorder(run, facts), ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not))]
+    return [ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not)), Recorder(run, facts)]
 
 
 def steering(c: Configs) -> list[Callback]:
-    """Those that change or check the training: all processes have them. Raises ConfigError for a wrong prompt."""
+    """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
     rates = [stage.masking_prob for stage in c.training.stage_rows]
     found: list[Callback] = [in_all_processes(KnobPanel)(rates)]
     if c.cuda_graphs:

@@ -24,15 +24,17 @@ class Interruption(Callback):
     def watched(self) -> Iterator[None]:
         """Remembers signals inside the context."""
         before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
-        yield
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def begin(self, trainer: Any) -> None:
-        trainer.must_stop = self.signal is not None
+        trainer.must_stop |= self.signal is not None
 
     def stepped(self, trainer: Any, stage: Any) -> None:
-        trainer.must_stop = self.signal is not None
+        trainer.must_stop |= self.signal is not None
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or number

@@ -111,7 +111,8 @@ def launch() -> str | None:
 def restarted_run(logs: Path) -> RunFolder | None:
     """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
     run = find_launched(launch(), logs)
-    return run if run and any(run.checkpoints.glob("*.safetensors")) else None
+    names = ("last.safetensors", "previous.safetensors", "new.safetensors")
+    return run if run and any((run.checkpoints / name).exists() for name in names) else None
 
 
 def store_of_attempt() -> dist.Store:

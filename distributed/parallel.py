@@ -76,8 +76,8 @@ class ParallelUpdate(Update):
         finally:
             self.module.model.set_requires_gradient_sync(True)
 
-    def added(self, sums: Sequence[Sums]) -> Sums:
-        return self.processes.sums(super().added(sums))
+    def summed(self, sums: Sequence[Sums]) -> Sums:
+        return self.processes.sums(super().summed(sums))
 
     def clip(self) -> torch.Tensor:
         if not self.is_sharded:
@@ -95,9 +95,8 @@ class ParallelUpdate(Update):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved, rank = state["rng_states"], self.processes.rank
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
-        if rank >= len(
-            saved
-        ):  # a seed from the next draw of a process that was saved: it depends on the run and the step
+        # A seed from the next draw of a process that was saved, so that it depends on the run and on the step.
+        if rank >= len(saved):
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         for optimizer in self.optimizers:
             for parameter, values in optimizer.state.items():

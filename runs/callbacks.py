@@ -1,4 +1,4 @@
-"""The hooks of the training loop: whatever watches or steers a run from outside."""
+"""The hooks of the training loop, for objects that watch or steer a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ class Callback:
         """Before the first step; the clock does not run yet."""
 
     def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
-        """Before each step: its stage, and its learning rate as a share of the peak."""
+        """Before each step: returns its stage, and its learning rate as a share of the peak, changed or not."""
         return stage, factor
 
     def stepped(self, trainer: Any, stage: Any) -> None:
@@ -29,22 +29,20 @@ class Callback:
         """Texts that the model has filled in."""
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
-        """A change of the training by hand."""
+        """A user has changed a knob."""
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """The values of the knobs that a user has requested, if any."""
+        """The knobs (masking rate and learning-rate factor) that a user has requested on the dashboard, if any."""
         return None
 
     def says(self, trainer: Any, line: str) -> None:
         """A line of text for the user."""
 
-    def saving(self, trainer: Any) -> None:
-        """Before a checkpoint is saved. An OSError keeps it from being saved."""
-
     def end(self, trainer: Any) -> None:
         """After the last checkpoint."""
 
     def state_dict(self) -> Any:
+        """The state for a checkpoint. An OSError keeps the checkpoint from being saved."""
         return None
 
     def load_state_dict(self, state: Any) -> None:

@@ -40,20 +40,26 @@ class Recorder(Callback):
         with reporting_os_errors(trainer.report, "a row; it stays queued"):
             self.rows.append(self.run.append_metrics, dict(row))
         if best is not None:
-            self.best = best, {"step": row["step"], "loss.valid": row["loss.valid"]}
-        if self.best is not None:
-            with reporting_os_errors(trainer.report, "the best weights; will try again"):
-                save_best(self.run.checkpoints, *self.best)
+            position = {"step": row["step"], "loss.valid": row["loss.valid"]}
+            try:
+                save_best(self.run.checkpoints, best, position)
                 self.best = None
+            except (
+                OSError
+            ) as error:  # the next checkpoint tries again, with a copy, because training changes the weights
+                trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
+                self.best = {name: weight.detach().cpu().clone() for name, weight in best.items()}, position
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):
             self.rows.append(self.run.append_event, dict(event))
 
-    def saving(self, trainer: Any) -> None:
-        self.rows.write_all()
-
     def state_dict(self) -> dict[str, Any]:
+        """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
+        self.rows.write_all()
+        if self.best is not None:
+            save_best(self.run.checkpoints, *self.best)
+            self.best = None
         return {"environment": self.environment, "sizes": self.run.sizes()}
 
 
@@ -71,11 +77,10 @@ class ReferenceLosses(Callback):
         if self.references.floor() is not None:
             floor = self.references.losses["floor"]
             row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
-        self.window_losses = evaluation.window_losses
+        check_for_leak(evaluation.window_losses, self.references.floor())
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         self._announce(trainer)
-        check_for_leak(self.window_losses, self.references.floor())
 
     def end(self, trainer: Any) -> None:
         if trainer.progress() >= 1:
@@ -159,7 +164,7 @@ class Guess:
 
 
 class Samples(Callback):
-    """Shows after some evaluations what the model makes of prompts."""
+    """Shows after some evaluations the model's guesses for masked prompts."""
 
     def __init__(self, prompts: Sequence[str], vocabulary: Vocabulary, every_evaluations: int):
         self.prompts, self.vocabulary, self.every_evaluations = prompts, vocabulary, every_evaluations
@@ -181,7 +186,7 @@ def sample(model: nn.Module, prompts: Sequence[str], vocabulary: Vocabulary, mas
     for prompt in prompts:
         ids = vocabulary.encode(prompt)
         order = torch.rand(len(ids), generator=generator).argsort()
-        order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is no target
+        order = order[ids[order] < vocabulary.n_ordinary]  # [UNK] is not a target
         masked = order[: n_masked_in(len(ids), masking_prob)].sort().values
         inputs = ids.index_fill(0, masked, vocabulary.mask_token)
         with evaluating(model, device):

@@ -68,6 +68,11 @@ class CudaGraphs:
         """Whether it is time to record updates of a shape."""
         return not self.is_given_up and shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
 
+    def give_up(self) -> None:
+        """Run all updates eagerly from now on."""
+        self.is_given_up = True
+        self._recorded.clear()
+
     def record(self, shape: Shape, draw: Callable[[], Batches]) -> None:
         """Record an update of the batches that `draw` returns, and check it. It changes no weight and no state.
 
@@ -113,7 +118,7 @@ class CudaGraphs:
             _copy_into(self._state(), before)
             for group, rate in zip(self._groups(), learning_rates, strict=True):
                 group["lr"] = rate
-        if eager[0][-1] > 0:  # the last tensor counts skipped steps: the eager step was one, so it shows nothing
+        if eager[0][-1] > 0:  # the eager step was skipped, as the last tensor says: nothing can be compared
             del self._recorded[_shape(batches)], self._n_eager[_shape(batches)]
             return
         for tensor, *repeats, other in zip(*eager, replayed, strict=True):
@@ -192,7 +197,7 @@ class CudaGraphRecorder(Callback):
             with without_side_effects(self.step):
                 self.graphs.record(shape, lambda: self.step.draw(stage))
         except Exception as error:  # training can do without anything that PyTorch cannot record
-            self.graphs.is_given_up = True
+            self.graphs.give_up()
             report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")
 
 

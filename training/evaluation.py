@@ -173,9 +173,9 @@ class Evaluator:
     validation: ValidationSet
     mask_token: int
     corpus: str  # its name
-    measures: Sequence[Callable[["Evaluator", Mapping[str, float]], dict[str, float]]] = ()  # of the sums: more entries
+    measures: Sequence[Callable[["Evaluator", Mapping[str, float]], dict[str, float]]] = ()  # more entries, from sums
     outcomes_of: Callable[..., Outcomes] = masked_outcomes
-    weight_norm: Callable[[nn.Module], float] = weight_norm
+    norm_of: Callable[[nn.Module], float] = weight_norm
 
     def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
         """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
@@ -201,7 +201,7 @@ class Evaluator:
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
             "grad_norm": totals["grad_norm"] / (now["step"] - before["step"]),
-            "weight_norm": self.weight_norm(self.model),
+            "weight_norm": self.norm_of(self.model),
             "chars_per_second": round(
                 (now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1
             ),

@@ -1,4 +1,4 @@
-"""The training loop: read it straight down."""
+"""The training loop, from top to bottom."""
 
 import time
 from collections.abc import Mapping
@@ -29,27 +29,21 @@ class Now(NamedTuple):
 class Trainer:
     """Trains, evaluates and saves a model."""
 
-    def __init__(
-        self,
-        training_step: TrainingStep,
-        schedule: Schedule,
-        evaluator: Evaluator,
-        clock: TrainingClock,
-        *callbacks: Callback,
-    ):
+    def __init__(self, training_step: TrainingStep, schedule: Schedule, evaluator: Evaluator, clock: TrainingClock):
         self.training_step, self.model = training_step, training_step.update.model
-        self.schedule, self.evaluator, self.clock, self.callbacks = schedule, evaluator, clock, list(callbacks)
+        self.schedule, self.evaluator, self.clock = schedule, evaluator, clock
+        self.callbacks: list[Callback] = []
         self.step = self.chars = self.n_evaluations = 0
         self.began = self.saved = self.wall_seconds = 0.0
         self.best_loss, self.must_stop = float("inf"), False
-        self.evaluated_at, self.sums = self.position(), Sums()  # of the steps since the last evaluation
+        self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self, run: RunFolder | None = None, *callbacks: Callback) -> None:
-        """Train until the budget is spent or a callback sets `must_stop`; `callbacks` come before the other ones.
+        """Train until the budget is spent or a callback sets `must_stop`. Without a `run`, nothing is saved.
 
-        Without a `run`, nothing is saved. Raises OSError if the last state cannot be saved.
+        `callbacks` come after those of `self.callbacks`. Raises OSError if the last state cannot be saved.
         """
-        self.callbacks = [*callbacks, *self.callbacks]
+        self.callbacks += callbacks
         self.began, self.saved = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
@@ -59,12 +53,14 @@ class Trainer:
             stage = stage_at(self.schedule.stages, now.progress, self.step)
             factor = self.schedule.learning_rate_factor(now.progress)
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)
+                stage, factor = callback.adjust(self, stage, factor)  # may also compile for the stage
             set_learning_rate(self.training_step.update.optimizers, factor)
+
             sums = self.training_step(stage, now.progress)
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
+
             self.call("stepped", stage)
             now = self.now()
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
@@ -73,27 +69,27 @@ class Trainer:
             if now.must_save:
                 with self.clock.stopped(), reporting_os_errors(self.report, "the checkpoint; will try again"):
                     self.save(run)
+                self.saved = time.monotonic()
         self.clock.stop()
         self.save(run)
         self.call("end")
 
     def evaluate(self, stage: Stage, progress: float) -> None:
-        """Build a row of metrics.jsonl; callbacks record it, and the weights if they are the best so far."""
+        """Build a row of metrics.jsonl. Callbacks add to it (`measured`), then record it (`evaluated`)."""
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
-        now = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
-        now["masking_prob"] = mean_rate(self.schedule.stages, stage)
-        now["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
-        row, evaluation = self.evaluator.row(now, self.evaluated_at, self.sums)
+        facts = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
+        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)
+        facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
+        row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
         self.call("measured", row, evaluation)
         best = self.weights() if selection_loss(row) < self.best_loss else None
         self.best_loss = min(self.best_loss, selection_loss(row))
         self.call("evaluated", row, best)
-        self.evaluated_at, self.sums = self.position(), {}
+        self.evaluated_at, self.sums = self.position(), Sums()
 
     def save(self, run: RunFolder | None) -> None:
         """Save a checkpoint. Raises OSError, for example if the disk is full."""
-        self.saved, self.wall_seconds = time.monotonic(), time.monotonic() - self.began
-        self.call("saving")
+        self.wall_seconds = time.monotonic() - self.began
         weights, state = self.weights(), self.state_dict()
         if run is not None:
             save_last(run.checkpoints, weights, state)
@@ -124,9 +120,10 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides how training continues."""
+        step = self.training_step.state_dict()  # first: processes exchange it, and callbacks may raise OSError
         own = {name: getattr(self, name) for name in COUNTERS} | {"seconds": self.clock.seconds, "sums": self.sums}
         callbacks = {callback.name: callback.state_dict() for callback in self.callbacks if callback.name}
-        return own | {"callbacks": callbacks, "training_step": self.training_step.state_dict()}
+        return own | {"callbacks": callbacks, "training_step": step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in COUNTERS:

@@ -61,7 +61,7 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     run.append_event({"event": "resumed", "step": trainer.step, "changed": changed})
     run.save_config(dict(values))
     print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
-    (now,) = (callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder))
+    now = next(callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder))
     differing = [
         f"{name} was {was}, is {now.get(name)}" for name, was in saved["environment"].items() if now.get(name) != was
     ]

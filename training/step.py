@@ -27,7 +27,7 @@ class TrainingStep:
         *,
         chars_per_step: int,
         grad_accum_steps: int = 1,  # batches per step
-        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,  # such as a CUDA graph
+        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,  # calls `update`
     ):
         self.windows, self.masker, self.update, self.run_update = windows, masker, update, run_update or update
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
@@ -38,7 +38,7 @@ class TrainingStep:
         sums, losses = self.run_update(batches)
         if self.masker.learns:
             for batch, batch_losses in zip(batches, losses, strict=True):
-                self.observe(batch, batch_losses.nan_to_num(0.0, 0.0, 0.0))
+                self.observe(batch, batch_losses.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
@@ -56,7 +56,7 @@ class TrainingStep:
         self.masker.observe(batch, losses)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything except the weights that decides the steps to come."""
+        """Everything except the weights that determines later steps."""
         return self.update.state_dict() | {"windows": self.windows.state_dict(), "masker": self.masker.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ class Update:
     """Updates the weights with masked batches.
 
     A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row` counts such steps. On a
-    GPU nothing is read back, and all state changes in place, so that a CUDA graph can record an update.
+    GPU no value is read back, and all state changes in place, so that a CUDA graph can record an update.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class Update:
         self.model, self.objective, self.optimizers = model, objective, list(optimizers)
         self.grad_norm_clip, self.autocast = grad_norm_clip, autocast
         self.device = next(model.parameters()).device
-        self.reading_synchronizes = self.device.type != "cpu"
+        self.reading_synchronizes = self.device.type != "cpu"  # reading a tensor waits for the device
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=self.device)
 
     def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
         counts = self.objective.counts(batches)
         outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
-        totals = self.added([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)
+        totals = self.summed([outcome.sums for outcome in outcomes])
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # the metric, without the loss of pairs
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
@@ -102,14 +102,13 @@ class Update:
         return counted, [outcome.losses for outcome in outcomes]
 
     def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
-        """Add the gradients of a batch, the last one of its step or not; returns its outcome."""
+        """Add the gradients of a batch; returns its outcome. Several processes exchange gradients if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outcome = self.objective.outcome(self.model, batch)
         self.objective.loss(outcome.sums, counts).backward()
         return outcome.detached()
 
-    def added(self, sums: Sequence[Sums]) -> Sums:
-        """The sums of all batches together."""
+    def summed(self, sums: Sequence[Sums]) -> Sums:
         return {name: torch.stack([each[name] for each in sums]).sum() for name in sums[0]}
 
     def clip(self) -> torch.Tensor:

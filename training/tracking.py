@@ -85,6 +85,7 @@ class Tracking(Callback):
         self.section: Any = None
         self.began: tuple[float, float] | None = None  # time and progress after the first step
         self.uploader: Uploader | None = None
+        self.has_new_row = False
 
     @contextmanager
     def training(self, is_interrupted: Callable[[], bool]) -> Iterator[None]:
@@ -126,7 +127,10 @@ class Tracking(Callback):
         self._log(line)
 
     def stepped(self, trainer: Any, stage: Any) -> None:
-        """Move the progress line."""
+        """Move the progress line, and deliver a new row."""
+        if self.uploader and self.has_new_row:
+            self.has_new_row = False
+            self.uploader.wake.set()
         if not self.is_terminal:
             return
         now, progress = time.monotonic(), trainer.progress()
@@ -156,8 +160,7 @@ class Tracking(Callback):
         ]
         logger.log(line)
         self._log("".join(part if isinstance(part, str) else part[0] for part in line))
-        if self.uploader:
-            self.uploader.wake.set()
+        self.has_new_row = True  # another callback writes it after this one
 
     def sampled(self, trainer: Any, samples: Sequence[Sequence[Guess]]) -> None:
         """Show masked text with the guesses: in color on a terminal, otherwise `[e]` for a correct e, `[x!e]` for x."""

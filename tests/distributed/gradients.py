@@ -26,7 +26,7 @@ def main(config: str, out: str) -> None:
         batches = configs.step.draw(Stage(1.0, 64, 0.15))
         counts = update.objective.counts(batches)
         outcomes = [update.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
-        loss = update.added([outcome.sums for outcome in outcomes])["loss_sum"]
+        loss = update.summed([outcome.sums for outcome in outcomes])["loss_sum"]
         gradients = {
             name: parameter.grad.to_dense() if parameter.grad.is_sparse else whole(parameter.grad)
             for name, parameter in model.named_parameters()
