@@ -13,22 +13,18 @@ from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from runs.files import ROOT
 
-LINES = 2_800
+LINES = 3_650
 LINES_OF_LOOP_AND_STEP = 140
-
-
-def one_step(corpus: Path) -> None:
-    """Build a run of `quick`, compile it, take one step and evaluate."""
-    keys = {"data.corpus": str(corpus), "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
-    configs_of(resolve(read_config(PRESETS / "quick.yaml"), keys)).trainer.train()
+KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
 
 
 @pytest.fixture
-def executed(corpus_file, monkeypatch) -> set[str]:
-    """The files of Folio with a function that a step, or building it, calls."""
+def executed(shakespeare, monkeypatch) -> set[str]:
+    """The files of Folio with a function that is called to build `quick`, to take a step, and to evaluate."""
+    values = resolve(read_config(PRESETS / "quick.yaml"), KEYS)
     # PyTorch's compiler without its last stages, which generate code; Folio's part is the same.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    one_step(corpus_file)  # imports all modules: their own lines are not the calls of a step
+    configs_of(values).trainer.train()  # imports all modules: their own lines are not the calls of a step
     found: set[str] = set()
 
     def trace(frame: FrameType, event: str, argument: object) -> None:
@@ -37,7 +33,7 @@ def executed(corpus_file, monkeypatch) -> set[str]:
     torch._dynamo.reset()
     sys.setprofile(trace)
     try:
-        one_step(corpus_file)
+        configs_of(values).trainer.train()
     finally:
         sys.setprofile(None)
     paths = {Path(name) for name in found if name.startswith(str(ROOT))}
