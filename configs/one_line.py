@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,7 +54,8 @@ def run_main(main: Callable[[list[str]], int]) -> NoReturn:
     )
     try:
         code = _code_of(main)
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):  # the reader has gone after the end of the program's work
+            sys.stdout.flush()
         if isinstance(output.error, OutputError):
             raise output.error
     except OSError as error:  # such as a full disk while a run is created

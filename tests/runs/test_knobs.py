@@ -60,10 +60,10 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
     assert rows[2]["loss.valid"] != untouched[2]["loss.valid"]
     (event,) = changed.run.events()
     assert event["event"] == "changed by hand"
-    assert event["step"] == rows[1]["step"] + 1  # the request came with the row
+    assert event["step"] == rows[1]["step"]  # the request came with the row, and holds from the next step on
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
     assert event["after"] == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-    assert any("changed by hand at step 11" in line for line in changed.callbacks.lines)
+    assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
 
 
 def test_a_wrong_value_changes_nothing_and_is_reported_once(train, corpus_file):
