@@ -40,7 +40,7 @@ class Output(io.FileIO):
             return super().write(content)
         except OSError as error:
             reason = f"cannot write the output ({error.strerror}): redirect it to another place"
-            # That the reader has gone, as `head` does, is no failure for most programs.
+            # Most programs do not fail if the reader has gone, as `head` does.
             self.error = error if isinstance(error, BrokenPipeError) else OutputError(reason)
             raise self.error from None
 

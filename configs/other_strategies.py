@@ -1,4 +1,4 @@
-"""Two values of `masking.strategy` that are no function of data/masking/strategies.py."""
+"""Two values of `masking.strategy` that are not functions in data/masking/strategies.py."""
 
 from typing import TYPE_CHECKING
 

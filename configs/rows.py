@@ -13,7 +13,7 @@ MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 
 
 def check_stages(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if `training.stages` are no stages, or do not fit the other keys."""
+    """Raise ConfigError if `training.stages` is malformed or does not fit the other keys."""
     stages = values["training.stages"]
     if not stages:
         raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
@@ -26,7 +26,7 @@ def check_stages(values: Mapping[str, Any]) -> None:
 
 
 def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
-    """Raise ConfigError if `masking.mixture` is no mixture of `strategies`."""
+    """Raise ConfigError if `masking.mixture` is not a mixture of `strategies`."""
     if not rows:
         raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{MIXTURE}]")
     for number, row in enumerate(rows, start=1):

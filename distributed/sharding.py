@@ -36,11 +36,6 @@ def is_sharded(tensor: Any) -> bool:
     return hasattr(tensor, "full_tensor")
 
 
-def local(tensor: Any) -> torch.Tensor:
-    """The part of a tensor that this process has: all of it if it is not sharded."""
-    return tensor.to_local() if is_sharded(tensor) else tensor
-
-
 def whole(content: Any, is_kept: bool = True) -> Any:
     """Tensors, or lists and dictionaries of them, gathered from all processes, which must all call this.
 

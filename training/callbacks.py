@@ -44,10 +44,9 @@ class Recorder(Callback):
             try:
                 save_best(self.run.checkpoints, best, position)
                 self.best = None
-            except (
-                OSError
-            ) as error:  # the next checkpoint tries again, with a copy, because training changes the weights
+            except OSError as error:
                 trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
+                # The next checkpoint writes a copy, because training changes the weights.
                 self.best = {name: weight.detach().cpu().clone() for name, weight in best.items()}, position
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:

@@ -4,8 +4,10 @@ import torch
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel, ModernEncoder
 from runs.knobs import Knobs
+from runs.run_folder import RunFolder
 from tests.conftest import Recording
-from training.callbacks import KnobPanel, sample
+from training.callbacks import KnobPanel, Recorder, sample
+from training.checkpoint import load_checkpoint
 from training.schedule import Stage
 
 PROMPTS = ["the cat sat on the mat", "a dog"]
@@ -110,3 +112,16 @@ def test_the_knobs_of_a_resumed_run_are_those_before_the_interruption():
     assert resumed.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
     assert row_after(resumed) == row_after(panel)
     assert trainer.recording.lines == []  # the dashboard still asks for what already applies
+
+
+def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkpoint_as_they_were(tmp_path):
+    recorder, trainer, weight = Recorder(RunFolder(tmp_path), {}), Steered(), torch.zeros(2)
+    recorder.run.checkpoints.write_text("in the way")
+    recorder.evaluated(trainer, {"step": 3, "loss.valid": 1.5}, {"weight": weight})
+    assert "cannot write the best weights" in trainer.recording.lines[0]
+    weight += 1  # the training goes on
+    recorder.run.checkpoints.unlink()
+    recorder.state_dict()
+    best = load_checkpoint(recorder.run.checkpoints / "best.safetensors")
+    assert torch.equal(best.weights["weight"], torch.zeros(2))
+    assert best.state["step"] == 3
