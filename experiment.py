@@ -66,7 +66,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     trainer = built(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        trainer.callbacks += writing(configs, run)
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # references are known before compiling
         if command.resumed:
             resume(run, trainer, command.values, data.loaded)
         else:
@@ -102,7 +102,7 @@ def built(configs: Configs, command: Command, processes: "Processes") -> "Traine
     trainer, initial = configs.trainer, command.values["initial_weights"]
     if initial and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
-    trainer.callbacks = [*steering(configs), *trainer.callbacks]
+    trainer.callbacks = steering(configs)
     return trainer
 
 

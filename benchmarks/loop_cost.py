@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.command import preset_values, run_benchmark
 from benchmarks.dashboard_cost import new_run, server
 from benchmarks.turns import Measures, compare
-from configs.callbacks import writing
+from configs.callbacks import acceleration, writing
 from configs.experiment import configs_of
 from data.corpus import load_corpus
 from data.reference_losses import counting_losses, floor_losses
@@ -74,7 +74,7 @@ def train(seconds: float) -> Measures:
         callbacks.is_terminal = False  # leaves out labml's progress line, which is drawn twice per second
         callbacks.uploader = uploader = TimedUploader(Delivery(run, address), print)
         uploader.start_and_report()
-        trainer.train(run, *writing(configs, run), callbacks)
+        trainer.train(run, *writing(configs, run), *acceleration(configs), callbacks)
         undelivered = uploader.end(tracking.SECONDS_TO_DELIVER)
         if undelivered:
             sys.exit(f"{undelivered}: this measures nothing")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks.command import save_results
+from configs.callbacks import acceleration
 from configs.experiment import Configs
 from training.compilation import Compilation
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
@@ -82,12 +83,13 @@ def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
     Raises RuntimeError if compiling or recording fails.
     """
     step, stage = configs.step, configs.training.stage_rows[0]
-    if configs.compiled:
-        Compilation(configs.compiled, step, [stage]).compile([stage], _raise_failure)
+    callbacks = acceleration(configs)
+    for compilation in (each for each in callbacks if isinstance(each, Compilation)):
+        compilation.compile([stage], _raise_failure)
     for _ in range(EAGER_STEPS):
         step(stage)
-    if configs.cuda_graphs:
-        CudaGraphRecorder(configs.cuda_graphs, step).record_if_due(stage, _raise_failure)
+    for recorder in (each for each in callbacks if isinstance(each, CudaGraphRecorder)):
+        recorder.record_if_due(stage, _raise_failure)
     return step, stage
 
 

@@ -1,15 +1,9 @@
-"""The device of a process, and parts that work in several processes."""
-
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+"""The devices of this machine."""
 
 import torch
 
 from configs.keys import ConfigError
-from distributed.launch import local_rank, n_on_machine, n_started
-
-T = TypeVar("T")
+from distributed.launch import n_on_machine, n_started
 
 
 def available_device(name: str) -> str:
@@ -34,23 +28,6 @@ def best_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def device_of_process(name: str) -> torch.device:
-    """The device that the key `device` names; each process that torchrun has started has a CUDA device of its own."""
-    if name == "cuda" and n_started() > 1:
-        return torch.device("cuda", local_rank())
-    return torch.device(name)
-
-
 def gpu_uuid(device: torch.device) -> str | None:
     """The UUID of a CUDA device as NVIDIA's management library expects it; None for other devices."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
-
-
-def in_all_processes(kind: type[T]) -> Callable[..., T]:
-    """`kind`, or if the run has several processes, the subclass that works in all of them."""
-    if n_started() == 1:
-        return kind
-    from distributed.parallel import PARALLEL
-    from distributed.processes import current
-
-    return partial(PARALLEL[kind], processes=current())

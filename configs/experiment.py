@@ -5,7 +5,6 @@ function imports what it builds, so that wrong keys are refused before PyTorch i
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from labml import experiment
@@ -16,19 +15,17 @@ from configs.data import DataConfigs
 from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
+from configs.processes import in_all_processes
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
-from distributed.launch import n_started
+from distributed.launch import local_rank, n_started
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from training.compilation import Compiled
-    from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
     from training.loop import Trainer
-    from training.objective import MaskedObjective
     from training.schedule import Schedule
     from training.step import TrainingStep, Update
 
@@ -52,9 +49,7 @@ class Configs(BaseConfigs):
     torch_device: "torch.device"
     is_sharded: bool
     network: "nn.Module"
-    compiled: "Compiled | None"
     update: "Update"
-    cuda_graphs: "CudaGraphs | None"
     step: "TrainingStep"
     schedule: "Schedule"
     evaluator: "Evaluator"
@@ -77,9 +72,10 @@ def registered_configs(values: Mapping[str, Any]) -> Configs:
 
 @option(Configs.torch_device)
 def torch_device(c: Configs) -> "torch.device":
-    from configs.devices import device_of_process
+    import torch
 
-    return device_of_process(c.device)
+    # Each process that torchrun has started has a CUDA device of its own.
+    return torch.device("cuda", local_rank()) if c.device == "cuda" and n_started() > 1 else torch.device(c.device)
 
 
 @option(Configs.is_sharded)
@@ -105,51 +101,23 @@ def network(c: Configs) -> "nn.Module":
     return model
 
 
-@option(Configs.compiled)
-def compiled(c: Configs) -> "Compiled | None":
-    """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
-    from training.compilation import Compiled
-
-    return Compiled(eager_objective(c)) if c.training.compile and not c.is_sharded else None
-
-
-def eager_objective(c: Configs) -> "MaskedObjective":
-    from training.objective import MaskedObjective
-
-    if c.objective.pairs:
-        from training.pairs import PairObjective
-
-        return PairObjective()
-    return MaskedObjective()
-
-
 @option(Configs.update)
 def update(c: Configs) -> "Update":
-    from configs.devices import in_all_processes
+    from training.objective import MaskedObjective
+    from training.pairs import PairObjective
     from training.step import Update
 
     return in_all_processes(Update)(
         c.network,
-        c.compiled or eager_objective(c),
+        PairObjective() if c.objective.pairs else MaskedObjective(),
         c.training.optimizer,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
     )
 
 
-@option(Configs.cuda_graphs)
-def cuda_graphs(c: Configs) -> "CudaGraphs | None":
-    """None where nothing can be recorded. A graph cannot record what processes exchange."""
-    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
-        return None
-    from training.cuda_graph import CudaGraphs, can_record
-
-    return CudaGraphs(c.update) if can_record(c.update) else None
-
-
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
-    from configs.devices import in_all_processes
     from training.step import TrainingStep
 
     return in_all_processes(TrainingStep)(
@@ -158,7 +126,6 @@ def step(c: Configs) -> "TrainingStep":
         c.update,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
-        run_update=c.cuda_graphs,
     )
 
 
@@ -179,28 +146,16 @@ def schedule(c: Configs) -> "Schedule":
 
 @option(Configs.evaluator)
 def evaluator(c: Configs) -> "Evaluator":
-    from configs.devices import in_all_processes
-    from training.evaluation import Evaluator, bound_measure
+    from training.evaluation import Evaluator
 
-    measures = [bound_measure] if len(c.training.stage_rows) > len(c.training.stages) else []  # several masking rates
-    if c.objective.pairs:
-        from training.pairs import pair_measure
-
-        measures.append(partial(pair_measure, c.objective.pairs, c.data.validation_pairs))
-    return in_all_processes(Evaluator)(
-        c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name, measures
-    )
+    return in_all_processes(Evaluator)(c.network, c.data.validation, c.data.vocabulary.mask_token, c.data.loaded.name)
 
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    from configs.devices import in_all_processes
+    """The training loop; `configs.callbacks` has what a run adds to it, such as compilation."""
     from training.clock import TrainingClock
-    from training.compilation import Compilation
     from training.loop import Trainer
 
     clock = in_all_processes(TrainingClock)(c.torch_device)
-    trainer = in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
-    if c.compiled:
-        trainer.callbacks.append(in_all_processes(Compilation)(c.compiled, c.step, c.training.stage_rows))
-    return trainer
+    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)

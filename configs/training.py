@@ -9,6 +9,7 @@ from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import ConfigError, Key
+from configs.processes import in_all_processes
 from runs.knobs import masking_rates
 
 if TYPE_CHECKING:
@@ -109,7 +110,6 @@ def objective_on_pairs(c: ObjectiveConfigs) -> str:
 
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> "list[Optimizer]":
-    from configs.devices import in_all_processes
     from training import optimizers
     from training.muon import Muon
 

@@ -206,7 +206,7 @@ def train_in(
 def watched(configs: Configs, run: RunFolder) -> Trainer:
     """The trainer with the callbacks that `experiment.py` gives it, without those that show the run."""
     trainer = configs.trainer
-    trainer.callbacks = [*steering(configs), *trainer.callbacks, *writing(configs, run)]
+    trainer.callbacks = [*writing(configs, run), *steering(configs)]
     return trainer
 
 

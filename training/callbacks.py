@@ -1,12 +1,13 @@
-"""Callbacks of the training loop: a run's files, reference losses, knobs and samples."""
+"""Callbacks of the training loop: a run's files, reference losses, the any-order bound, knobs and samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
+from data.bound import bound_masks
 from data.masking import n_masked_in
 from data.reference_process import References
 from data.vocabulary import Vocabulary
@@ -17,7 +18,7 @@ from runs.knobs import KnobError, Knobs, knobs_of
 from runs.row_queue import RowQueue
 from runs.run_folder import RunFolder
 from training.checkpoint import save_best
-from training.evaluation import Evaluation, evaluating
+from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
 from training.schedule import Stage
 
@@ -98,6 +99,41 @@ class ReferenceLosses(Callback):
         trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
         with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
             self.run.save_reference_lines(self.references.losses)
+
+
+class AnyOrderBound(Callback):
+    """Adds to each row how well the model writes; `loss.bound` then decides which weights are the best."""
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        evaluator = trainer.evaluator
+        windows, masks = evaluator.validation.windows, bound_masks(evaluator.validation, rounds=1)
+        bound = any_order_bound(trainer.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of)
+        row["loss.bound"] = bound.mean().item()
+
+
+def any_order_bound(
+    model: nn.Module,
+    windows: torch.Tensor,
+    masks: torch.Tensor,
+    mask_token: int,
+    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
+) -> torch.Tensor:
+    """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
+
+    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound`) of the true
+    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
+    probability P(x) with
+
+        -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
+                   = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
+
+    (Uria et al. 2014; Hoogeboom et al. 2022). It is also the bound of masked diffusion (Sahoo et al. 2024). The mean
+    over exactly n positions varies less than a sum over positions masked independently, divided by their expected
+    number (Nie et al. 2025).
+    """
+    repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
+    losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
+    return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
 
 
 class KnobPanel(Callback):

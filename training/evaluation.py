@@ -1,7 +1,7 @@
 """The headline number: the masked cross-entropy of the validation protocol, in nats per masked token."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from data.bound import bound_masks
 from data.protocol import ValidationSet
 from training.muon import local
 from training.objective import Sums
@@ -96,38 +95,6 @@ def evaluate(
     )
 
 
-def any_order_bound(
-    model: nn.Module,
-    windows: torch.Tensor,
-    masks: torch.Tensor,
-    mask_token: int,
-    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
-) -> torch.Tensor:
-    """How well a model that writes in random order predicts windows: `[n_windows]` nats per token, an upper bound.
-
-    It is estimated with `masks` `[n_rounds, n_windows, seq_len]` (see `data.bound`) of the true
-    `windows` `[n_windows, seq_len]`. If L tokens are written one at a time in random order, a window x has at least the
-    probability P(x) with
-
-        -log P(x) <= mean over orders o of the sum of -log p(x_o(i) | x_o(1) ... x_o(i-1)) over i
-                   = L * mean cross-entropy at n masked positions, n uniform in 1 ... L, the positions random
-
-    (Uria et al. 2014; Hoogeboom et al. 2022). It is also the bound of masked diffusion (Sahoo et al. 2024). The mean
-    over exactly n positions varies less than a sum over positions masked independently, divided by their expected
-    number (Nie et al. 2025).
-    """
-    repeated, masked = windows.repeat(len(masks), 1), masks.flatten(0, 1)
-    losses, _ = per_window(outcomes_of(model, repeated, masked, mask_token), masked)
-    return (losses / masked.sum(1).clamp(min=1).cpu()).view(len(masks), -1).mean(0)
-
-
-def bound_measure(evaluator: "Evaluator", totals: Mapping[str, float]) -> dict[str, float]:
-    """The any-order bound as an entry of a row of metrics.jsonl."""
-    windows, masks = evaluator.validation.windows, bound_masks(evaluator.validation, rounds=1)
-    bound = any_order_bound(evaluator.model, windows, masks, evaluator.mask_token, evaluator.outcomes_of)
-    return {"loss.bound": bound.mean().item()}
-
-
 def masked_chars(validation: ValidationSet) -> int:
     """The number of characters that begin in the masked tokens; 0 if tokens are characters, or if there are none."""
     if validation.lengths is None:
@@ -173,7 +140,6 @@ class Evaluator:
     validation: ValidationSet
     mask_token: int
     corpus: str  # its name
-    measures: Sequence[Callable[["Evaluator", Mapping[str, float]], dict[str, float]]] = ()  # more entries, from sums
     outcomes_of: Callable[..., Outcomes] = masked_outcomes
     norm_of: Callable[[nn.Module], float] = weight_norm
 
@@ -210,6 +176,4 @@ class Evaluator:
             row["ignored_labels"] = 1 - totals["n_labels"] / totals["n_positions"]
         if evaluation.per_character is not None:
             row |= per_character(evaluation.per_character)
-        for measure in self.measures:
-            row |= measure(self, totals)
         return row, evaluation

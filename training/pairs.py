@@ -1,7 +1,8 @@
 """A second objective, on pairs of text: does B follow A (nsp), or are A and B in order (sop)? See `data.pairs`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,7 +10,8 @@ from torch.nn import functional as F
 
 from data.masking import MaskedBatch
 from data.windows import WindowBatch
-from training.evaluation import CHARS_AT_ONCE, Evaluator, evaluating
+from runs.callbacks import Callback
+from training.evaluation import CHARS_AT_ONCE, evaluating
 from training.objective import MaskedObjective, Outcome, Sums, masked_outcome
 
 
@@ -54,15 +56,19 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
 
 
-def pair_measure(
-    name: str, validation: WindowBatch, evaluator: Evaluator, totals: Mapping[str, float]
-) -> dict[str, float]:
-    """The entries of a row of metrics.jsonl for the objective `name`. Guessing has an accuracy of one half."""
-    loss, accuracy = evaluate_pairs(evaluator.model, validation)
-    n_pairs = totals["n_pairs"] or math.nan  # nan: every step was skipped
-    return {
-        f"loss.{name}.train": totals["pair_loss_sum"] / n_pairs,
-        f"accuracy.{name}.train": totals["n_pairs_correct"] / n_pairs,
-        f"loss.{name}.valid": loss,
-        f"accuracy.{name}.valid": accuracy,
-    }
+class PairMeasure(Callback):
+    """Adds the loss and the accuracy on pairs to each row of metrics.jsonl. Guessing has an accuracy of one half."""
+
+    def __init__(self, name: str, validation: WindowBatch):
+        """`name` is the objective on pairs, nsp or sop."""
+        self.objective, self.validation = name, validation
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Any) -> None:
+        name, (loss, accuracy) = self.objective, evaluate_pairs(trainer.model, self.validation)
+        n_pairs = float(trainer.sums["n_pairs"]) or math.nan  # nan: every step was skipped
+        row |= {
+            f"loss.{name}.train": float(trainer.sums["pair_loss_sum"]) / n_pairs,
+            f"accuracy.{name}.train": float(trainer.sums["n_pairs_correct"]) / n_pairs,
+            f"loss.{name}.valid": loss,
+            f"accuracy.{name}.valid": accuracy,
+        }

@@ -14,7 +14,8 @@ from data.play.scoring import score
 from data.protocol import ValidationSet
 from trained.load import Trained
 from trained.measures import evenly_spaced
-from training.evaluation import CHARS_AT_ONCE, any_order_bound
+from training.callbacks import any_order_bound
+from training.evaluation import CHARS_AT_ONCE
 from writing.judge import Judge, ratio
 from writing.sampler import Sampler
 
@@ -27,7 +28,7 @@ CHARS_PER_STEP = (1, 4)
 
 
 def bound(trained: Trained, validation: ValidationSet) -> Tensor:
-    """The any-order bound of each validation window, `[n_windows]` nats: see `training.evaluation.any_order_bound`."""
+    """The any-order bound of each validation window, `[n_windows]` nats: see `training.callbacks.any_order_bound`."""
     windows, masks = validation.windows, bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
     return losses * _is_written(windows, trained).sum(1)

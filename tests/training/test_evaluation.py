@@ -6,7 +6,8 @@ from torch.nn import functional as F
 from data.bound import bound_masks
 from data.protocol import ValidationSet, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
-from training.evaluation import any_order_bound, evaluate, masked_outcomes, per_window, weight_norm
+from training.callbacks import any_order_bound
+from training.evaluation import evaluate, masked_outcomes, per_window, weight_norm
 
 MASK = 29
 

@@ -9,7 +9,7 @@ from torch import nn
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
 from tests.writing.conftest import generators
-from training.evaluation import any_order_bound
+from training.callbacks import any_order_bound
 from writing.measures import order_losses
 from writing.orders import ORDERS
 from writing.sampler import Sampler
