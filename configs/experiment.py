@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from labml import experiment
 from labml.configs import BaseConfigs, option
 
-import configs.other_strategies  # noqa: F401, registers them
+from configs import annotated, mixture  # noqa: F401, they register options
 from configs.data import DataConfigs
 from configs.keys import Key
 from configs.masking import MaskingConfigs

@@ -69,22 +69,3 @@ def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":
     return NgramEmbedding(
         n_tokens=c.n_tokens, d_model=c.d_model, ngrams=ngrams, n_rows=c.ngram_rows, dropout=c.ngram_dropout
     )
-
-
-@option(ModelConfigs.architecture)
-def labml_nn(c: ModelConfigs) -> "nn.Module":
-    """The transformer of the annotated experiment, from labml_nn's own configs."""
-    from labml_nn.transformers import TransformerConfigs
-
-    from model.labml_transformer import LabmlTransformer
-
-    transformer = TransformerConfigs()
-    transformer.n_src_vocab = transformer.n_tgt_vocab = c.n_tokens
-    transformer.d_model = c.d_model
-    transformer.n_heads = c.n_heads
-    transformer.n_layers = c.n_layers
-    transformer.dropout = c.dropout
-    transformer.ffn.d_ff = c.d_ff
-    return LabmlTransformer(
-        encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
-    )

@@ -136,10 +136,3 @@ def adamw(c: TrainingConfigs) -> "list[Optimizer]":
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
     )
-
-
-@option(TrainingConfigs.optimizer)
-def noam(c: TrainingConfigs) -> "list[Optimizer]":
-    from training import optimizers
-
-    return optimizers.noam(c.network, learning_rate=c.learning_rate, d_model=c.root().model.d_model)

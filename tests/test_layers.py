@@ -40,7 +40,7 @@ BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 # Third-party package -> the modules and packages that may import it.
 IMPORTERS = {
     "labml": {"training.tracking", "configs"},
-    "labml_nn": {"model.labml_transformer", "configs", "training.optimizers", "benchmarks"},
+    "labml_nn": {"model.labml_transformer", "configs", "benchmarks"},
     "labml_app": {"board"},
     "labml_db": {"board"},
 }

@@ -1,4 +1,4 @@
-"""The optimizers: Muon with AdamW, AdamW alone, or labml_nn's Noam. The first two update tables row by row."""
+"""The optimizers: Muon with AdamW, or AdamW alone. Both update tables row by row."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -43,27 +43,6 @@ def adamw(
     """RowAdagrad for tables, AdamW (Loshchilov and Hutter 2019) for all other parameters."""
     by_row, others = _split_off_tables(model, table_learning_rate)
     return [_adamw(others, learning_rate, weight_decay), *by_row]
-
-
-def noam(model: nn.Module, *, learning_rate: float, d_model: int) -> list[Optimizer]:
-    """labml_nn's Noam with its own defaults (2,000 warmup steps), as in the annotated experiment.
-
-    lr = learning_rate * d_model^-0.5 * min(step^-0.5, step * 2000^-1.5)   (Vaswani et al. 2017)
-    """
-    from labml_nn.optimizers import WeightDecay
-    from labml_nn.optimizers.noam import Noam
-
-    return [
-        Noam(
-            model.parameters(),
-            lr=learning_rate,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=WeightDecay(0.0, True, False),
-            warmup=2_000,
-            d_model=d_model,
-        )
-    ]
 
 
 def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float) -> Optimizer:

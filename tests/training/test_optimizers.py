@@ -8,6 +8,7 @@ from torch import nn
 
 from model import MaskedLanguageModel, ModernEncoder
 from model.ngrams import NGRAMS, NgramEmbedding
+from tests.conftest import configs_for
 from training import optimizers
 from training.muon import STEPS, A, B, C, Muon, orthogonal
 from training.optimizers import RowAdagrad
@@ -88,9 +89,9 @@ def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
     assert optimizers.learning_rate_of(all_three) == 1e-3
 
 
-def test_noam_is_labml_nns_with_2000_steps_of_warmup():
-    net = model()
-    (noam,) = optimizers.noam(net, learning_rate=1.0, d_model=16)
+def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
+    configs = configs_for(corpus_file, training__optimizer="noam", training__learning_rate=1.0, model__d_model=16)
+    net, (noam,) = configs.network, configs.training.optimizer
     for step in range(1, 4):
         net(torch.zeros(1, 4, dtype=torch.int64)).sum().backward()
         noam.step()

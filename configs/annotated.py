@@ -1,0 +1,73 @@
+"""The parts of the annotated labml experiment, all from labml_nn: its model, its masking and its optimizer."""
+
+from typing import TYPE_CHECKING
+
+from labml.configs import option
+
+from configs.masking import MaskingConfigs
+from configs.model import ModelConfigs
+from configs.training import TrainingConfigs
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from data.masking import IndependentMasker
+
+
+@option(ModelConfigs.architecture, "labml_nn")
+def transformer(c: ModelConfigs) -> "nn.Module":
+    from labml_nn.transformers import TransformerConfigs
+
+    from model.labml_transformer import LabmlTransformer
+
+    transformer = TransformerConfigs()
+    transformer.n_src_vocab = transformer.n_tgt_vocab = c.n_tokens
+    transformer.d_model = c.d_model
+    transformer.n_heads = c.n_heads
+    transformer.n_layers = c.n_layers
+    transformer.dropout = c.dropout
+    transformer.ffn.d_ff = c.d_ff
+    return LabmlTransformer(
+        encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
+    )
+
+
+@option(MaskingConfigs.strategy, "labml_nn")
+def masker(c: MaskingConfigs) -> "IndependentMasker":
+    """labml_nn's own MLM: each position is selected independently, with shares of 81/10/9."""
+    from labml_nn.transformers.mlm import MLM
+
+    from data.masking import IndependentMasker
+
+    vocabulary = c.root().data.vocabulary
+    mlm = MLM(
+        padding_token=vocabulary.padding_token,
+        mask_token=vocabulary.mask_token,
+        no_mask_tokens=c.no_mask_ids,
+        n_tokens=vocabulary.n_tokens,
+        masking_prob=c.masking_prob,
+        randomize_prob=c.randomize_prob,
+        no_change_prob=c.no_change_prob,
+    )
+    return IndependentMasker(mlm)
+
+
+@option(TrainingConfigs.optimizer)
+def noam(c: TrainingConfigs) -> "list[Optimizer]":
+    """Noam with 2,000 warmup steps: lr = learning_rate * d_model^-0.5 * min(step^-0.5, step * 2000^-1.5) (Vaswani et
+    al. 2017)."""
+    from labml_nn.optimizers import WeightDecay
+    from labml_nn.optimizers.noam import Noam
+
+    return [
+        Noam(
+            c.network.parameters(),
+            lr=c.learning_rate,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=WeightDecay(0.0, True, False),
+            warmup=2_000,
+            d_model=c.root().model.d_model,
+        )
+    ]
