@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from data.masking import Masker
-    from data.masking.segmenters import Segmenter
-    from data.masking.strategies import Strategy
+    from data.masking.segmenters import Segmenter, Strategy
 
 
 class MaskingConfigs(Branch):
@@ -106,8 +105,9 @@ def segmented(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
 
 
 def strategy_names() -> list[str]:
-    """The functions with `@strategy` above them, read from their file without importing PyTorch."""
-    text = (ROOT / "data" / "masking" / "strategies.py").read_text(encoding="utf-8")
+    """The functions with `@strategy` above them, read from their files without importing PyTorch."""
+    files = [ROOT / "data" / "masking" / name for name in ("segmenters.py", "strategies.py")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     return re.findall(r"^@strategy\ndef (\w+)\(", text, re.MULTILINE)
 
 

@@ -107,3 +107,9 @@ def strategy(function: Strategy) -> Strategy:
     """Register a strategy under its function's name."""
     STRATEGIES[function.__name__] = function
     return function
+
+
+@strategy
+def random(text: str) -> Segmenter:
+    """Single characters (BERT, Devlin et al. 2018): w = 1."""
+    return Characters()

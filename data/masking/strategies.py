@@ -1,8 +1,9 @@
 """Masking strategies: which characters are hidden together, and how often.
 
 A strategy is a function from the training text to a `Segmenter`, registered with `@strategy` under its own name, which
-`masking.strategy` accepts. All strategies hide the same number of characters. Of a text that is too large for the
-memory, a strategy gets a sample; its rule then cuts the windows of the whole text. docs/masking.md compares them.
+`masking.strategy` accepts. The default, `random`, is in `data.masking.segmenters`. All strategies hide the same number
+of characters. Of a text that is too large for the memory, a strategy gets a sample; its rule then cuts the windows of
+the whole text. docs/masking.md compares them.
 """
 
 import re
@@ -32,12 +33,6 @@ def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> Corpu
         return pieces, [weight(piece) for piece in pieces]
 
     return CorpusUnits.by_rule(rule, text)
-
-
-@strategy
-def random(text: str) -> Segmenter:
-    """Single characters (BERT, Devlin et al. 2018): w = 1."""
-    return Characters()
 
 
 @strategy
