@@ -8,6 +8,7 @@ from labml.configs import option
 from configs.branch import Branch
 from configs.keys import Key
 from configs.seeds import derived_seed
+from data.kinds import CHARACTERS
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +54,12 @@ def corpus(c: DataConfigs) -> "Corpus":
 @option(DataConfigs.vocabulary)
 def vocabulary(c: DataConfigs) -> "Vocabulary":
     from data.pairs import CLS, SEP
-    from data.vocabularies import CHARACTERS, characters_of, vocabulary_of
+    from data.vocabularies import vocabulary_of
+    from data.vocabulary import characters_of
 
     further = (CLS, SEP) if c.root().objective.pairs else ()
     if c.tokens == CHARACTERS:
-        return characters_of(c.loaded, c.extra_characters, c.unknown_below, further)
+        return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, further)
     return vocabulary_of(c.tokens, c.loaded, further, announce)
 
 

@@ -1,4 +1,4 @@
-"""The vocabularies that `data.tokens` selects."""
+"""The vocabularies of other tokens than characters, and those of earlier runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -6,12 +6,10 @@ from typing import Any
 
 from data.bpe import bpe
 from data.byte_tokens import ByteVocabulary
-from data.corpus import Corpus, CorpusError
+from data.corpus import Corpus
 from data.kinds import BPE, BYTES, CHARACTERS
 from data.subwords import SubwordVocabulary, read_tokenizer
-from data.vocabulary import MASK, PAD, UNK, Vocabulary
-
-MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
+from data.vocabulary import MASK, PAD, Vocabulary
 
 
 def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce: Callable[[str], None]) -> Vocabulary:
@@ -31,27 +29,6 @@ def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce:
             )
         return vocabulary
     return SubwordVocabulary(read_tokenizer(Path(tokens)), special)
-
-
-def characters_of(corpus: Corpus, extra: str, unknown_below: float, further: Iterable[str]) -> Vocabulary:
-    """The vocabulary of a corpus's characters and `extra` ones.
-
-    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. Raises CorpusError if none is left, or
-    if there are more than MOST_CHARACTERS.
-    """
-    counts = corpus.counts
-    least = unknown_below * counts.total()
-    characters = {c for c in counts if counts[c] >= least}
-    if unknown_below and not characters:
-        raise CorpusError(f"data.unknown_below={unknown_below:g}: no character has such a share of the text")
-    kept = {*characters, *extra}
-    if len(kept) > MOST_CHARACTERS:
-        raise CorpusError(
-            f"data.corpus: {len(kept):,} different characters are too many tokens (at most {MOST_CHARACTERS:,}): set"
-            " data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to read rare characters as [UNK]"
-        )
-    unknown = (UNK,) if not counts.keys() <= kept else ()
-    return Vocabulary(kept, (PAD, MASK, *unknown, *further))
 
 
 def load_vocabulary(description: Mapping[str, Any]) -> Vocabulary:

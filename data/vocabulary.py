@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from data.sources import CorpusError
 from runs.files import write_json
 
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
+MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
 
 
@@ -84,6 +87,26 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON. Raises OSError."""
         write_json(path, self.description())
+
+
+def characters_of(counts: Counter[str], extra: str, unknown_below: float, further: Iterable[str]) -> Vocabulary:
+    """The vocabulary of the characters that a corpus `counts`, and of `extra` ones.
+
+    Characters whose share of the corpus is below `unknown_below` become `[UNK]`. Raises CorpusError if none is left, or
+    if there are more than MOST_CHARACTERS.
+    """
+    least = unknown_below * counts.total()
+    characters = {c for c in counts if counts[c] >= least}
+    if unknown_below and not characters:
+        raise CorpusError(f"data.unknown_below={unknown_below:g}: no character has such a share of the text")
+    kept = {*characters, *extra}
+    if len(kept) > MOST_CHARACTERS:
+        raise CorpusError(
+            f"data.corpus: {len(kept):,} different characters are too many tokens (at most {MOST_CHARACTERS:,}): set"
+            " data.tokens=bytes or bpe:N, or data.unknown_below=1e-5 to read rare characters as [UNK]"
+        )
+    unknown = (UNK,) if not counts.keys() <= kept else ()
+    return Vocabulary(kept, (PAD, MASK, *unknown, *further))
 
 
 def printable(text: str) -> str:

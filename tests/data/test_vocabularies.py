@@ -13,8 +13,8 @@ from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking.words import WORD
 from data.subwords import CUT, SubwordVocabulary, TokensError, byte_alphabet, pieces_of, read_tokenizer, renumbered
-from data.vocabularies import characters_of, load_vocabulary, vocabulary_of
-from data.vocabulary import Vocabulary
+from data.vocabularies import load_vocabulary, vocabulary_of
+from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
 from tests.tokenizers import BERT_SPECIAL, MAKERS, saved
 
@@ -206,19 +206,19 @@ def test_a_missing_file_is_one_line(tmp_path):
 
 def test_rare_characters_become_unknown():
     corpus = Corpus.from_text("test", "aaaabbbb" * 20 + "cc" + "d" * 38)
-    vocabulary = characters_of(corpus, "", 0.02, ())
+    vocabulary = characters_of(corpus.counts, "", 0.02, ())
     assert vocabulary.characters == ["a", "b", "d"]
     assert vocabulary.unknown_token == 5
     assert vocabulary.encode("abcΩ").tolist() == [0, 1, 5, 5]
     assert vocabulary.decode(vocabulary.encode("abc")) == "ab\ufffd"
-    assert characters_of(corpus, "c", 0.02, ()).special_tokens == ["[PAD]", "[MASK]"]  # none is unknown
-    assert characters_of(corpus, "", 0.0, ()).characters == ["a", "b", "c", "d"]
+    assert characters_of(corpus.counts, "c", 0.02, ()).special_tokens == ["[PAD]", "[MASK]"]  # none is unknown
+    assert characters_of(corpus.counts, "", 0.0, ()).characters == ["a", "b", "c", "d"]
     with pytest.raises(CorpusError, match="no character has such a share"):
-        characters_of(corpus, "", 0.9, ())
+        characters_of(corpus.counts, "", 0.9, ())
 
 
 def test_too_many_characters_are_refused_in_one_line():
     corpus = Corpus.from_text("test", "a" * 1_000_000 + "".join(map(chr, range(0x3400, 0xD800))))
     with pytest.raises(CorpusError, match=r"41,985 different characters are too many .* data.unknown_below=1e-5"):
-        characters_of(corpus, "", 0.0, ())
-    assert characters_of(corpus, "", 1e-5, ()).n_tokens == 4
+        characters_of(corpus.counts, "", 0.0, ())
+    assert characters_of(corpus.counts, "", 1e-5, ()).n_tokens == 4

@@ -14,8 +14,8 @@ from data.masking.strategies import STRATEGIES
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.words import WORD
 from data.play.grammar import play
-from data.vocabularies import characters_of, vocabulary_of
-from data.vocabulary import Vocabulary
+from data.vocabularies import vocabulary_of
+from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
 
 TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
@@ -72,7 +72,7 @@ def test_every_window_hides_the_same_number_of_tokens(name, kind):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_unknown_characters_are_never_labels_nor_random_tokens(name):
-    vocabulary = characters_of(CORPUS, "", 0.01, ())
+    vocabulary = characters_of(CORPUS.counts, "", 0.01, ())
     configs = masking(vocabulary)
     configs.masking.strategy, configs.masking.random_tokens = name, "unigram"
     assert (configs.data.training_ids == vocabulary.unknown_token).any()
