@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from configs.command_line import Command, parse
+from configs.command_line import Command, parse, run_seeds
 from configs.experiment import Configs, configs_of, registered_configs
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import OutputError, fail, run_main
-from configs.seeds import derived_seed, run_seeds
+from configs.seeds import derived_seed
 from runs.errors import InputError, StoppedError
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     except InputError as error:
         return fail(error, in_all=True)
     if command.n_seeds > 1:
-        return run_seeds(__file__, arguments, command.values, command.n_seeds)
+        return run_seeds(__file__, arguments, command)
     from distributed.processes import together
 
     try:

@@ -27,9 +27,9 @@ from configs.scripts import number, run_parser, run_script
 from configs.seeds import derived_seed
 from data.vocabulary import printable
 from runs.files import write_atomically
-from runs.knobs import masking_rates
 from trained.fill import encode
 from trained.load import Trained, load_trained
+from training.schedule import masking_rates
 from writing.animation import Recording
 from writing.orders import ORDERS
 from writing.sampler import Sampler

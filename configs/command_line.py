@@ -2,6 +2,8 @@
 
 import argparse
 import stat
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -106,6 +108,20 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     initial = {"initial_weights": name} | inherited(run, overridden)
     values = read_tokens(resolve(read_config(run.config_path), overridden | initial))
     return Command(values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds)
+
+
+def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
+    """Run a program for several seeds, each in its own process; stops at the first failure. Returns the exit code."""
+    words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]  # the last option counts
+    if any(word.startswith("--init-from") for word in words):  # `last` is another run after the first seed
+        words.append(f"--init-from={command.values['initial_weights']}")
+    first = command.values["seed"]
+    for seed in range(first, first + command.n_seeds):
+        print(f"seed {seed}", flush=True)
+        code = subprocess.run([sys.executable, program, *words, f"seed={seed}"]).returncode
+        if code:
+            return code
+    return 0
 
 
 def logs_folder(logs: str) -> Path:

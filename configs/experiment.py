@@ -19,6 +19,7 @@ from configs.processes import in_all_processes
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
 from distributed.launch import local_rank, n_started
+from training.schedule import Budget, Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from training.evaluation import Evaluator
     from training.loop import Trainer
-    from training.schedule import Schedule
     from training.step import TrainingStep, Update
 
 
@@ -51,7 +51,7 @@ class Configs(BaseConfigs):
     network: "nn.Module"
     update: "Update"
     step: "TrainingStep"
-    schedule: "Schedule"
+    schedule: Schedule
     evaluator: "Evaluator"
     trainer: "Trainer"
 
@@ -130,9 +130,7 @@ def step(c: Configs) -> "TrainingStep":
 
 
 @option(Configs.schedule)
-def schedule(c: Configs) -> "Schedule":
-    from training.schedule import Budget, Schedule
-
+def schedule(c: Configs) -> Schedule:
     return Schedule(
         budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
         stages=c.training.stage_rows,

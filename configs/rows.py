@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.keys import ConfigError, shortened
 from distributed.launch import n_started
-from runs.knobs import masking_rates
+from training.schedule import masking_rates
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
 MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"

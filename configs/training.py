@@ -10,13 +10,11 @@ from labml.configs import option
 from configs.branch import Branch
 from configs.keys import ConfigError, Key
 from configs.processes import in_all_processes
-from runs.knobs import masking_rates
+from training.schedule import Stage, masking_rates
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
-
-    from training.schedule import Stage
 
 STAGES = (
     "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps cycle"
@@ -53,7 +51,7 @@ class TrainingConfigs(Branch):
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
     network: "nn.Module"
-    stage_rows: "list[Stage]"
+    stage_rows: list[Stage]
     autocast: bool
 
 
@@ -85,10 +83,8 @@ def network(c: TrainingConfigs) -> "nn.Module":
 
 
 @option(TrainingConfigs.stage_rows)
-def stages(c: TrainingConfigs) -> "list[Stage]":
+def stages(c: TrainingConfigs) -> list[Stage]:
     """One stage per row and masking rate. Rows without a rate of their own use `masking.masking_prob`."""
-    from training.schedule import Stage
-
     rate = c.root().masking.masking_prob
     return [Stage(row["until"], row["seq_len"], each) for row in c.stages for each in masking_rates(row, rate)]
 

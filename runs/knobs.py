@@ -49,12 +49,6 @@ def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
     return Knobs(factor, rate)
 
 
-def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
-    """The masking rates of a row of `training.stages`: its own, one or a list, or else `default`."""
-    rates = row.get("masking_prob", default)
-    return rates if isinstance(rates, list) else [rates]
-
-
 def _number(name: str, value: Any) -> float:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         is_number = not isinstance(value, bool) and "_" not in str(value)  # Python reads 1_0 as 10

@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from runs.files import append_line, flush, to_json, write_atomically, write_json
-from runs.knobs import masking_rates
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
 from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, checked, for_tokens
 
@@ -105,8 +105,8 @@ class RunFolder:
         """The description of the run that a dashboard shows beside its curves."""
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
-        default = config["masking.masking_prob"]
-        rates = {rate for row in config["training.stages"] for rate in masking_rates(row, default)}
+        default, stages = config["masking.masking_prob"], config["training.stages"]
+        rates = {rate for row in stages for rate in np.ravel(row.get("masking_prob", default)).tolist()}
         about["command"] = about["comment"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:

@@ -1,11 +1,12 @@
-"""The training budget and everything that depends on how much of it is spent, as pure functions.
+"""The training budget and everything that depends on how much of it is spent, as pure functions, without PyTorch.
 
 Sequence-length warmup is data: rows that say which windows are trained on during which share of the budget. Short
 windows first make it easier to learn which visible characters matter; long windows later give context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,12 @@ class Stage:
     def shape(self) -> tuple[int, float]:
         """Decides the shapes of a step's tensors: each shape is compiled once."""
         return self.seq_len, self.masking_prob
+
+
+def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
+    """The masking rates of a row of `training.stages`: its own, one or a list, or else `default`."""
+    rates = row.get("masking_prob", default)
+    return rates if isinstance(rates, list) else [rates]
 
 
 def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
