@@ -18,6 +18,7 @@ from distributed.launch import started_by_torchrun
 from runs.errors import StoppedError
 from runs.find import find_launched
 from runs.run_folder import RunFolder
+from training.checkpoint import has_checkpoint
 
 SECONDS_PER_BEAT = 1.0
 SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a clock goes on while all are paused
@@ -111,8 +112,7 @@ def launch() -> str | None:
 def restarted_run(logs: Path) -> RunFolder | None:
     """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
     run = find_launched(launch(), logs)
-    names = ("last.safetensors", "previous.safetensors", "new.safetensors")
-    return run if run and any((run.checkpoints / name).exists() for name in names) else None
+    return run if run and has_checkpoint(run.checkpoints) else None
 
 
 def store_of_attempt() -> dist.Store:

@@ -4,8 +4,8 @@ Every process draws the same windows and masks, and takes its share of them. Dis
 gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_nor
 from training.loop import Now, Trainer
 from training.muon import Muon
 from training.objective import MaskedObjective, Outcome, Sums
-from training.optimizers import gradients_of
 from training.step import TrainingStep, Update
 
 STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
@@ -40,14 +39,21 @@ class Loss(nn.Module):
         return self.objective.outcome(self.model, batch)
 
 
-class ParallelUpdate(Update):
+class InAllProcesses:
+    """The part of a training that each process has."""
+
+    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
+        self.processes = processes
+        super().__init__(*args, **kwargs)
+
+
+class ParallelUpdate(InAllProcesses, Update):
     """Each process computes the gradients of its share of the windows; all make the same update."""
 
-    def __init__(self, model: nn.Module, objective: MaskedObjective, *args: Any, processes: Processes, **kwargs: Any):
-        super().__init__(model, objective, *args, **kwargs)
-        self.processes = processes
-        self.is_sharded = is_sharded(next(model.parameters()))
-        self.module: Any = Loss(model, objective)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.is_sharded = is_sharded(next(self.model.parameters()))
+        self.module: Any = Loss(self.model, self.objective)
         if not self.is_sharded:
             from torch.nn.parallel import DistributedDataParallel  # the import takes a second
 
@@ -56,36 +62,21 @@ class ParallelUpdate(Update):
 
     def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
         mine = batch.part(self.processes.share(len(batch.inputs)))
-        with nullcontext() if is_last else self._without_averaging():
+        if self.is_sharded:
+            self.module.model.set_requires_gradient_sync(is_last)
+        with nullcontext() if is_last or self.is_sharded else self.module.no_sync():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
                 outcome = self.module(mine)
             # The average over processes is then their sum.
             (self.objective.loss(outcome.sums, counts) * self.processes.n).backward()
         return outcome.detached()
 
-    @contextmanager
-    def _without_averaging(self) -> Iterator[None]:
-        """Leaves the gradients of this process as they are inside the context."""
-        if not self.is_sharded:
-            with self.module.no_sync():
-                yield
-            return
-        self.module.model.set_requires_gradient_sync(False)
-        try:
-            yield
-        finally:
-            self.module.model.set_requires_gradient_sync(True)
-
     def summed(self, sums: Sequence[Sums]) -> Sums:
         return self.processes.sums(super().summed(sums))
 
-    def clip(self) -> torch.Tensor:
-        if not self.is_sharded:
-            return super().clip()
-        gradients = gradients_of(self.model)
-        norm = self.processes.sum(nn.utils.get_total_norm(gradients).square()).sqrt()
-        torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
-        return norm
+    def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
+        norm = super().total_norm(gradients)
+        return self.processes.sum(norm.square()).sqrt() if self.is_sharded else norm
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
@@ -104,12 +95,8 @@ class ParallelUpdate(Update):
                 values |= {key: sharded_like(tensor, parameter) for key, tensor in tensors.items() if tensor.shape}
 
 
-class ParallelStep(TrainingStep):
+class ParallelStep(InAllProcesses, TrainingStep):
     """A masker that learns sees the losses of all processes."""
-
-    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.processes = processes
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
         super().observe(batch, self.processes.join(losses, len(batch.positions)))
@@ -117,16 +104,12 @@ class ParallelStep(TrainingStep):
             self.processes.copy_first(learned)  # sums on a GPU depend on their order
 
 
-class ParallelMuon(Muon):
+class ParallelMuon(InAllProcesses, Muon):
     """Divides the matrices of a shape among the processes."""
-
-    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.processes = processes
 
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         directions = super().directions(matrices, momentum)
-        if is_sharded(matrices[0]):  # by rows, and an update needs whole matrices
+        if is_sharded(matrices[0]):  # and an update needs whole matrices
             directions = self.processes.join(directions.transpose(0, 1), matrices[0].shape[0]).transpose(0, 1)
         return directions
 
@@ -142,24 +125,16 @@ class ParallelMuon(Muon):
         super().apply(matrices, updates, lr, weight_decay)
 
 
-class ParallelClock(TrainingClock):
+class ParallelClock(InAllProcesses, TrainingClock):
     """Starts when all processes are ready, which may take long after compiling or saving."""
-
-    def __init__(self, *args: Any, processes: Processes):
-        super().__init__(*args)
-        self.processes = processes
 
     def start(self) -> None:
         self.processes.wait_for_all()
         super().start()
 
 
-class ParallelTrainer(Trainer):
+class ParallelTrainer(InAllProcesses, Trainer):
     """Takes the decisions of the first process, which has the whole weights."""
-
-    def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.processes = processes
 
     def now(self) -> Now:
         progress, *flags = self.processes.agree(*super().now())
@@ -199,24 +174,16 @@ def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
     return outcomes_of
 
 
-class ParallelCompilation(Compilation):
+class ParallelCompilation(InAllProcesses, Compilation):
     """If one process cannot compile, none uses compiled code."""
-
-    def __init__(self, *args: Any, processes: Processes):
-        super().__init__(*args)
-        self.processes = processes
 
     def agreed(self, reason: str) -> str:
         reasons = self.processes.of_all(reason)
         return next((f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), "")
 
 
-class ParallelKnobPanel(KnobPanel):
+class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
-
-    def __init__(self, *args: Any, processes: Processes):
-        super().__init__(*args)
-        self.processes = processes
 
     def request(self, trainer: Any) -> Mapping[str, Any] | None:
         if trainer.step % STEPS_BETWEEN_REQUESTS:

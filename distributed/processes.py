@@ -49,10 +49,10 @@ class Processes:
         """Whether this process writes the run's files and talks to the user."""
         return self.rank == 0
 
-    def share(self, n_rows: int) -> slice:
-        """The rows of this process, if `n_rows` are divided into blocks of equal size; the last may be smaller."""
-        size = -(-n_rows // self.n)
-        return slice(min(self.rank * size, n_rows), min((self.rank + 1) * size, n_rows))
+    def share(self, n: int) -> slice:
+        """The share of this process, if `n` things are divided into blocks of equal size; the last may be smaller."""
+        size = -(-n // self.n)
+        return slice(min(self.rank * size, n), min((self.rank + 1) * size, n))
 
     def agree(self, *values: float) -> list[float]:
         """The first process's values: those that depend on a clock or a signal must be the same everywhere."""
@@ -126,21 +126,21 @@ class Processes:
         shared = self.sum(torch.stack([scalar.double() for scalar in scalars.values()]))
         return {name: total.to(scalars[name].dtype) for name, total in zip(scalars, shared, strict=True)}
 
-    def join(self, mine: torch.Tensor, n_rows: int) -> torch.Tensor:
-        """The rows of all processes: this one's are `mine`, `share(n_rows)` of them."""
-        return self.join_all([mine], [n_rows])[0]
+    def join(self, mine: torch.Tensor, n: int) -> torch.Tensor:
+        """The blocks of all processes as one tensor of length `n`: `mine` is that of this one, `share(n)`."""
+        return self.join_all([mine], [n])[0]
 
-    def join_all(self, mine: Sequence[torch.Tensor], n_rows: Sequence[int]) -> list[torch.Tensor]:
+    def join_all(self, mine: Sequence[torch.Tensor], lengths: Sequence[int]) -> list[torch.Tensor]:
         """`join` for several tensors of one type, in one exchange."""
         padded = [
-            torch.cat([tensor, tensor.new_zeros(-(-n // self.n) - len(tensor), *tensor.shape[1:])])
-            for tensor, n in zip(mine, n_rows, strict=True)
+            torch.cat([block, block.new_zeros(-(-n // self.n) - len(block), *block.shape[1:])])
+            for block, n in zip(mine, lengths, strict=True)
         ]
-        flat = torch.cat([rows.flatten() for rows in padded])
+        flat = torch.cat([block.flatten() for block in padded])
         parts = flat.new_empty(self.n, len(flat))
         dist.all_gather(list(parts.unbind()), flat)
-        of_each = zip(parts.split([rows.numel() for rows in padded], dim=1), mine, n_rows, strict=True)
-        return [part.reshape(-1, *tensor.shape[1:])[:n] for part, tensor, n in of_each]
+        of_each = zip(parts.split([block.numel() for block in padded], dim=1), mine, lengths, strict=True)
+        return [part.reshape(-1, *block.shape[1:])[:n] for part, block, n in of_each]
 
 
 SINGLE = Processes()

@@ -44,11 +44,11 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     """Loss (nats) and accuracy on pairs of text, with no character masked."""
     assert windows.pairs is not None
     losses, correct = [], []
-    rows = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
+    n_at_once = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
     any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
     parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
     with evaluating(model, windows.tokens.device):
-        for tokens, segments, labels in zip(*(part.split(rows) for part in parts), strict=True):
+        for tokens, segments, labels in zip(*(part.split(n_at_once) for part in parts), strict=True):
             _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
             outcomes = pair_outcomes(pair_logits, labels)
             losses.append(outcomes[0])

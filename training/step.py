@@ -8,8 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from data.generators import restore_rng_states, rng_states
-from data.masking import IndependentMasker, MaskedBatch, Masker
-from data.prefetch import Prefetched
+from data.masking import MaskedBatch, Masker
 from data.windows import Windows
 from training.objective import Losses, MaskedObjective, Outcome, Sums
 from training.optimizers import gradients_of, load_optimizers, optimize_or_undo
@@ -21,8 +20,8 @@ class TrainingStep:
 
     def __init__(
         self,
-        windows: Windows | Prefetched,
-        masker: Masker | IndependentMasker,
+        windows: Windows,
+        masker: Masker,
         update: "Update",
         *,
         chars_per_step: int,
@@ -113,9 +112,12 @@ class Update:
 
     def clip(self) -> torch.Tensor:
         """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before that."""
-        norm = nn.utils.get_total_norm(gradients := gradients_of(self.model))
+        norm = self.total_norm(gradients := gradients_of(self.model))
         torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+    def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
+        return nn.utils.get_total_norm(gradients)
 
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
@@ -126,11 +128,10 @@ class Update:
                 optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        states = [optimizer.state_dict() for optimizer in self.optimizers]
         return {
             "rng_states": [rng_states(self.device)],
             "skipped_in_a_row": self.skipped_in_a_row,
-            "optimizers": states,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
