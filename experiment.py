@@ -88,7 +88,7 @@ def follow(command: Command, processes: "Processes") -> int:
     manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))  # dropout differs between processes
     if command.resumed:
         restore(command.resumed, trainer)
-    with Interruption().watched():
+    with Interruption(trainer).watched():
         trainer.train()
     return 0
 
@@ -115,7 +115,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     from runs import hardware
     from training.tracking import Tracking
 
-    tracking, interruption, earlier = Tracking(run), Interruption(), trainer.wall_seconds
+    tracking, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
     try:
         with (
@@ -125,7 +125,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             naming_losses(),
         ):
             trainer.callbacks.insert(0, tracking)
-            trainer.train(run, interruption)
+            trainer.train(run)
     except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
         raise
     except OSError as error:

@@ -8,16 +8,16 @@ from types import FrameType
 from typing import Any
 
 from distributed.launch import started_by_torchrun
-from runs.callbacks import Callback
 
 
-class Interruption(Callback):
-    """Remembers the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
+class Interruption:
+    """Stops a trainer at the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
 
     torchrun repeats the signal, so with it the process ends only when it has saved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
         self.signal: int | None = None
 
     @contextmanager
@@ -30,14 +30,8 @@ class Interruption(Callback):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def begin(self, trainer: Any) -> None:
-        trainer.must_stop |= self.signal is not None
-
-    def stepped(self, trainer: Any, stage: Any) -> None:
-        trainer.must_stop |= self.signal is not None
-
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.signal = self.signal or number
+        self.signal, self.trainer.must_stop = self.signal or number, True
         if started_by_torchrun():
             return
         signal.signal(number, signal.SIG_DFL)

@@ -66,6 +66,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
+                now = self.now()._replace(progress=now.progress)  # a signal may have arrived meanwhile
             if now.must_save:
                 with self.clock.stopped(), reporting_os_errors(self.report, "the checkpoint; will try again"):
                     self.save(run)
