@@ -8,6 +8,7 @@ from configs.processes import in_all_processes
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
 from distributed.launch import n_started
+from model.embedding import make_deterministic
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from training.callbacks import AnyOrderBound, KnobPanel, Recorder, ReferenceLosses, Samples
@@ -42,6 +43,7 @@ def acceleration(c: Configs) -> list[Compilation | CudaGraphRecorder]:
     """The callbacks that make the steps faster, which they change at once."""
     found: list[Compilation | CudaGraphRecorder] = []
     if is_compiled(c):
+        make_deterministic(c.network)
         found.append(in_all_processes(Compilation)(c.step, c.training.stage_rows))
     # A graph cannot record what processes exchange.
     if c.training.cuda_graph and c.torch_device.type == "cuda" and n_started() == 1 and can_record(c.update):
