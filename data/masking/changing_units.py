@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from data.masking.corpus_units import CorpusUnits
 from data.masking.sampling import unit_begins
-from data.masking.segmenters import RARELY, CorpusUnits, Segmenter, Units
+from data.masking.segmenters import RARELY, Segmenter, Units
 
 RATE = 0.05  # how far a running mean moves towards the losses of one batch
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
-from data.masking.segmenters import Characters, CorpusUnits, Rule, Segmenter, Units
+from data.masking.corpus_units import CorpusUnits, Rule
+from data.masking.segmenters import Characters, Segmenter, Units
 from data.sources import CorpusError
 from data.vocabulary import Vocabulary
 

@@ -3,7 +3,8 @@
 import torch
 
 from data.masking import Corruption, Masker
-from data.masking.segmenters import CorpusUnits, Segmenter
+from data.masking.corpus_units import CorpusUnits
+from data.masking.segmenters import Segmenter
 from data.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
