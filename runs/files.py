@@ -1,15 +1,13 @@
 """Reads and writes files safely: atomic writes, whole lines, JSON, and regular files only."""
 
 import errno
-import fcntl
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(__file__).parent.parent  # of the repository
 
@@ -73,33 +71,6 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
-    """Creates and locks a file. Waits for other processes that hold the lock. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"waiting for another process that uses {path.parent}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-
-
-@contextmanager
-def filling(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
-    """Locks a folder while the caller fills it, after other processes that do; empties it first if an earlier caller
-    did not finish. Raises OSError if the folder cannot be locked."""
-    with locked(folder.with_name(f"{folder.name}.filling"), report) as mark:
-        mark.seek(0)
-        if mark.read():
-            shutil.rmtree(folder, ignore_errors=True)
-        mark.write("x")
-        mark.flush()
-        yield
-        mark.truncate(0)
 
 
 @contextmanager

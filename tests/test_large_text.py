@@ -16,7 +16,7 @@ from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
-from runs.files import locked
+from runs.locks import locked
 from tests.conftest import TINY, configs_for, resume_in
 from tests.fork_server import ForkServer
 from tests.training.test_resume import check_same

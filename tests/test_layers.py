@@ -27,7 +27,7 @@ PACKAGES |= {"auditing"}
 LAYERS = {
     "runs": set(),
     "model": set(),
-    "data": {"runs.errors", "runs.files", "runs.figures"},
+    "data": {"runs.errors", "runs.files", "runs.figures", "runs.locks"},
     "training": {"data", "runs"},
     "distributed": {"data", "runs", "training"},
     "configs": {"data", "distributed", "model", "runs", "training"},

@@ -11,7 +11,7 @@ from torch import nn
 
 from data import corpus
 from runs.callbacks import Callback
-from runs.files import filling
+from runs.locks import filling
 from training.schedule import Stage
 from training.step import TrainingStep
 
