@@ -89,7 +89,7 @@ def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
     for _ in range(EAGER_STEPS):
         step(stage)
     for recorder in (each for each in callbacks if isinstance(each, CudaGraphRecorder)):
-        recorder.record_if_due(stage, _raise_failure)
+        recorder.record(stage, _raise_failure)
     return step, stage
 
 

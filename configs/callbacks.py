@@ -5,8 +5,10 @@ import math
 from configs.experiment import Configs
 from configs.keys import ConfigError, shortened
 from configs.processes import in_all_processes
+from data.pairs import held_out_pairs
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
+from data.windows import WindowBatch
 from distributed.launch import n_started
 from model.embedding import make_deterministic
 from runs.callbacks import Callback
@@ -35,7 +37,7 @@ def steering(c: Configs) -> list[Callback]:
     if len(rates) > len(c.training.stages):  # some row has several masking rates
         found.append(AnyOrderBound())
     if c.objective.pairs:
-        found.append(PairMeasure(c.objective.pairs, c.data.validation_pairs))
+        found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
     return [*found, *acceleration(c)]
 
 
@@ -54,6 +56,12 @@ def acceleration(c: Configs) -> list[Compilation | CudaGraphRecorder]:
 def is_compiled(c: Configs) -> bool:
     """Whether the step is to be compiled; the compiler does not know the hooks that gather a sharded layer."""
     return c.training.compile and not c.is_sharded
+
+
+def validation_pairs(c: Configs) -> WindowBatch:
+    """Pairs of the validation text for an objective on pairs, the same for every run on every device."""
+    ids = c.data.stored_tokens.validation if c.data.stored_tokens else c.data.validation_ids.cpu()
+    return held_out_pairs(c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device)
 
 
 def simple_losses(c: Configs) -> dict[str, float]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from data.protocol import ValidationSet
     from data.stored import StoredTokens
     from data.vocabulary import Vocabulary
-    from data.windows import WindowBatch, Windows
+    from data.windows import Windows
 
 announce = partial(print, flush=True)  # a log shows at once why a run does not begin
 
@@ -41,7 +41,6 @@ class DataConfigs(Branch):
     counts: "tuple[torch.Tensor, torch.Tensor]"
     windows: "Windows | Prefetched"
     validation: "ValidationSet"
-    validation_pairs: "WindowBatch"
 
 
 @option(DataConfigs.loaded)
@@ -118,12 +117,3 @@ def validation(c: DataConfigs) -> "ValidationSet":
     from data.protocol import validation_set
 
     return validation_set(c.validation_ids, c.vocabulary.lengths, c.vocabulary.unknown_token, c.root().torch_device)
-
-
-@option(DataConfigs.validation_pairs)
-def validation_pairs(c: DataConfigs) -> "WindowBatch":
-    """Pairs of the validation text for an objective on pairs, the same for every run on every device."""
-    from data.pairs import held_out_pairs
-
-    ids, root = c.stored_tokens.validation if c.stored_tokens else c.validation_ids.cpu(), c.root()
-    return held_out_pairs(root.objective.pairs, ids, c.loaded.validation, c.vocabulary, root.torch_device)

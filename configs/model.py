@@ -27,18 +27,11 @@ class ModelConfigs(Branch):
     ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 
     n_tokens: int
-    n_segments: int
 
 
 @option(ModelConfigs.n_tokens)
 def n_tokens(c: ModelConfigs) -> int:
     return c.root().data.vocabulary.n_tokens
-
-
-@option(ModelConfigs.n_segments)
-def n_segments(c: ModelConfigs) -> int:
-    """2 for objectives on pairs of text, else 0."""
-    return 2 if c.root().objective.pairs else 0
 
 
 @option(ModelConfigs.architecture)
@@ -53,7 +46,7 @@ def modern(c: ModelConfigs) -> "nn.Module":
         n_heads=c.n_heads,
         d_ff=c.d_ff,
         dropout=c.dropout,
-        n_segments=c.n_segments,
+        n_segments=2 if c.root().objective.pairs else 0,
         ngrams=ngram_embedding(c),
     )
     return MaskedLanguageModel(encoder)

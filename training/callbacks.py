@@ -1,7 +1,9 @@
 """Callbacks of the training loop: a run's files, reference losses, the any-order bound, knobs and samples."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +17,6 @@ from runs.callbacks import Callback
 from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.knobs import KnobError, Knobs, knobs_of
-from runs.row_queue import RowQueue
 from runs.run_folder import RunFolder
 from training.checkpoint import save_best
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
@@ -34,12 +35,12 @@ class Recorder(Callback):
     def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
         """`environment` holds the versions and settings that an exact resume depends on."""
         self.run, self.environment = run, environment
-        self.rows = RowQueue()
+        self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
         self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         with reporting_os_errors(trainer.report, "a row; it stays queued"):
-            self.rows.append(self.run.append_metrics, dict(row))
+            self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
             position = {"step": row["step"], "loss.valid": row["loss.valid"]}
             try:
@@ -52,11 +53,18 @@ class Recorder(Callback):
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):
-            self.rows.append(self.run.append_event, dict(event))
+            self._write(partial(self.run.append_event, dict(event)))
+
+    def _write(self, *writes: Callable[[], None]) -> None:
+        """Write in order what waits, each row exactly once. If that raises OSError, the rest waits."""
+        self.waiting.extend(writes)
+        while self.waiting:
+            self.waiting[0]()
+            self.waiting.popleft()
 
     def state_dict(self) -> dict[str, Any]:
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
-        self.rows.write_all()
+        self._write()
         if self.best is not None:
             save_best(self.run.checkpoints, *self.best)
             self.best = None

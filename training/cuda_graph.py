@@ -182,21 +182,18 @@ class CudaGraphRecorder(Callback):
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
         if self.graphs.is_due(self.shape_of(stage)):
             with trainer.clock.stopped():
-                self.record_if_due(stage, trainer.report)
+                self.record(stage, trainer.report)
         return stage, factor
 
     def shape_of(self, stage: Stage) -> Shape:
         batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
         return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
 
-    def record_if_due(self, stage: Stage, report: Callable[[str], None]) -> None:
-        """Record the update of a stage if it has had its eager steps. Training goes on if that fails."""
-        shape = self.shape_of(stage)
-        if not self.graphs.is_due(shape):
-            return
+    def record(self, stage: Stage, report: Callable[[str], None]) -> None:
+        """Record the update of a stage that has had its eager steps. Training goes on if that fails."""
         try:
             with without_side_effects(self.step):
-                self.graphs.record(shape, lambda: self.step.draw(stage))
+                self.graphs.record(self.shape_of(stage), lambda: self.step.draw(stage))
         except Exception as error:  # training can do without anything that PyTorch cannot record
             self.graphs.give_up()
             report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from configs.callbacks import validation_pairs
 from data.corpus import CorpusError
 from data.protocol import N_MASKED, protocol_masks
 from data.reference_losses import without_counting
@@ -137,4 +138,4 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective)
         assert objective == "sop" or second.startswith("ANN:\n")
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
     assert int(masked.labels.max()) < vocabulary.n_ordinary
-    _ = configs.data.validation_pairs
+    _ = validation_pairs(configs)
