@@ -15,6 +15,7 @@ from labml_nn.transformers.mlm import MLM
 from torch import nn
 
 from configs.model import ModelConfigs, labml_nn
+from data.shuffled import ShuffledWindows
 from data.windows import Windows
 
 Step = Callable[[], torch.Tensor]  # updates the weights; returns the loss, still on the device
@@ -57,7 +58,7 @@ def annotated(shape: Shape, ids: torch.Tensor, n_tokens: int) -> Step:
     padding, mask = n_tokens - 2, n_tokens - 1
     mlm = MLM(padding_token=padding, mask_token=mask, no_mask_tokens=[], n_tokens=n_tokens, masking_prob=MASKING_PROB)
     loss_function = nn.CrossEntropyLoss(ignore_index=padding)
-    windows = Windows(ids, seed=0, sampling="shuffled")
+    windows = ShuffledWindows(ids, seed=0)
 
     def step() -> torch.Tensor:
         tokens = windows.draw(shape.batch_size, shape.seq_len).tokens.t().contiguous()  # [seq_len, batch]

@@ -90,6 +90,7 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
+    from data.shuffled import ShuffledWindows
     from data.sources import CorpusError
     from data.windows import Windows
 
@@ -109,7 +110,7 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
         from data.pairs import pair_windows
 
         return pair_windows(root.objective.pairs, c.training_ids, c.loaded.training, c.vocabulary, seed, longest)
-    return Windows(c.training_ids, seed=seed, sampling=c.sampling)
+    return (ShuffledWindows if c.sampling == "shuffled" else Windows)(c.training_ids, seed=seed)
 
 
 @option(DataConfigs.validation)

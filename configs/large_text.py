@@ -8,6 +8,7 @@ from configs.keys import ConfigError
 from data.documents import DocumentWindows
 from data.pairs import pair_windows
 from data.prefetch import Prefetched
+from data.shuffled import ShuffledWindows
 from data.sources import CorpusError
 from data.windows import Windows
 
@@ -27,7 +28,7 @@ def prefetched_windows(root: Any, seed: int, longest: int) -> Prefetched:
     elif c.within_documents:
         windows = DocumentWindows(ids, _documents(c, longest), seed=seed)
     else:
-        windows = Windows(ids, seed=seed, sampling=c.sampling)
+        windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
     return Prefetched(windows, root.torch_device)
 
 

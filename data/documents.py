@@ -15,7 +15,7 @@ class DocumentWindows(Windows):
         self.documents = documents
         self._n_starts: dict[int, torch.Tensor] = {}  # by seq_len
 
-    def _random_starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
+    def starts(self, batch_size: int, seq_len: int) -> torch.Tensor:
         """Any start at which a window fits into a document, with equal probability."""
         if seq_len not in self._n_starts:
             lengths = self.documents.diff(prepend=self.documents.new_zeros(1))

@@ -16,7 +16,7 @@ import model.labml_transformer  # noqa: F401, repairs labml_nn's attention for c
 from benchmarks import peers
 from benchmarks.peers import Shape, collated, masked_lm
 from benchmarks.throughput import folio
-from data.windows import Windows
+from data.shuffled import ShuffledWindows
 
 SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
 N_TOKENS = 30
@@ -100,7 +100,7 @@ class LabmlExperiment:
         self.accuracy.set_state(self.accuracy.create_state())
         self.loss = nn.CrossEntropyLoss(ignore_index=N_TOKENS - 2)
         self.device, self.grad_norm_clip, self.mode = torch.device("cpu"), 1.0, SimpleNamespace(is_train=True)
-        self.windows = Windows(IDS, seed=0, sampling="shuffled")
+        self.windows = ShuffledWindows(IDS, seed=0)
 
     def loss_func(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         self.last = self.loss(output, labels)

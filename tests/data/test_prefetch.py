@@ -3,34 +3,35 @@ import torch
 
 from data.documents import DocumentWindows
 from data.prefetch import Prefetched
+from data.shuffled import ShuffledWindows
 from data.windows import WindowBatch, Windows
 
 IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)]
 
 
-def prefetched(sampling: str = "random") -> Prefetched:
-    return Prefetched(Windows(IDS, seed=1, sampling=sampling), torch.device("cpu"))
+def prefetched(kind: type[Windows] = Windows) -> Prefetched:
+    return Prefetched(kind(IDS, seed=1), torch.device("cpu"))
 
 
 def equal(a: WindowBatch, b: WindowBatch) -> bool:
     return torch.equal(a.tokens, b.tokens) and torch.equal(a.offsets, b.offsets)
 
 
-@pytest.mark.parametrize("sampling", ["random", "shuffled"])
-def test_windows_are_the_same_as_without_a_thread(sampling: str):
-    plain, ahead = Windows(IDS, seed=1, sampling=sampling), prefetched(sampling)
+@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
+def test_windows_are_the_same_as_without_a_thread(kind: type[Windows]):
+    plain, ahead = kind(IDS, seed=1), prefetched(kind)
     for shape in SHAPES:
         batch = ahead.draw(*shape)
         assert equal(batch, plain.draw(*shape))
 
 
-@pytest.mark.parametrize("sampling", ["random", "shuffled"])
-def test_the_state_continues_with_the_next_windows(sampling: str):
-    ahead = prefetched(sampling)
+@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
+def test_the_state_continues_with_the_next_windows(kind: type[Windows]):
+    ahead = prefetched(kind)
     for shape in SHAPES:
         state = ahead.state_dict()
-        again = prefetched(sampling)
+        again = prefetched(kind)
         again.draw(1, 8)
         again.load_state_dict(state)
         assert equal(ahead.draw(*shape), again.draw(*shape))

@@ -1,13 +1,14 @@
 import pytest
 import torch
 
+from data.shuffled import ShuffledWindows
 from data.windows import Windows
 
 
-@pytest.mark.parametrize("sampling", ["random", "shuffled"])
-def test_a_window_is_the_text_at_its_offsets(sampling: str):
+@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
+def test_a_window_is_the_text_at_its_offsets(kind: type[Windows]):
     ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
-    tokens, offsets, _ = Windows(ids, seed=1, sampling=sampling).draw(64, 32)
+    tokens, offsets, _ = kind(ids, seed=1).draw(64, 32)
     assert tokens.shape == offsets.shape == (64, 32)
     assert torch.equal(tokens, ids[offsets])
     assert torch.equal(offsets, offsets[:, :1] + torch.arange(32))
@@ -24,25 +25,25 @@ def test_a_text_as_long_as_a_window_has_one_window():
 
 
 def test_an_epoch_of_shuffled_windows_visits_every_cell_once():
-    windows = Windows(torch.arange(32 * 50 + 7), seed=0, sampling="shuffled")
+    windows = ShuffledWindows(torch.arange(32 * 50 + 7), seed=0)
     starts = torch.cat([windows.draw(10, 32)[1][:, 0] for _ in range(5)])
     assert (starts // 32).sort().values.tolist() == list(range(50))
     assert (starts % 32).unique().numel() > 10  # each at a random offset in its cell
 
 
 def test_shuffled_windows_stay_inside_the_text():
-    windows = Windows(torch.arange(32 * 3), seed=0, sampling="shuffled")
+    windows = ShuffledWindows(torch.arange(32 * 3), seed=0)
     for _ in range(100):
         assert windows.draw(2, 32)[1].max() < 32 * 3
 
 
-@pytest.mark.parametrize("sampling", ["random", "shuffled"])
-def test_the_same_seed_or_state_gives_the_same_windows(sampling: str):
+@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
+def test_the_same_seed_or_state_gives_the_same_windows(kind: type[Windows]):
     ids = torch.arange(10_000)
-    first, second = (Windows(ids, seed=3, sampling=sampling) for _ in range(2))
+    first, second = (kind(ids, seed=3) for _ in range(2))
     assert torch.equal(first.draw(8, 64)[1], second.draw(8, 64)[1])
     state = first.state_dict()
     expected = [first.draw(8, 64)[1] for _ in range(50)]
-    third = Windows(ids, seed=99, sampling=sampling)
+    third = kind(ids, seed=99)
     third.load_state_dict(state)
     assert all(torch.equal(third.draw(8, 64)[1], offsets) for offsets in expected)
