@@ -90,27 +90,33 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
+    """Windows of the training text. A thread draws those of a text on the disk ahead of time."""
+    from configs.large_text import check_large_text
+    from data.documents import DocumentWindows
+    from data.pairs import pair_windows
+    from data.prefetch import Prefetched
     from data.shuffled import ShuffledWindows
     from data.sources import CorpusError
     from data.windows import Windows
 
-    root = c.root()
+    root, stored = c.root(), c.stored_tokens
     longest = max(row["seq_len"] for row in root.training.stages)
     if len(c.training_ids) <= longest:
         raise CorpusError(
             f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
             f" {longest:,}: shorten training.stages or take a longer text"
         )
-    seed = derived_seed(root.seed, "windows")
-    if c.stored_tokens:
-        from configs.large_text import prefetched_windows
-
-        return prefetched_windows(root, seed, longest)
+    if stored:
+        check_large_text(root, longest)
+    seed, ids = derived_seed(root.seed, "windows"), stored.training if stored else c.training_ids
+    found: Windows
     if root.objective.pairs:
-        from data.pairs import pair_windows
-
-        return pair_windows(root.objective.pairs, c.training_ids, c.loaded.training, c.vocabulary, seed, longest)
-    return (ShuffledWindows if c.sampling == "shuffled" else Windows)(c.training_ids, seed=seed)
+        found = pair_windows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
+    elif stored and c.within_documents:
+        found = DocumentWindows(ids, stored.documents, seed=seed)
+    else:
+        found = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
+    return Prefetched(found, root.torch_device) if stored else found
 
 
 @option(DataConfigs.validation)
