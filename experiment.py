@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         return fail(error, in_all=True)
     if command.n_seeds > 1:
         return run_seeds(__file__, arguments, command)
-    from distributed.processes import together
+    from distributed.parallel import together
 
     try:
         with together(command.values) as processes:

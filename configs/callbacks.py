@@ -4,12 +4,12 @@ import math
 
 from configs.experiment import Configs
 from configs.keys import ConfigError, shortened
-from configs.processes import in_all_processes
 from data.pairs import held_out_pairs
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
 from data.windows import WindowBatch
 from distributed.launch import n_started
+from distributed.substitutes import in_all_processes
 from model.embedding import make_deterministic
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder

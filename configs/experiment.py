@@ -15,10 +15,10 @@ from configs.data import DataConfigs
 from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
-from configs.processes import in_all_processes
 from configs.seeds import derived_seed
 from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
 from distributed.launch import local_rank, n_started
+from distributed.substitutes import in_all_processes
 from training.schedule import Budget, Schedule
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def torch_device(c: Configs) -> "torch.device":
 
 @option(Configs.is_sharded)
 def is_sharded(c: Configs) -> bool:
-    return n_started() > 1 and c.training.parallel == "fsdp"
+    return c.training.parallel == "fsdp" and n_started() > 1
 
 
 @option(Configs.network)

@@ -9,7 +9,7 @@ from labml.configs import option
 
 from configs.branch import Branch
 from configs.keys import ConfigError, Key
-from configs.processes import in_all_processes
+from distributed.substitutes import in_all_processes
 from training.schedule import Stage, masking_rates
 
 if TYPE_CHECKING:

@@ -4,18 +4,22 @@ Every process draws the same windows and masks, and takes its share of them. Dis
 gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from data.masking import MaskedBatch
-from distributed.processes import Processes
+from distributed.launch import n_started, rank
+from distributed.meeting import Meeting
+from distributed.processes import VERSIONS, Processes, naming_losses
 from distributed.sharding import is_sharded, load_whole, sharded_like, whole, whole_weights
+from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
 from training.clock import TrainingClock
 from training.compilation import Compilation
@@ -201,3 +205,25 @@ PARALLEL = {
     Compilation: ParallelCompilation,
     KnobPanel: ParallelKnobPanel,
 }
+
+
+@contextmanager
+def together(values: Mapping[str, Any]) -> Iterator[Processes]:
+    """This process among those that torchrun has started, all with the same `values` of the keys.
+
+    Raises DifferentProcessError if their keys or versions differ, and LostProcessError if another one ends early.
+    """
+    if n_started() == 1:
+        yield Processes()
+        return
+    try:
+        meeting = Meeting(rank(), n_started())
+        with naming_losses(), meeting.held():
+            processes = Processes(rank(), n_started(), meeting)
+            processes.compare(lambda: {**VERSIONS, **values})
+            SUBSTITUTES.update({kind: partial(parallel, processes=processes) for kind, parallel in PARALLEL.items()})
+            yield processes
+    finally:
+        SUBSTITUTES.clear()
+        if dist.is_initialized():
+            dist.destroy_process_group()

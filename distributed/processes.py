@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from distributed.launch import local_rank, n_started, rank
+from distributed.launch import local_rank
 from distributed.meeting import LostProcessError, Meeting, store_of_attempt
 from runs.errors import InputError
 
@@ -141,37 +141,6 @@ class Processes:
         dist.all_gather(list(parts.unbind()), flat)
         of_each = zip(parts.split([block.numel() for block in padded], dim=1), mine, lengths, strict=True)
         return [part.reshape(-1, *block.shape[1:])[:n] for part, block, n in of_each]
-
-
-SINGLE = Processes()
-_current = SINGLE
-
-
-def current() -> Processes:
-    """This process among those of the run that it takes part in."""
-    return _current
-
-
-@contextmanager
-def together(values: Mapping[str, Any]) -> Iterator[Processes]:
-    """This process among those that torchrun has started, all with the same `values` of the keys.
-
-    Raises DifferentProcessError if their keys or versions differ, and LostProcessError if another one ends early.
-    """
-    global _current
-    if n_started() == 1:
-        yield SINGLE
-        return
-    try:
-        meeting = Meeting(rank(), n_started())
-        with naming_losses(), meeting.held():
-            _current = Processes(rank(), n_started(), meeting)
-            _current.compare(lambda: {**VERSIONS, **values})
-            yield _current
-    finally:
-        _current = SINGLE
-        if dist.is_initialized():
-            dist.destroy_process_group()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import torch
 
 from configs.command_line import parse
 from configs.experiment import configs_of
-from distributed.processes import together
+from distributed.parallel import together
 from distributed.sharding import load_whole, whole, whole_weights
 from training.schedule import Stage
 

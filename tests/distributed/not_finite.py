@@ -9,14 +9,14 @@ from functools import partial
 
 from configs.command_line import parse
 from configs.experiment import configs_of
-from distributed import processes
+from distributed import parallel
 from distributed.sharding import whole_weights
 from training.schedule import Stage
 
 
 def main(config: str) -> None:
     values = parse(["--config", config]).values
-    with processes.together(values) as group:
+    with parallel.together(values) as group:
         configs = configs_of(values)
         group.connect("cpu", configs.data)
         step, update, skipped = configs.step, configs.update, 0
