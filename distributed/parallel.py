@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from data.masking import MaskedBatch
+from data.windows import Pairs
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_losses
@@ -43,6 +44,18 @@ class Loss(nn.Module):
         return self.objective.outcome(self.model, batch)
 
 
+def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
+    """Some windows of an even batch, or all of any batch."""
+    n_windows, seq_len = batch.inputs.shape
+    if windows == slice(0, n_windows):
+        return batch
+    per_window = len(batch.positions) // n_windows
+    listed = slice(windows.start * per_window, windows.stop * per_window)
+    inputs, positions = batch.inputs[windows], batch.positions[listed] - windows.start * seq_len
+    pairs = batch.pairs and Pairs(*(part[windows] for part in batch.pairs))
+    return MaskedBatch(inputs, positions, batch.labels[listed], batch.offsets[listed], pairs, batch.is_even)
+
+
 class InAllProcesses:
     """The part of a training that each process has."""
 
@@ -65,7 +78,7 @@ class ParallelUpdate(InAllProcesses, Update):
             self.module = DistributedDataParallel(self.module, forward_sync_buffers=False, gradient_as_bucket_view=True)
 
     def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
-        mine = batch.part(self.processes.share(len(batch.inputs)))
+        mine = part_of(batch, self.processes.share(len(batch.inputs)))
         if self.is_sharded:
             self.module.model.set_requires_gradient_sync(is_last)
         with nullcontext() if is_last or self.is_sharded else self.module.no_sync():

@@ -24,17 +24,6 @@ class MaskedBatch(NamedTuple):
     pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
     is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
-    def part(self, windows: slice) -> "MaskedBatch":
-        """Some windows of an even batch, or all of any batch."""
-        n_windows, seq_len = self.inputs.shape
-        if windows == slice(0, n_windows):
-            return self
-        per_window = len(self.positions) // n_windows
-        listed = slice(windows.start * per_window, windows.stop * per_window)
-        inputs, positions = self.inputs[windows], self.positions[listed] - windows.start * seq_len
-        pairs = self.pairs and Pairs(*(part[windows] for part in self.pairs))
-        return MaskedBatch(inputs, positions, self.labels[listed], self.offsets[listed], pairs, self.is_even)
-
 
 class Masker:
     """Masks exactly `round(masking_prob * seq_len)` positions of every training window.
