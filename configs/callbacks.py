@@ -13,12 +13,13 @@ from distributed.substitutes import in_all_processes
 from model.embedding import make_deterministic
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
-from training.callbacks import AnyOrderBound, KnobPanel, Recorder, ReferenceLosses, Samples
+from training.callbacks import AnyOrderBound, KnobPanel, ReferenceLosses, Samples
 from training.checkpoint import environment
 from training.compilation import Compilation
 from training.cuda_graph import CudaGraphRecorder, can_record
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
+from training.resume import Recorder
 
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:

@@ -1,9 +1,7 @@
-"""Callbacks of the training loop: a run's files, reference losses, the any-order bound, knobs and samples."""
+"""Callbacks of the training loop: reference losses, the any-order bound, knobs and samples."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,57 +16,12 @@ from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder
-from training.checkpoint import save_best
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
 from training.schedule import Stage
 
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 SEED = 0  # masks the same characters every time, so that samples can be compared
-
-
-class Recorder(Callback):
-    """Writes the rows, the events and the best weights of a run. A full disk delays them."""
-
-    name = "run"
-
-    def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
-        """`environment` holds the versions and settings that an exact resume depends on."""
-        self.run, self.environment = run, environment
-        self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
-        self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
-
-    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
-        with reporting_os_errors(trainer.report, "a row; it stays queued"):
-            self._write(partial(self.run.append_metrics, dict(row)))
-        if best is not None:
-            position = {"step": row["step"], "loss.valid": row["loss.valid"]}
-            try:
-                save_best(self.run.checkpoints, best, position)
-                self.best = None
-            except OSError as error:
-                trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
-                # The next checkpoint writes a copy, because training changes the weights.
-                self.best = {name: weight.detach().cpu().clone() for name, weight in best.items()}, position
-
-    def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
-        with reporting_os_errors(trainer.report, "an event; it stays queued"):
-            self._write(partial(self.run.append_event, dict(event)))
-
-    def _write(self, *writes: Callable[[], None]) -> None:
-        """Write in order what waits, each row exactly once. If that raises OSError, the rest waits."""
-        self.waiting.extend(writes)
-        while self.waiting:
-            self.waiting[0]()
-            self.waiting.popleft()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
-        self._write()
-        if self.best is not None:
-            save_best(self.run.checkpoints, *self.best)
-            self.best = None
-        return {"environment": self.environment, "sizes": self.run.sizes()}
 
 
 class ReferenceLosses(Callback):

@@ -127,11 +127,6 @@ def weight_norm(model: nn.Module, added: Callable[[torch.Tensor], torch.Tensor] 
     return (square / sum(weight.numel() for weight in weights)).sqrt().item()
 
 
-def selection_loss(row: Mapping[str, Any]) -> float:
-    """The loss of a row that decides which weights are the best: the any-order bound, if there is one."""
-    return row.get("loss.bound", row["loss.valid"])
-
-
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates a model by the protocol, and builds the rows of metrics.jsonl."""

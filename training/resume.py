@@ -1,13 +1,16 @@
-"""Starts a run, and resumes an interrupted one in its folder, bit for bit."""
+"""Starts a run, records it in its folder, and resumes it there after an interruption, bit for bit."""
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
+from runs.callbacks import Callback
+from runs.files import reporting_os_errors
 from runs.run_folder import RunFolder, RunFolderError
-from training.callbacks import Recorder
-from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights
+from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best
 from training.loop import Trainer
 
 
@@ -25,6 +28,50 @@ def begin(
     run.save_config(dict(values))
     run.save_corpus(corpus.name, corpus.sha256)
     vocabulary.save(run.vocabulary_path)
+
+
+class Recorder(Callback):
+    """Writes the rows, the events and the best weights of a run. A full disk delays them."""
+
+    name = "run"
+
+    def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
+        """`environment` holds the versions and settings that an exact resume depends on."""
+        self.run, self.environment = run, environment
+        self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
+        self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        with reporting_os_errors(trainer.report, "a row; it stays queued"):
+            self._write(partial(self.run.append_metrics, dict(row)))
+        if best is not None:
+            position = {"step": row["step"], "loss.valid": row["loss.valid"]}
+            try:
+                save_best(self.run.checkpoints, best, position)
+                self.best = None
+            except OSError as error:
+                trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
+                # The next checkpoint writes a copy, because training changes the weights.
+                self.best = {name: weight.detach().cpu().clone() for name, weight in best.items()}, position
+
+    def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
+        with reporting_os_errors(trainer.report, "an event; it stays queued"):
+            self._write(partial(self.run.append_event, dict(event)))
+
+    def _write(self, *writes: Callable[[], None]) -> None:
+        """Write in order what waits, each row exactly once. If that raises OSError, the rest waits."""
+        self.waiting.extend(writes)
+        while self.waiting:
+            self.waiting[0]()
+            self.waiting.popleft()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
+        self._write()
+        if self.best is not None:
+            save_best(self.run.checkpoints, *self.best)
+            self.best = None
+        return {"environment": self.environment, "sizes": self.run.sizes()}
 
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:

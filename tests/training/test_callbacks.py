@@ -6,8 +6,9 @@ from model import MaskedLanguageModel, ModernEncoder
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
 from tests.conftest import Recording
-from training.callbacks import KnobPanel, Recorder, sample
+from training.callbacks import KnobPanel, sample
 from training.checkpoint import load_checkpoint
+from training.resume import Recorder
 from training.schedule import Stage
 
 PROMPTS = ["the cat sat on the mat", "a dog"]

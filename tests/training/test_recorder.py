@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.callbacks import Recorder
+from training.resume import Recorder
 
 
 class Disk:
