@@ -170,7 +170,8 @@ class ParallelEvaluator(Evaluator):
     def __init__(self, model: nn.Module, *args: Any, processes: Processes):
         sharded = is_sharded(next(model.parameters()))
         norm = partial(weight_norm, added=processes.sum) if sharded else weight_norm
-        super().__init__(model, *args, outcomes_of=shared_outcomes(processes), norm_of=norm)
+        validation, mask_token, corpus = args
+        super().__init__(model, validation, mask_token, corpus, shared_outcomes(processes), norm)
 
 
 def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
