@@ -136,6 +136,12 @@ def test_a_stopped_run_is_saved(corpus_file, train):
     assert load_last(trained.run.checkpoints).state["step"] == 4
 
 
+def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):
+    configs, keys = configs_for(corpus_file, training__max_steps=8), {"data__corpus": str(corpus_file)}
+    train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True), **keys)
+    assert configs.trainer.step == 4  # the first of two evaluations
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(corpus_file, train):
     def break_at_step_3() -> bool:
         steps.append(None)
