@@ -69,11 +69,6 @@ def check_skipped_steps(skipped_in_a_row: torch.Tensor, step: int, seq_len: int)
         )
 
 
-def is_near_unigram(row: Mapping[str, Any], unigram: float) -> bool:
-    """Whether an evaluation is hardly better than predicting each character by its frequency."""
-    return row["loss.valid"] > unigram - PLATEAU_NATS
-
-
 class HealthChecks(Callback):
     """Stops a run whose training makes no sense, and warns once about each sign of trouble."""
 
@@ -95,7 +90,8 @@ class HealthChecks(Callback):
         check_row(row)
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
-        self.n_near_unigram = self.n_near_unigram + 1 if is_near_unigram(row, self.unigram) else 0
+        is_near_unigram = row["loss.valid"] > self.unigram - PLATEAU_NATS
+        self.n_near_unigram = self.n_near_unigram + 1 if is_near_unigram else 0
         if row.get("ignored_labels", 0) > IGNORED_SHARE:
             self._warn(
                 trainer,
