@@ -82,8 +82,7 @@ def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
 
     Raises RuntimeError if compiling or recording fails.
     """
-    step, stage = configs.step, configs.training.stage_rows[0]
-    callbacks = acceleration(configs)
+    step, stage, callbacks = configs.step, configs.training.stage_rows[0], acceleration(configs)
     for compilation in (each for each in callbacks if isinstance(each, Compilation)):
         compilation.compile([stage], _raise_failure)
     for _ in range(EAGER_STEPS):
