@@ -13,7 +13,7 @@ import data.corpus
 from data import protocol
 from data.corpus import Corpus
 from data.counting import count
-from data.play.floor import Floor, masked_channel
+from data.play.floor import Floor
 from data.protocol import N_MASKED, validation_set
 from data.vocabulary import Vocabulary
 from runs.files import write_atomically
@@ -76,11 +76,8 @@ def _count(corpus: Corpus) -> np.ndarray:
 
 def _floor(corpus: Corpus) -> np.ndarray:
     assert corpus.automaton is not None
-    floor = Floor(corpus.automaton)
     validation = validation_set(Vocabulary(corpus.automaton.alphabet).encode(corpus.validation))
-    shown = validation.windows.masked_fill(validation.masked, floor.n_chars)
-    losses = floor.losses(validation.windows, shown, validation.masked, masked_channel(floor.n_chars))
-    return losses.sum(dim=1).numpy()
+    return Floor(corpus.automaton).losses(validation.windows, validation.masked).sum(dim=1).numpy()
 
 
 def _cached(name: str, corpus: Corpus, compute: Callable[[Corpus], np.ndarray]) -> np.ndarray:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from data.play.scoring import log_probability
 from data.vocabulary import Vocabulary
 from writing.truth import TruePosterior
 
@@ -43,7 +42,7 @@ def hidden_spans(
     holes = torch.rand(n_windows, seq_len, generator=generator) < background
     with_span = windows.masked_fill(holes.scatter(1, columns, False), mask_token)
     inputs = windows.masked_fill(holes.scatter(1, columns, True), mask_token)
-    after, before = (log_probability(truth.floor, truth.to_floor(ids)) for ids in (with_span, inputs))
+    after, before = (truth.floor.log_probability(truth.to_floor(ids)) for ids in (with_span, inputs))
     return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), after - before)
 
 

@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 from configs.seeds import derived_seed
 from data.bound import bound_masks
 from data.play.automaton import Automaton
-from data.play.scoring import score
 from data.protocol import ValidationSet
 from trained.load import Trained
 from trained.measures import evenly_spaced
@@ -77,7 +76,7 @@ def grammar_measures(automaton: Automaton, trained: Trained, validation: Validat
     judgement of texts that the run writes in each of `ORDERS` (see `Judge.measures`).
     """
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
-    losses = score(judge.posterior.floor, judge.posterior.to_floor(validation.windows)).losses.sum(1)
+    losses = -judge.posterior.floor.log_probability(judge.posterior.to_floor(validation.windows))
     exact = likelihood(losses, validation.windows, trained, validation)
     blanks = torch.full((TEXTS, judge.length), trained.vocabulary.mask_token)
     texts = {}

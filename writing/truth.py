@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from data.play.automaton import Automaton
-from data.play.floor import Floor, hiding_channel
-from data.play.scoring import log_probability
+from data.play.floor import Floor
 from data.vocabulary import Vocabulary
 
 MISPRINT_PROB = 1e-6  # of a visible character, in a text that the automaton cannot have written
@@ -60,14 +59,12 @@ class TruePosterior(nn.Module):
 
     def _posteriors(self, shown: Tensor, wanted: Tensor) -> Tensor:
         """The posteriors at wanted positions, `[n_wanted, n_chars]`; with misprints in impossible texts only."""
-        n_chars = self.floor.n_chars
         try:
-            return self.floor.posteriors(shown, wanted, hiding_channel(n_chars))
+            return self.floor.posteriors(shown, wanted)
         except ValueError:
-            possible = log_probability(self.floor, shown).isfinite()
-        found = torch.zeros(*shown.shape, n_chars, dtype=torch.float64)
+            possible = self.floor.log_probability(shown).isfinite()
+        found = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
         for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
-            channel = hiding_channel(n_chars, misprint_prob)
             if texts.any():
-                found[wanted & texts[:, None]] = self.floor.posteriors(shown[texts], wanted[texts], channel)
+                found[wanted & texts[:, None]] = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
         return found[wanted]

@@ -14,7 +14,7 @@ from auditing.pipelines.batch import Array
 from auditing.pipelines.tokens import Tokens
 from auditing.pipelines.windows_read import Reading
 from data.counting import count
-from data.play.floor import Floor, hiding_channel
+from data.play.floor import Floor
 from data.play.grammar import LENGTH, grammar, play
 
 TRAINING_SHARE = 0.9
@@ -92,8 +92,8 @@ class Play:
         for i, (row, run) in enumerate(at):
             shown[i, : len(run)] = np.minimum(reading.inputs[row, run], n_chars)
             asked[i, : len(run)] = wanted[row, run]
-        channel = hiding_channel(n_chars, replacement_prob(reading, n_chars))
-        by_char = self.floor.posteriors(torch.from_numpy(shown), torch.from_numpy(asked), channel).log().numpy()
+        misprint_prob = replacement_prob(reading, n_chars)
+        by_char = self.floor.posteriors(torch.from_numpy(shown), torch.from_numpy(asked), misprint_prob).log().numpy()
         posterior, start = np.full((*reading.inputs.shape, n_chars), np.nan), 0
         for row, run in at:
             here = run[wanted[row, run]]

@@ -1,12 +1,11 @@
 """The exact floor: the Bayes-optimal loss on text of a known automaton, which no model can beat on average.
 
-The best prediction of a masked or replaced character is its posterior given everything visible in the window. The
-forward-backward algorithm (Rabiner 1989) computes it, in float64. The first state has the stationary distribution,
-because the window's offset in the text is unknown.
+The best prediction of a masked character is its posterior given everything visible in the window. The forward-backward
+algorithm (Rabiner 1989) computes it, in float64. The first state has the stationary distribution, because the window's
+offset in the text is unknown.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,50 +13,27 @@ from torch import Tensor
 from data.play.automaton import Automaton
 
 NONE = "none"  # the value of a distinction that a state does not have
-WINDOWS_AT_ONCE = 8  # 0.1 GB for windows of 256 characters and 7,000 states
+WINDOWS_AT_ONCE = 8  # for posteriors: 0.1 GB for windows of 256 characters and 7,000 states
+TEXTS_AT_ONCE = 32  # for probabilities of texts
 
 
-@dataclass(frozen=True)
-class Channel:
-    """P(shown | true) as matrices `[n_shown, n_chars]`, whose row `n_chars` stands for `[MASK]`."""
+def channel(n_chars: int, misprint_prob: float = 0.0) -> Tensor:
+    """P(shown | true character), `[n_chars + 2, n_chars]`, up to the probability of masking.
 
-    scored: Tensor  # at the scored positions, which were selected
-    elsewhere: Tensor
-
-
-def masked_channel(n_chars: int) -> Channel:
-    """The validation protocol's channel: scored positions show `[MASK]`, all others their character."""
-    return corrupted_channel(n_chars, masking_prob=0.0, randomize_prob=0.0, no_change_prob=0.0)
-
-
-def corrupted_channel(
-    n_chars: int, masking_prob: float, randomize_prob: float = 0.1, no_change_prob: float = 0.1
-) -> Channel:
-    """BERT's channel: a selected character is replaced by `[MASK]`, by a random character (uniform), or kept. Scored
-    positions are selected, all others with the probability `masking_prob`."""
-    identity = torch.eye(n_chars, dtype=torch.float64)
-    selected = torch.empty(n_chars + 1, n_chars, dtype=torch.float64)
-    selected[:n_chars] = no_change_prob * identity + randomize_prob / n_chars
-    selected[n_chars] = 1 - randomize_prob - no_change_prob
-    elsewhere = masking_prob * selected
-    elsewhere[:n_chars] += (1 - masking_prob) * identity
-    return Channel(selected, elsewhere)
-
-
-def hiding_channel(n_chars: int, misprint_prob: float = 0.0) -> Channel:
-    """The channel of a text with holes: `[MASK]` hides any character, and all others are visible.
-
-    Row `n_chars + 1` stands for characters that the automaton does not have; they cannot be shown, unless a visible
-    character is a misprint with `misprint_prob`.
+    Row `n_chars` is `[MASK]`, which hides any character. Row `n_chars + 1` stands for characters that the automaton
+    does not have; they cannot be shown, unless a visible character is a misprint with `misprint_prob`.
     """
     visible = (1 - misprint_prob) * torch.eye(n_chars, dtype=torch.float64) + misprint_prob / n_chars
-    hidden = torch.ones(1, n_chars, dtype=torch.float64)  # without the probability of masking, equal for all characters
-    matrix = torch.cat([visible, hidden, misprint_prob * hidden])
-    return Channel(matrix, matrix)
+    hidden = torch.ones(1, n_chars, dtype=torch.float64)
+    return torch.cat([visible, hidden, misprint_prob * hidden])
 
 
 class Floor:
-    """Posteriors of masked characters under an automaton. Character ids are indices into its sorted alphabet."""
+    """Posteriors of masked characters, and probabilities of texts, under an automaton.
+
+    Ids of characters are indices into its sorted alphabet. In texts that are `shown`, `n_chars` is `[MASK]`, and
+    `n_chars + 1` stands for all characters that the automaton does not have.
+    """
 
     def __init__(self, automaton: Automaton):
         automaton = automaton.merged()  # the same distribution, several times faster
@@ -69,22 +45,21 @@ class Floor:
         self.stationary = automaton.stationary()
         self.descriptions = automaton.descriptions
 
-    def losses(self, windows: Tensor, shown: Tensor, scored: Tensor, channel: Channel) -> Tensor:
-        """-log P(true character | everything shown) in nats, `[n_windows, seq_len]`; 0 where not scored.
+    def losses(self, windows: Tensor, masked: Tensor) -> Tensor:
+        """-log P(true character | all visible characters) in nats of masked ones, `[n_windows, seq_len]`; 0 elsewhere.
 
-        `windows` are the true ids, `shown` the ids that a model sees (`n_chars` stands for `[MASK]`), `scored` (bool)
-        marks the positions to predict; all are `[n_windows, seq_len]`. Raises ValueError if the automaton cannot have
-        written what is shown.
+        `windows` are the true ids, and `masked` is bool, both `[n_windows, seq_len]`. Raises as `posteriors`.
         """
         losses = torch.zeros(windows.shape, dtype=torch.float64)
-        posteriors = self.posteriors(shown, scored, channel)
-        losses[scored] = -posteriors.gather(1, windows[scored][:, None])[:, 0].log()
+        posteriors = self.posteriors(windows.masked_fill(masked, self.n_chars), masked)
+        losses[masked] = -posteriors.gather(1, windows[masked][:, None])[:, 0].log()
         return losses
 
-    def posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Tensor:
+    def posteriors(self, shown: Tensor, wanted: Tensor, misprint_prob: float = 0.0) -> Tensor:
         """P(character | everything shown) at the wanted positions, `[n_wanted, n_chars]` (float64), in the order of
-        `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`. Raises as `losses`."""
-        return self._sums(shown, wanted, channel, self.char_of_state, self.n_chars)
+        `wanted.nonzero()`. `shown` are ids and `wanted` is bool, both `[n_windows, seq_len]`. Raises ValueError if the
+        automaton cannot have written what is shown."""
+        return self._sums(shown, wanted, self.char_of_state, self.n_chars, misprint_prob)
 
     def values(self, distinction: str) -> list[str]:
         """The values of one of the grammar's distinctions, such as "number", sorted; "none" for states without it.
@@ -101,24 +76,32 @@ class Floor:
         n_values]`, in the order of `values(distinction)`; otherwise as `posteriors`."""
         number = {value: i for i, value in enumerate(self.values(distinction))}
         group = torch.tensor([number[description.get(distinction, NONE)] for description in self.descriptions])
-        return self._sums(shown, wanted, hiding_channel(self.n_chars), group, len(number))
+        return self._sums(shown, wanted, group, len(number))
 
-    def _sums(self, shown: Tensor, wanted: Tensor, channel: Channel, group: Tensor, n_groups: int) -> Tensor:
-        """P(group of the state | everything shown) at the wanted positions; `group` is `[n_states]`."""
+    def log_probability(self, shown: Tensor) -> Tensor:
+        """log P(all visible characters) in nats of texts `[n, seq_len]`: `[n]`, -inf for impossible ones."""
         found = []
+        for some in shown.split(TEXTS_AT_ONCE):
+            conditionals = torch.stack([total.log() for _, total in self._forward(some, channel(self.n_chars))], 1)
+            found.append(conditionals.masked_fill(some == self.n_chars, 0.0).sum(1))
+        return torch.cat(found)
+
+    def _sums(self, shown: Tensor, wanted: Tensor, group: Tensor, n_groups: int, misprint_prob: float = 0.0) -> Tensor:
+        """P(group of the state | everything shown) at the wanted positions; `group` is `[n_states]`."""
+        found, given = [], channel(self.n_chars, misprint_prob)
         for some, here in zip(shown.split(WINDOWS_AT_ONCE), wanted.split(WINDOWS_AT_ONCE), strict=True):
             sums = torch.zeros(some.shape[1], n_groups, len(some), dtype=torch.float64)
-            for t, states in self._posteriors(some, here, channel):
+            for t, states in self._posteriors(some, here, given):
                 sums[t].index_add_(0, group, states)
             found.append(sums.permute(2, 0, 1)[here])
         joint = torch.cat(found)
         return joint / joint.sum(1, keepdim=True)
 
-    def _posteriors(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Iterator[tuple[int, Tensor]]:
+    def _posteriors(self, shown: Tensor, wanted: Tensor, given: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Positions t that any window wants, the last one first, and P(state at t | everything shown), up to a factor,
         `[n_states, n_windows]`."""
         kept: dict[int, Tensor] = {}
-        for t, (state, total) in enumerate(self.forward(shown, wanted, channel)):
+        for t, (state, total) in enumerate(self._forward(shown, given)):
             if not total.all():
                 raise ValueError(f"the automaton cannot have written what is shown (at position {t})")
             if wanted[:, t].any():
@@ -127,10 +110,10 @@ class Floor:
         for t in reversed(range(min(kept, default=shown.shape[1]), shown.shape[1])):
             if t in kept:
                 yield t, kept.pop(t).mul_(future)
-            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], wanted[:, t], channel))
+            future = self.transitions @ future.mul_(self._likelihood(shown[:, t], given))
             future /= future.sum(0)
 
-    def forward(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Iterator[tuple[Tensor, Tensor]]:
+    def _forward(self, shown: Tensor, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """For each position, P(state there | shown up to there) and P(shown there | shown before).
 
         They are `[n_states, n_windows]` and `[n_windows]`. A window that the automaton cannot have written has zeros
@@ -140,12 +123,11 @@ class Floor:
         for t in range(shown.shape[1]):
             if t:
                 state = self.transposed @ state
-            state *= self._likelihood(shown[:, t], wanted[:, t], channel)
+            state *= self._likelihood(shown[:, t], given)
             total = state.sum(0)
             state /= total + (total == 0)
             yield state, total
 
-    def _likelihood(self, shown: Tensor, wanted: Tensor, channel: Channel) -> Tensor:
+    def _likelihood(self, shown: Tensor, given: Tensor) -> Tensor:
         """P(shown | state), `[n_states, n_windows]`."""
-        by_char = torch.where(wanted[:, None], channel.scored[shown], channel.elsewhere[shown])
-        return by_char.T.contiguous().index_select(0, self.char_of_state)
+        return given[shown].T.contiguous().index_select(0, self.char_of_state)

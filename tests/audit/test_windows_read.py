@@ -11,7 +11,6 @@ from auditing.pipelines.perturbation import draw_masks
 from auditing.pipelines.references import replacement_prob
 from auditing.pipelines.windows_read import read_windows
 from data.counting import count
-from data.play.floor import masked_channel
 
 SEQ_LEN = 64
 
@@ -96,9 +95,8 @@ def test_references_are_the_floor_and_counting_of_the_same_positions(small_play,
     truth, _, _, selected = masked
     n_chars = small_play.tokens.n_ordinary
     inputs, labels = np.where(selected, small_play.tokens.mask, truth), np.where(selected, truth, -100)
-    shown = torch.from_numpy(np.where(selected, n_chars, truth))
     where = torch.from_numpy(selected)
-    expected = small_play.floor.losses(torch.from_numpy(truth), shown, where, masked_channel(n_chars))[where]
+    expected = small_play.floor.losses(torch.from_numpy(truth), where)[where]
     counted = count(small_play.training, truth, selected, n_chars).losses
     for of_windows in ((inputs, labels), framed(small_play, inputs, labels)):
         references = small_play.references([read(small_play, *of_windows)])

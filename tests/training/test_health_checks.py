@@ -9,7 +9,7 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.play.automaton import Automaton
-from data.play.floor import Floor, masked_channel
+from data.play.floor import Floor
 from data.play.grammar import play
 from data.vocabulary import Vocabulary
 from model.ngrams import NgramEmbedding
@@ -93,10 +93,7 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
     )
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(100 * 64, seed)).view(100, 64)
     scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
-    shown = ids.masked_fill(scored, 3)
-    floor, losses = (
-        Floor(each).losses(ids, shown, scored, masked_channel(3)).sum(1).numpy() for each in (automaton, nearly)
-    )
+    floor, losses = (Floor(each).losses(ids, scored).sum(1).numpy() for each in (automaton, nearly))
     check_for_leak(losses, floor)
     with pytest.raises(HealthCheckError):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))

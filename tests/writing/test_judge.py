@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from data.play.automaton import Automaton
-from data.play.scoring import log_probability, score
 from data.vocabulary import Vocabulary
 from tests.writing.conftest import generators
 from writing.judge import Judge, cut, ratio
@@ -28,7 +27,7 @@ def fewest_cuts(floor, ids) -> int:
         for where in product((False, True), repeat=n - 1):
             if sum(where) == n_cuts:
                 ends = [0, *(i for i, here in enumerate(where, 1) if here), n]
-                if all(log_probability(floor, ids[None, a:b]).isfinite() for a, b in pairwise(ends)):
+                if all(floor.log_probability(ids[None, a:b]).isfinite() for a, b in pairwise(ends)):
                     return n_cuts
     raise AssertionError("each character alone is possible")
 
@@ -45,10 +44,11 @@ def test_before_the_first_cut_the_losses_are_those_of_the_text(judge):
     floor = judge.posterior.floor
     texts = torch.cat([torch.randint(5, (20, 9)), floor_ids(judge, WORDS.write(90, 3)).view(10, 9)])
     losses, is_cut = cut(floor, texts)
-    scores = score(floor, texts)
-    is_beginning = is_cut.cumsum(1) == 0
-    assert torch.equal(is_beginning.sum(1), scores.first_impossible)
-    assert torch.allclose(losses[is_beginning], scores.losses[is_beginning], rtol=0, atol=1e-12)
+    for end in range(1, 10):
+        log_probs, is_possible = floor.log_probability(texts[:, :end]), ~is_cut[:, :end].any(1)
+        assert torch.equal(log_probs.isfinite(), is_possible)
+        expected = -losses[is_possible, :end].sum(1)
+        assert torch.allclose(log_probs[is_possible], expected, rtol=0, atol=1e-12)
 
 
 def floor_ids(judge, text):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from data.corpus import load_corpus
-from data.play.scoring import log_probability
 from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import random_automaton
 from writing.truth import TruePosterior
@@ -21,7 +20,7 @@ def brute_force(model: TruePosterior, inputs: torch.Tensor, vocabulary: Vocabula
     """P(token | visible), `[seq_len, n_tokens]`, from the probabilities of all texts."""
     texts = torch.tensor(list(product(range(vocabulary.n_ordinary), repeat=len(inputs))))
     fits = ((texts == inputs) | (inputs >= vocabulary.n_ordinary)).all(1)
-    probs = log_probability(model.floor, model.to_floor(texts)).exp() * fits
+    probs = model.floor.log_probability(model.to_floor(texts)).exp() * fits
     sums = torch.stack([probs @ (texts == token).double() for token in range(vocabulary.n_tokens)], dim=1)
     return sums / probs.sum()
 

@@ -9,10 +9,11 @@ import torch
 from data.corpus import load_corpus
 from data.counting import count
 from data.play.automaton import Automaton
-from data.play.floor import Channel, Floor, corrupted_channel, hiding_channel, masked_channel
-from data.play.scoring import log_probability
+from data.play.floor import Floor, channel
 from data.protocol import validation_set
 from data.vocabulary import Vocabulary
+
+MASK, FOREIGN = 3, 4  # of an automaton with three characters
 
 
 def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automaton:
@@ -22,8 +23,9 @@ def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automato
     return Automaton(characters, tuple({t: float(p) for t, p in enumerate(row)} for row in rows))
 
 
-def by_enumeration(automaton: Automaton, shown, scored, channel: Channel) -> np.ndarray:
-    """The same posterior at all positions, from the probabilities of all sequences of states."""
+def by_enumeration(automaton: Automaton, shown: np.ndarray, misprint_prob: float) -> tuple[np.ndarray, float]:
+    """P(character | everything shown) at all positions and P(shown), from the probabilities of all state sequences."""
+    given = channel(len(automaton.alphabet), misprint_prob)
     transitions, start = automaton.transitions().to_dense().numpy(), automaton.stationary().numpy()
     chars = [automaton.alphabet.index(character) for character in automaton.characters]
     posterior = np.zeros((len(shown), len(automaton.alphabet)))
@@ -32,50 +34,48 @@ def by_enumeration(automaton: Automaton, shown, scored, channel: Channel) -> np.
         for before, after in pairwise(states):
             probability *= transitions[before, after]
         for t, state in enumerate(states):
-            matrix = channel.scored if scored[t] else channel.elsewhere
-            probability *= matrix[shown[t], chars[state]].item()
+            probability *= given[shown[t], chars[state]].item()
         for t, state in enumerate(states):
             posterior[t, chars[state]] += probability
-    return posterior / posterior.sum(1, keepdims=True)
+    return posterior / posterior.sum(1, keepdims=True), posterior[0].sum()
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("kind", ["masks", "corruption"])
-def test_forward_backward_equals_enumeration(seed: int, kind: str):
-    automaton = random_automaton(seed)
-    generator = np.random.default_rng(100 + seed)
-    window = Vocabulary(automaton.alphabet).encode(automaton.write(6, seed)).numpy()
-    n_chars = len(automaton.alphabet)
-    scored = np.array([False, True, True, False, True, False])
-    shown = window.copy()
-    if kind == "masks":
-        channel = masked_channel(n_chars)
-        shown[scored] = n_chars
-    else:  # masks, random replacements and kept characters, at scored positions and elsewhere
-        channel = corrupted_channel(n_chars, masking_prob=0.4, randomize_prob=0.3, no_change_prob=0.2)
-        shown = generator.integers(0, n_chars + 1, size=6)
-        shown[0], shown[1], shown[2] = window[0], n_chars, window[2]
-    expected = by_enumeration(automaton, shown, scored, channel)
-    window, shown, scored = (torch.from_numpy(array)[None] for array in (window, shown, scored))
-    posteriors = Floor(automaton).posteriors(shown, scored, channel)
-    assert np.abs(posteriors.numpy() - expected[scored[0]]).max() < 1e-12
-    losses = Floor(automaton).losses(window, shown, scored, channel)[0]
-    truth = posteriors[torch.arange(3), window[scored]]
-    assert torch.equal(losses, torch.zeros(6).double().masked_scatter(scored[0], -truth.log()))
-
-
 @pytest.mark.parametrize("misprint_prob", [0.0, 0.2])
-def test_posteriors_of_a_text_with_holes_equal_enumeration(misprint_prob: float):
+def test_posteriors_and_probabilities_equal_enumeration(seed: int, misprint_prob: float):
     """All positions are wanted, hidden ones and visible ones; several windows are one batch."""
-    automaton = random_automaton(3)
-    channel = hiding_channel(3, misprint_prob)
-    shown = Vocabulary(automaton.alphabet).encode(automaton.write(60, 3)).view(12, 5)
-    shown = shown.masked_fill(torch.rand(shown.shape, generator=torch.Generator().manual_seed(0)) < 0.5, 3)
-    wanted = torch.ones_like(shown, dtype=torch.bool)
-    posteriors = Floor(automaton).posteriors(shown, wanted, channel).view(12, 5, 3)
-    for window, found in zip(shown.numpy(), posteriors.numpy(), strict=True):
-        expected = by_enumeration(automaton, window, np.ones(5, dtype=bool), channel)
+    automaton = random_automaton(seed)
+    shown = Vocabulary(automaton.alphabet).encode(automaton.write(60, seed)).view(12, 5)
+    shown = shown.masked_fill(torch.rand(shown.shape, generator=torch.Generator().manual_seed(seed)) < 0.5, MASK)
+    floor = Floor(automaton)
+    posteriors = floor.posteriors(shown, torch.ones_like(shown, dtype=torch.bool), misprint_prob).view(12, 5, 3)
+    log_probs = floor.log_probability(shown)
+    for window, found, log_prob in zip(shown.numpy(), posteriors.numpy(), log_probs.tolist(), strict=True):
+        expected, probability = by_enumeration(automaton, window, misprint_prob)
         assert np.abs(found - expected).max() < 1e-12
+        assert misprint_prob or log_prob == pytest.approx(math.log(probability), rel=0, abs=1e-12)
+
+
+def test_losses_are_those_of_the_true_characters_at_masked_positions():
+    automaton = random_automaton(0)
+    windows = Vocabulary(automaton.alphabet).encode(automaton.write(60, 0)).view(10, 6)
+    masked = torch.tensor([False, True, True, False, True, False]).expand(10, 6)
+    posteriors = Floor(automaton).posteriors(windows.masked_fill(masked, MASK), masked)
+    truth = posteriors[torch.arange(30), windows[masked]]
+    losses = Floor(automaton).losses(windows, masked)
+    assert torch.equal(losses, torch.zeros(10, 6).double().masked_scatter(masked, -truth.log()))
+
+
+def test_the_probability_of_an_impossible_text_is_0():
+    automaton = Automaton("aab", ({1: 1.0}, {0: 0.25, 2: 0.75}, {0: 0.5, 1: 0.5}))  # b never follows b
+    texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 1, 1]])  # id 3 is a foreign character
+    assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
+
+
+def test_mask_stands_for_any_character_and_a_foreign_one_for_none():
+    floor = Floor(random_automaton(2))
+    assert floor.log_probability(torch.full((1, 7), MASK)).item() == 0
+    assert floor.log_probability(torch.tensor([[MASK, FOREIGN, MASK]])).item() == -torch.inf
 
 
 def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
@@ -90,7 +90,7 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
         written = torch.tensor([automaton.alphabet.index(automaton.characters[state]) for state in states])
         if ((shown == written) | (shown == 3)).all():
             text = torch.tensor([states])
-            posterior[np.arange(5), states] += math.exp(log_probability(Floor(all_visible), text).item())
+            posterior[np.arange(5), states] += math.exp(Floor(all_visible).log_probability(text).item())
     floor = Floor(described)
     values = floor.values("kind")
     assert values == sorted({*kinds, "none"} - {"b0"})
@@ -102,17 +102,11 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
         floor.values("mood")
 
 
-def test_channels_are_probabilities():
-    for channel in (masked_channel(4), corrupted_channel(4, 0.15)):
-        for matrix in channel.__dict__.values():
-            assert torch.allclose(matrix.sum(0), torch.ones(4, dtype=torch.float64))
-
-
 def test_a_text_that_the_automaton_cannot_write_is_refused():
     automaton = Automaton("ab", ({0: 0.5, 1: 0.5}, {0: 1.0}))  # "bb" is impossible
     window = torch.tensor([[0, 1, 1, 0]])
     with pytest.raises(ValueError, match="cannot have written"):
-        Floor(automaton).losses(window, window, torch.zeros_like(window, dtype=torch.bool), masked_channel(2))
+        Floor(automaton).losses(window, torch.zeros_like(window, dtype=torch.bool))
 
 
 def test_nothing_is_below_the_floor_on_average():
@@ -128,8 +122,7 @@ def test_nothing_is_below_the_floor_on_average():
     )
     ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * 500, seed=3)).view(500, 64)
     scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.15
-    shown, channel = ids.masked_fill(scored, 3), masked_channel(3)
-    right, other = (Floor(each).losses(ids, shown, scored, channel).sum() for each in (automaton, mixed))
+    right, other = (Floor(each).losses(ids, scored).sum() for each in (automaton, mixed))
     assert right < other
 
 
@@ -144,8 +137,7 @@ def test_the_play_is_worth_learning():
 
     def lowest(seq_len: int) -> float:
         ids, hidden = windows.reshape(-1, seq_len), masked.reshape(-1, seq_len)
-        shown = ids.masked_fill(hidden, floor.n_chars)
-        return float(floor.losses(ids, shown, hidden, masked_channel(floor.n_chars)).sum() / hidden.sum())
+        return float(floor.losses(ids, hidden).sum() / hidden.sum())
 
     counting = count(vocabulary.encode(play.training).numpy(), windows.numpy(), masked.numpy(), floor.n_chars)
     long, short = lowest(256), lowest(32)
