@@ -10,18 +10,16 @@ each side and 7 in total, all visible and inside the window. A model with a high
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
 
 MAX_SIDE, MAX_TOTAL = 4, 7
-# A context is a number with one digit per character. Seven digits in base 511 (510 frequent characters, and one digit
-# shared by all rare ones) fit into 63 bits.
-MAX_CHARACTERS_IN_CONTEXT = 510
 OFFSETS_AT_ONCE = 1_000_000
 
 
@@ -38,11 +36,7 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     `training` `[n_training_chars]` are the ids that are counted; `windows` and `masked` are `[n_windows, seq_len]`.
     """
     frequencies = np.bincount(training, minlength=n_chars)
-    digits = np.empty(n_chars, dtype=np.int64)  # of each character: its rank by frequency
-    digits[frequencies.argsort(kind="stable")[::-1]] = np.arange(n_chars).clip(max=MAX_CHARACTERS_IN_CONTEXT)
-    base = int(digits.max()) + 1
-    training_digits, window_digits = digits[training], digits[windows].ravel()
-    positions, truth = np.flatnonzero(masked), windows[masked]
+    ids, positions, truth = windows.ravel(), np.flatnonzero(masked), windows[masked]
     left, right = _visible_neighbors(masked)
 
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
@@ -52,10 +46,9 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         asked = np.flatnonzero(alive & _uses(left, right, before, after))
         if not len(asked):
             continue
-        contexts = _contexts(window_digits, positions[asked], before, after, base)
-        found, total, types, of_truth, most_frequent = _look_up(
-            training, training_digits, before, after, base, n_chars, contexts, truth[asked]
-        )
+        contexts, at = np.unique(context_hashes(ids, positions[asked], before, after), return_inverse=True)
+        pairs = _count_pairs(training, before, after, n_chars, contexts)
+        found, total, types, of_truth, most_frequent = _look_up(*pairs, n_chars, len(contexts), at, truth[asked])
         alive[asked[~found]] = False
         seen = asked[found]
         probs[seen] = (of_truth + types * probs[seen]) / (total + types)
@@ -91,41 +84,49 @@ def _uses(left: Ints, right: Ints, before: int, after: int) -> Bools:
     return uses
 
 
-def _contexts(digits: Ints, positions: Ints, before: int, after: int, base: int) -> Ints:
-    """The contexts of positions in `digits` as numbers, `[n_positions]`."""
-    numbers = np.zeros(len(positions), dtype=np.int64)
+def context_hashes(ids: Ints, positions: Ints, before: int, after: int) -> Hashes:
+    """A hash of 64 bits for the context of each position in `ids`, `[n_positions]`."""
+    hashes = np.zeros(len(positions), dtype=np.uint64)
     for distance in [*range(-before, 0), *range(1, after + 1)]:
-        numbers = numbers * base + digits[positions + distance]
-    return numbers
+        hashes = mixed(hashes, ids[positions + distance])
+    return hashes
+
+
+def mixed(hashes: Hashes, ids: Ints) -> Hashes:
+    """The hashes of contexts with one more character each."""
+    products = (hashes + ids.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
+    return products ^ (products >> np.uint64(29))
+
+
+def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) -> Ints:
+    """The values of numbers in the sorted array `known`; 0 for others."""
+    if not len(known):
+        return np.zeros(len(asked), dtype=np.int64)
+    at = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    return np.where(known[at] == asked, values[at], 0)
 
 
 def _look_up(
-    training: Ints, digits: Ints, before: int, after: int, base: int, n_chars: int, asked: Ints, truth: Ints
+    pairs: Ints, pair_counts: Ints, n_chars: int, n_contexts: int, at: Ints, truth: Ints
 ) -> tuple[Bools, Ints, Ints, Ints, Ints]:
-    """Count one context size in the training text.
+    """Look up the contexts with the indices `at` in the result of `_count_pairs`.
 
-    Returns for each context in `asked` whether it was seen; and for those that were: its count, its number of
-    different characters, its count with the true character, and its most frequent character.
+    Returns for each context whether it was seen; and for those that were: its count, its number of different
+    characters, its count with the true character, and its most frequent character.
     """
-    contexts, at = np.unique(asked, return_inverse=True)
-    pairs, pair_counts = _count_pairs(training, digits, before, after, base, n_chars, contexts)
     context_of_pair = pairs // n_chars
-    totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(np.int64)
-    types = np.bincount(context_of_pair, minlength=len(contexts))
+    totals = np.bincount(context_of_pair, weights=pair_counts, minlength=n_contexts).astype(np.int64)
+    types = np.bincount(context_of_pair, minlength=n_contexts)
     found = totals[at] > 0
     at = at[found]
 
     by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its most frequent one
     most_frequent = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
-    wanted = at * n_chars + truth[found]
-    pair = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-    of_truth = np.where(pairs[pair] == wanted, pair_counts[pair], 0)
+    of_truth = looked_up(at * n_chars + truth[found], pairs, pair_counts)
     return found, totals[at], types[at], of_truth, most_frequent
 
 
-def _count_pairs(
-    training: Ints, digits: Ints, before: int, after: int, base: int, n_chars: int, contexts: Ints
-) -> tuple[Ints, Ints]:
+def _count_pairs(training: Ints, before: int, after: int, n_chars: int, contexts: Hashes) -> tuple[Ints, Ints]:
     """The pairs of a context and a character in the training text, `[n_pairs]` each: sorted numbers, and counts.
 
     The number of a pair is the index of the context in the sorted `contexts`, times n_chars, plus the character. Other
@@ -135,9 +136,9 @@ def _count_pairs(
     counts: Ints = np.empty(0, dtype=np.int64)
     for start in range(before, len(training) - after, OFFSETS_AT_ONCE):
         offsets = np.arange(start, min(start + OFFSETS_AT_ONCE, len(training) - after))
-        numbers = _contexts(digits, offsets, before, after, base)
-        at = np.minimum(np.searchsorted(contexts, numbers), len(contexts) - 1)
-        kept = contexts[at] == numbers
+        hashes = context_hashes(training, offsets, before, after)
+        at = np.minimum(np.searchsorted(contexts, hashes), len(contexts) - 1)
+        kept = contexts[at] == hashes
         found, found_counts = np.unique(at[kept] * n_chars + training[offsets[kept]], return_counts=True)
         pairs, inverse = np.unique(np.concatenate([pairs, found]), return_inverse=True)
         counts = np.bincount(inverse, weights=np.concatenate([counts, found_counts])).astype(np.int64)

@@ -5,11 +5,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data.counting import Hashes, Ints, context_hashes, looked_up, mixed
 from data.masking.segmenters import RARELY
 from data.masking.words import WORD, cut
 
@@ -37,12 +37,12 @@ class Surprise:
         own = 1 if text == self.text else 0
         codes = _codes(text)
         n = len(self.text) - own
-        counts = _looked_up(codes, *self.frequencies)
+        counts = looked_up(codes, *self.frequencies)
         probs = (counts - own + 0.5) / max(1.0, n + 0.5 * max(1, len(self.frequencies[0])))
         for (context, pair), table in zip(_contexts(codes), self.tables, strict=True):
             contexts, totals, types, pairs, pair_counts = table
-            here = _looked_up(pair, pairs, pair_counts)
-            total, kinds = _looked_up(context, contexts, totals), _looked_up(context, contexts, types)
+            here = looked_up(pair, pairs, pair_counts)
+            total, kinds = looked_up(context, contexts, totals), looked_up(context, contexts, types)
             kinds = kinds - own * (here == 1)  # without this occurrence, its pair may be unknown
             seen = total - own + kinds > 0
             probs = np.where(seen, (here - own + kinds * probs) / np.maximum(1, total - own + kinds), probs)
@@ -55,33 +55,16 @@ class Surprise:
         return pieces, np.add.reduceat(self(text), begins).clip(min=RARELY).tolist()
 
 
-def _codes(text: str) -> npt.NDArray[np.int64]:
+def _codes(text: str) -> Ints:
     return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
 
 
-def _contexts(codes: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-    """For each size: a hash of 64 bits for the context of each character, and one for the context and the character."""
-    padded = np.concatenate([[-1, -1], codes, [-1, -1]]) + 2  # 1 stands for a place outside the text
+def _contexts(codes: Ints) -> Iterator[tuple[Hashes, Hashes]]:
+    """For each size: hashes of the context of each character, and of the context and the character."""
+    padded = np.pad(codes + 1, 2)  # 0 stands for a place outside the text
     for left, right in CONTEXTS:
-        context = np.zeros(len(codes), dtype=np.uint64)
-        for shift in (*range(-left, 0), *range(1, right + 1)):
-            context = _mixed(context, padded[2 + shift : 2 + shift + len(codes)])
-        yield context, _mixed(context, codes)
-
-
-def _mixed(number: npt.NDArray[np.uint64], digit: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    mixed = (number + digit.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # arithmetic modulo 2^64
-    return mixed ^ (mixed >> np.uint64(29))
-
-
-def _looked_up(
-    asked: npt.NDArray[Any], known: npt.NDArray[Any], values: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """The values of numbers in the sorted array `known`; 0 for others."""
-    if not len(known):
-        return np.zeros(len(asked), dtype=np.int64)
-    at = np.searchsorted(known, asked).clip(max=len(known) - 1)
-    return np.where(known[at] == asked, values[at], 0)
+        context = context_hashes(padded, np.arange(len(codes)) + 2, left, right)
+        yield context, mixed(context, codes)
 
 
 class TfIdf:
