@@ -24,7 +24,7 @@ from trained.load import Trained, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from training.evaluation import evaluate, per_character
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
-from writing.phenomena import excess_by_phenomenon
+from writing.phenomena import excess_by_phenomenon, known_characters
 
 Results = dict[str, Any]  # the content of evaluation.json
 
@@ -84,7 +84,9 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     if why_not:
         del measures["counting"]
     if automaton and not why_not:
-        measures["phenomena"] = lambda: excess_by_phenomenon(model, validation, vocabulary)
+        measures["phenomena"] = lambda: excess_by_phenomenon(
+            model, known_characters(validation, vocabulary), vocabulary.mask_token
+        )
     if with_writing:
         measures["orders"] = lambda: in_orders(trained, validation)
         if automaton and not why_not:

@@ -4,7 +4,7 @@ On average over all characters no model is below the floor. In a single class it
 character's class depends on the character itself, which a model may guess too often.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,11 @@ MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
 PHENOMENA = (FIRST_LETTER, INSIDE, TOPIC_VOWEL, AGREEMENT, QUESTION_MARK, SENTENCE_END, OTHER)
 
 
-@dataclass(frozen=True)
-class KnownCharacters:
+class KnownCharacters(NamedTuple):
     """The masked characters of some validation windows, in the order of `masked.nonzero()`."""
 
-    validation: ValidationSet
+    windows: Tensor  # [n_windows, seq_len], on the device of the validation set
+    masked: Tensor  # [n_windows, seq_len] bool, there too
     phenomena: Tensor  # [n_masked], indices into PHENOMENA
     floor: Tensor  # [n_masked], -log of the exact posterior in nats
 
@@ -44,16 +44,15 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     The phenomenon is that of the most probable state given the whole window.
     """
     truth = TruePosterior(grammar(), vocabulary)
-    windows = evenly_spaced(validation.windows.cpu(), MAX_WINDOWS)
-    masked = evenly_spaced(validation.masked.cpu(), MAX_WINDOWS)
+    kept = [evenly_spaced(part, MAX_WINDOWS) for part in (validation.windows, validation.masked)]
+    windows, masked = (part.cpu() for part in kept)
     beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
     word = truth.floor.values("word")
     kinds = [word[i] for i in beliefs.argmax(1)]
     texts = [vocabulary.decode(window) for window in windows]
     phenomena = [_phenomenon(kind, texts[i], t) for kind, (i, t) in zip(kinds, masked.nonzero().tolist(), strict=True)]
     floor, _ = masked_outcomes(truth, windows, masked, vocabulary.mask_token)
-    some = replace(validation, windows=windows, masked=masked)
-    return KnownCharacters(some, torch.tensor([PHENOMENA.index(name) for name in phenomena]), floor)
+    return KnownCharacters(kept[0], kept[1], torch.tensor([PHENOMENA.index(name) for name in phenomena]), floor)
 
 
 def _phenomenon(kind: str, text: str, t: int) -> str:
@@ -68,27 +67,21 @@ def _phenomenon(kind: str, text: str, t: int) -> str:
     return SENTENCE_END if text[t] in ".!" else OTHER
 
 
-def excess_by_phenomenon(
-    model: nn.Module, validation: ValidationSet, vocabulary: Vocabulary, known: KnownCharacters | None = None
-) -> dict[str, dict[str, float]]:
+def excess_by_phenomenon(model: nn.Module, known: KnownCharacters, mask_token: int) -> dict[str, dict[str, float]]:
     """The excess of a model over the floor, by phenomenon: {name: {"n", "loss", "floor", "excess", "stderr"}}.
 
     All but the number n of characters are in nats per masked character. `stderr` is the standard error of the excess,
-    over windows. Phenomena that do not occur are left out. `known` are the `known_characters` of the validation set,
-    which are computed if they are not given.
+    over windows. Phenomena that do not occur are left out.
     """
-    known = known_characters(validation, vocabulary) if known is None else known
-    windows, masked = known.validation.windows, known.validation.masked
-    device = validation.windows.device
-    losses, _ = masked_outcomes(model, windows.to(device), masked.to(device), vocabulary.mask_token)
-    window = masked.nonzero()[:, 0]
+    losses, _ = masked_outcomes(model, known.windows, known.masked, mask_token)
+    window, n_windows = known.masked.nonzero()[:, 0].cpu(), len(known.windows)
     results = {}
     for i, name in enumerate(PHENOMENA):
         here = known.phenomena == i
         if n := int(here.sum()):
-            counts = window[here].bincount(minlength=len(windows))
+            counts = window[here].bincount(minlength=n_windows)
             loss, floor = losses[here], known.floor[here]
-            excess, stderr = ratio(window[here].bincount(loss - floor, len(windows)), counts)
+            excess, stderr = ratio(window[here].bincount(loss - floor, n_windows), counts)
             row = {"n": n, "loss": loss.mean().item(), "floor": floor.mean().item()}
             results[name] = row | {"excess": excess, "stderr": stderr}
     return results

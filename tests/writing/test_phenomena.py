@@ -46,8 +46,8 @@ class Blurred(nn.Module):
 
 
 def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
-    exact = excess_by_phenomenon(TruePosterior(grammar(), vocabulary), validation, vocabulary, known)
-    blurred = excess_by_phenomenon(Blurred(vocabulary), validation, vocabulary, known)
+    exact = excess_by_phenomenon(TruePosterior(grammar(), vocabulary), known, vocabulary.mask_token)
+    blurred = excess_by_phenomenon(Blurred(vocabulary), known, vocabulary.mask_token)
     assert list(exact) == list(blurred) == list(PHENOMENA)
     assert all(abs(row["excess"]) < 1e-9 for row in exact.values())
     assert all(row["excess"] == pytest.approx(row["loss"] - row["floor"]) for row in blurred.values())
