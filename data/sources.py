@@ -42,11 +42,6 @@ class Source:
     size: int  # bytes
     modified: int  # nanoseconds
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the bytes of the file are the text."""
-        return is_plain(self.path)
-
     def check_unchanged(self) -> None:
         """Raise CorpusError if the file has changed since the text was listed."""
         with contextlib.suppress(OSError):

@@ -110,7 +110,7 @@ class StoredText:
     def sha256(self) -> str:
         """Identifies the text: the hash of a single plain file, or a hash of the files' hashes."""
         hashes = [entry.sha256 for entry in self.surveyed]
-        if len(hashes) == 1 and self.sources[0].is_plain:
+        if len(hashes) == 1 and is_plain(self.sources[0].path):
             return hashes[0]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -147,7 +147,7 @@ class StoredText:
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
         numbering = vocabulary.description() | {"special_tokens": vocabulary.unknown_token}  # what decides the ids
         folder = self.cache / _short_hash(json.dumps([self.sha256, numbering, VERSION]))
-        n_bytes = sum(entry.n_bytes for entry in self.surveyed)
+        n_bytes = sum(len(character.encode()) * n for character, n in self.counts.items())
         try:
             with locked(self.cache / "lock", self.announce):
                 with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not converted yet, or damaged

@@ -1,4 +1,4 @@
-"""The survey of a text: the characters, documents and hash of each of its files, which must be known before tokens."""
+"""The survey of a text: the characters and hash of each of its files, which must be known before tokens."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from data.in_order import in_order
-from data.sources import Block, CorpusError, Source, read_blocks
+from data.sources import Block, CorpusError, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
 Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
@@ -26,9 +26,7 @@ class Surveyed:
     size: int  # bytes of the file
     modified: int  # nanoseconds
     sha256: str  # of the file
-    n_bytes: int  # of the text in UTF-8
     n_chars: int
-    n_documents: int
     counts: dict[str, int]  # of each character
 
 
@@ -48,8 +46,9 @@ def survey(
         size = f"{sum(source.size for source in new) / 1e6:,.0f} MB"
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
-    for source, entry in _read(new, n_bytes_read):
-        entries[source] = entry
+    blocks = ((source, block) for source in new for block in read_blocks(source))
+    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
+        entries[source] = entry = _summed(source, counted, n_bytes_read)
         append_line(cache, json.dumps(vars(entry)))
     found = [entry for entry in entries.values() if entry]
     if found != list(known.values()):
@@ -84,12 +83,6 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(sources: Sequence[Source], n_bytes_read: Callable[[int], None]) -> Iterator[tuple[Source, Surveyed]]:
-    blocks = ((source, block) for source in sources for block in read_blocks(source))
-    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
-        yield source, _summed(source, counted, n_bytes_read)
-
-
 def _count(source_and_block: tuple[Source, Block]) -> Counted:
     """How often each code point occurs in a block."""
     source, block = source_and_block
@@ -101,7 +94,6 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     name = f"data.corpus: {str(source.path)!r}"
     counts = np.zeros(0, dtype=np.int64)
     digest = hashlib.sha256()
-    n_bytes = n_documents = 0
     for _, block, found in parts:
         if found[0]:
             raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
@@ -109,21 +101,17 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
         counts[: len(found)] += found
         content = block.text.encode()
         digest.update(content)
-        n_bytes += len(content)
-        n_documents += len(block.ends)
-        if source.is_plain:
+        if is_plain(source.path):
             n_bytes_read(len(content))
-    if not n_bytes:
+    if not counts.any():
         raise CorpusError(f"{name} has no text: remove it")
-    if not source.is_plain:
+    if not is_plain(source.path):
         n_bytes_read(source.size)
     return Surveyed(
         path=str(source.path),
         size=source.size,
         modified=source.modified,
-        sha256=digest.hexdigest() if source.is_plain else _sha256(source.path),
-        n_bytes=n_bytes,
+        sha256=digest.hexdigest() if is_plain(source.path) else _sha256(source.path),
         n_chars=int(counts.sum()),
-        n_documents=n_documents,
         counts={chr(code): int(counts[code]) for code in np.flatnonzero(counts)},
     )

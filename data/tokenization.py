@@ -1,7 +1,7 @@
 """Converts the files of a text to token ids on the disk: once, on all cores, and from where it stopped if killed.
 
 The folder of a conversion holds `training.ids` and `validation.ids`, arrays of the smallest integer type; `documents`,
-the ends of the training documents, int64; `progress.jsonl`, how much of the others is valid; and, when all is done,
+the ends of the training documents, int64; `progress.json`, how much of the others is valid; and, when all is done,
 `done.json`, with the type and how often each id occurs.
 """
 
@@ -19,10 +19,10 @@ import numpy as np
 from data.in_order import in_order
 from data.sources import Block, Source, read_blocks
 from data.vocabulary import Vocabulary
-from runs.files import append_line, flush, write_json
+from runs.files import flush, read_bytes, write_json
 
 COUNTED_AT_ONCE = 1_000_000  # tokens
-SECONDS_BETWEEN_ENTRIES = 1.0  # of progress.jsonl
+SECONDS_BETWEEN_NOTES = 1.0  # of the progress
 TRAINING, VALIDATION, DOCUMENTS = FILES = "training.ids", "validation.ids", "documents"
 
 
@@ -75,7 +75,7 @@ def convert(
             files[tokens.part].write(tokens.ids.data)
             n_done += 1
             n_chars_done(tokens.n_chars)
-            if time.monotonic() - written > SECONDS_BETWEEN_ENTRIES:
+            if time.monotonic() - written > SECONDS_BETWEEN_NOTES:
                 reading.check_unchanged()
                 note(n_done)
                 written = time.monotonic()
@@ -86,36 +86,26 @@ def convert(
 
 @contextlib.contextmanager
 def _output(folder: Path) -> Iterator[tuple[dict[str, BufferedWriter], int, Callable[[int], None]]]:
-    """Opens the files of a conversion to append to them, cut to the sizes in the last entry of progress.jsonl. Yields
-    them by name, the number of blocks that they hold, and a function to write an entry for another number."""
+    """Opens the files of a conversion to append to them, cut to their sizes in progress.json. Yields them by name, the
+    number of blocks that they hold, and a function to note another number and the sizes."""
     folder.mkdir(parents=True, exist_ok=True)
-    progress = folder / "progress.jsonl"
-    entry = _last_entry(progress)
-    sizes = {name: path.stat().st_size if (path := folder / name).exists() else 0 for name in FILES}
-    if any(entry[name] > size for name, size in sizes.items()):  # a damaged folder
-        entry = dict.fromkeys(entry, 0)
+    progress = dict.fromkeys(("blocks", *FILES), 0)
+    with contextlib.suppress(OSError, ValueError):  # nothing is converted yet
+        progress = json.loads(read_bytes(folder / "progress.json"))
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "ab")) for name in FILES}
+        if any(progress[name] > file.tell() for name, file in files.items()):  # a damaged folder
+            progress = dict.fromkeys(progress, 0)
         for name, file in files.items():
-            file.seek(file.truncate(entry[name]))
+            file.seek(file.truncate(progress[name]))
 
         def note(n_blocks: int) -> None:
             for file in files.values():
                 file.flush()
                 flush(Path(file.name))
-            sizes = {name: file.tell() for name, file in files.items()}
-            append_line(progress, json.dumps({"blocks": n_blocks} | sizes))
+            write_json(folder / "progress.json", {"blocks": n_blocks} | {name: f.tell() for name, f in files.items()})
 
-        yield files, entry["blocks"], note
-
-
-def _last_entry(progress: Path) -> dict[str, int]:
-    """The last whole line of progress.jsonl: a number of blocks, and the bytes of each file after them."""
-    with contextlib.suppress(OSError):
-        for line in reversed(progress.read_text().splitlines()):
-            with contextlib.suppress(ValueError):
-                return json.loads(line)
-    return dict.fromkeys(("blocks", *FILES), 0)
+        yield files, progress["blocks"], note
 
 
 def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:

@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import resource
@@ -13,6 +14,7 @@ from data.play.grammar import play
 from data.sources import list_sources
 from data.tokenization import convert, dtype_for
 from data.vocabulary import Vocabulary
+from runs.files import write_json
 
 TEXT = play()
 VOCABULARY = Vocabulary(TEXT)
@@ -22,7 +24,7 @@ N_TRAINING = int(len(TEXT) * 0.9)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sources, "BLOCK", 2_000)
-    monkeypatch.setattr(tokenization, "SECONDS_BETWEEN_ENTRIES", 0)
+    monkeypatch.setattr(tokenization, "SECONDS_BETWEEN_NOTES", 0)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
     monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
 
@@ -38,7 +40,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "progress.jsonl"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "progress.json"}
 
 
 def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_path: Path):
@@ -63,16 +65,16 @@ def test_a_conversion_killed_ten_times_gives_the_same_arrays(text: Path, tmp_pat
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_what_has_no_entry_of_progress_is_written_again(text: Path, tmp_path: Path):
-    files = list_sources(text)
-    folder = tmp_path / "ids"
+def test_what_is_not_noted_as_progress_is_written_again(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files, folder, noted = list_sources(text), tmp_path / "ids", []
+    monkeypatch.setattr(tokenization, "write_json", lambda path, found: noted.append(found) or write_json(path, found))
     convert(files, VOCABULARY, N_TRAINING, folder)
     whole = content(folder)
-    (folder / "done.json").unlink()
-    lines = (folder / "progress.jsonl").read_text().splitlines(keepends=True)
-    (folder / "progress.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[-1][:10])
-    convert(files, VOCABULARY, N_TRAINING, folder)
-    assert content(folder) == whole
+    for progress in (json.dumps(noted[len(noted) // 2]), "damaged"):
+        (folder / "done.json").unlink()
+        (folder / "progress.json").write_text(progress)
+        convert(files, VOCABULARY, N_TRAINING, folder)
+        assert content(folder) == whole
 
 
 def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_path: Path):
