@@ -93,7 +93,7 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
     """Windows of the training text. A thread draws those of a text on the disk ahead of time."""
     from configs.large_text import check_large_text
     from data.documents import DocumentWindows
-    from data.pairs import pair_windows
+    from data.pairs import PairWindows
     from data.prefetch import Prefetched
     from data.shuffled import ShuffledWindows
     from data.sources import CorpusError
@@ -111,7 +111,7 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
     seed, ids = derived_seed(root.seed, "windows"), stored.training if stored else c.training_ids
     found: Windows
     if root.objective.pairs:
-        found = pair_windows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
+        found = PairWindows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
     elif stored and c.within_documents:
         found = DocumentWindows(ids, stored.documents, seed=seed)
     else:

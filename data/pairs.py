@@ -20,12 +20,6 @@ SHORTEST = N_SPECIAL + 2
 VALIDATION_PAIRS = 1_024
 
 
-def speech_borders(text: str) -> torch.Tensor:
-    """The offsets `[n_borders]` at which speeches begin: after each empty line, ascending."""
-    offsets = [match.end() for match in re.finditer(r"\n\s*\n", text)]
-    return torch.tensor([offset for offset in offsets if offset < len(text)], dtype=torch.int64)
-
-
 class PairWindows(Windows):
     """Draws pairs of text. An independent coin per pair decides its label, so half of the labels are 1.
 
@@ -39,26 +33,19 @@ class PairWindows(Windows):
     """
 
     def __init__(
-        self,
-        ids: torch.Tensor | StoredIds,
-        borders: torch.Tensor,
-        *,
-        objective: str,
-        cls_token: int,
-        sep_token: int,
-        seed: int,
-        longest: int,
+        self, objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, seed: int, longest: int
     ):
-        """`borders` are the offsets of the speeches in `ids` `[n_chars]`, which only the `objective` nsp needs. Raises
-        CorpusError if there are too few for pairs of `longest`."""
+        """`ids` `[n_tokens]` are the tokens of `text`. Raises CorpusError if nsp has too few speeches for pairs of
+        `longest`."""
         super().__init__(ids, seed=seed)
         self.objective = objective
-        self.cls_token = cls_token
-        self.sep_token = sep_token
-        self.borders = borders.tolist()  # counted on the host, which avoids synchronizing with the device
-        self.borders_on_device = borders.to(ids.device)
+        self.cls_token, self.sep_token = vocabulary.id_of(CLS), vocabulary.id_of(SEP)
+        if objective == "sop":
+            return  # it needs no borders
+        self.borders = speech_borders(ids, text, vocabulary)  # on the host, to count without a synchronization
+        self.borders_on_device = torch.tensor(self.borders, device=ids.device)
         first, last = self._usable_borders(longest)
-        if objective == "nsp" and last - first < 2:
+        if last - first < 2:
             raise CorpusError(
                 f"next-sentence prediction: a text of {len(ids):,} characters has too few speeches for pairs of"
                 f" {longest}: separate its parts by empty lines, or take a longer text"
@@ -118,28 +105,20 @@ def _lengths(seq_len: int) -> tuple[int, int]:
     return seq_len - N_SPECIAL - n_second, n_second
 
 
-def pair_windows(
-    objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, seed: int, longest: int
-) -> PairWindows:
-    """The source of pairs for an objective, nsp or sop. `ids` `[n_tokens]` are the tokens of `text`."""
-    borders = torch.empty(0, dtype=torch.int64)
-    if objective == "nsp":
-        text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
-        borders = speech_borders(text)
-        if offsets is not None:
-            borders = torch.searchsorted(offsets, borders).unique()
-            borders = borders[borders < len(ids)]
-    cls_token, sep_token = vocabulary.id_of(CLS), vocabulary.id_of(SEP)
-    return PairWindows(
-        ids, borders, objective=objective, cls_token=cls_token, sep_token=sep_token, seed=seed, longest=longest
-    )
+def speech_borders(ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary) -> list[int]:
+    """The indices in `ids` at which speeches begin, which is after each empty line of `text`; ascending."""
+    text, offsets = vocabulary.text_of(ids.ids if isinstance(ids, StoredIds) else ids, text)
+    borders = [match.end() for match in re.finditer(r"\n\s*\n", text)]
+    if offsets is not None:
+        borders = torch.searchsorted(offsets, torch.tensor(borders, dtype=torch.int64)).unique().tolist()
+    return [border for border in borders if border < len(ids)]
 
 
 def held_out_pairs(
     objective: str, ids: torch.Tensor | StoredIds, text: str, vocabulary: Vocabulary, device: torch.device
 ) -> WindowBatch:
     """Pairs of the validation text on `device`, the same for every run."""
-    batch = pair_windows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
+    batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
     assert batch.pairs is not None
     pairs = Pairs(*(part.to(device) for part in batch.pairs))
     return WindowBatch(batch.tokens.to(device), batch.offsets, pairs)

@@ -14,15 +14,7 @@ VOCABULARY = Vocabulary(TEXT, (PAD, MASK, CLS, SEP))
 
 def pairs(text: str, objective: str, *, longest: int = 64, seed: int = 0) -> PairWindows:
     vocabulary = Vocabulary(text, (PAD, MASK, CLS, SEP))
-    return PairWindows(
-        vocabulary.encode(text),
-        speech_borders(text),
-        objective=objective,
-        cls_token=vocabulary.id_of(CLS),
-        sep_token=vocabulary.id_of(SEP),
-        seed=seed,
-        longest=longest,
-    )
+    return PairWindows(objective, vocabulary.encode(text), text, vocabulary, seed, longest)
 
 
 def segments_of(batch, row: int) -> tuple[str, str]:
@@ -36,7 +28,8 @@ def segments_of(batch, row: int) -> tuple[str, str]:
 
 def test_borders_are_the_offsets_where_speeches_begin():
     text = "A:\nhello\n\nB:\nwhat\n \nC:\nwell\n\n"
-    assert [text[offset] for offset in speech_borders(text).tolist()] == ["B", "C"]
+    vocabulary = Vocabulary(text)
+    assert [text[offset] for offset in speech_borders(vocabulary.encode(text), text, vocabulary)] == ["B", "C"]
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
@@ -56,7 +49,7 @@ def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
 
 def test_next_sentence_pairs_meet_at_borders_and_are_labeled_by_whether_the_text_continues():
     batch = pairs(TEXT, "nsp").draw(512, 64)
-    borders = set(speech_borders(TEXT).tolist())
+    borders = set(speech_borders(VOCABULARY.encode(TEXT), TEXT, VOCABULARY))
     for row in range(512):
         first, second = segments_of(batch, row)
         end, begin = int(batch.offsets[row, len(first)]) + 1, int(batch.offsets[row, len(first) + 2])

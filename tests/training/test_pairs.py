@@ -8,7 +8,7 @@ import torch
 
 from configs.command_line import resolve
 from configs.keys import ConfigError
-from data.pairs import PairWindows, speech_borders
+from data.pairs import PairWindows
 from data.play.grammar import play
 from tests.conftest import TINY, configs_for
 from training.optimizers import set_learning_rate
@@ -44,16 +44,9 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
     stages = [{"until": 1.0, "seq_len": STAGE.seq_len}]
     keys = {f"objective__{objective}": True, "training__stages": stages, "training__chars_per_step": 2_048}
     configs = configs_for(path, **keys)
-    source: PairWindows = configs.data.windows
-    unseen = PairWindows(
-        configs.data.validation_ids,
-        speech_borders(configs.data.loaded.validation),
-        objective=objective,
-        cls_token=source.cls_token,
-        sep_token=source.sep_token,
-        seed=0,
-        longest=STAGE.seq_len,
-    ).draw(512, STAGE.seq_len)
+    data, longest = configs.data, STAGE.seq_len
+    source = PairWindows(objective, data.validation_ids, data.loaded.validation, data.vocabulary, 0, longest)
+    unseen = source.draw(512, longest)
     for i in range(steps):
         set_learning_rate(configs.step.update.optimizers, min(1.0, (i + 1) / 20, (steps - i) / 30))
         configs.step(STAGE)
