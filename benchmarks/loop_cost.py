@@ -20,7 +20,7 @@ from benchmarks.turns import Measures, compare
 from configs.callbacks import acceleration, writing
 from configs.experiment import configs_of
 from data.corpus import load_corpus
-from data.reference_losses import counting_losses, floor_losses
+from data.reference_losses import window_losses
 from runs.delivery import Delivery
 from runs.uploader import Uploader
 from training import tracking
@@ -61,8 +61,7 @@ def train(seconds: float) -> Measures:
     """The shares of a run of `quick`."""
     # On a CPU a step is finished when it returns, so the rest of the time is the loop's.
     values = preset_values("quick", {"device": "cpu", "data.corpus": "play", "training.max_seconds": seconds})
-    for losses in (counting_losses, floor_losses):  # or processes would compute them during the training
-        losses(load_corpus("play"))
+    window_losses(load_corpus("play"))  # or a process would compute them during the training
     configs = configs_of(values)
     trainer = configs.trainer
     step = trainer.training_step

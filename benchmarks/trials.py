@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.command import commit, key_words, machine
 from data.corpus import load_corpus
-from data.reference_losses import counting_losses
+from data.reference_losses import window_losses
 from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
 
@@ -58,7 +58,7 @@ def run_trials(
     print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
     print(f"finished runs of committed code are kept in {folder}", flush=True)
     if left:
-        counting_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
+        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     for i, trial in enumerate(trials):
         if rows[i] is None:
             rows[i] = row = _train(trial, measure)

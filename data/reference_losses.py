@@ -3,7 +3,6 @@ take some seconds and depend on the corpus and the protocol only, so they are ca
 
 import contextlib
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,29 +39,40 @@ def unigram_loss(training_counts: torch.Tensor, validation_counts: torch.Tensor)
     return float((losses * validation_counts).sum() / validation_counts.sum())
 
 
-def counting_losses(corpus: Corpus) -> np.ndarray:
-    """The summed loss of counting `corpus.training` in nats per window of the validation protocol, `[n_windows]`."""
-    return _cached("counting", corpus, _count)
+def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
+    """Summed losses in nats per window of the validation protocol, `[n_windows]`, from the cache or computed now.
+
+    They are `counting`, which counts `corpus.training`, and if the automaton is known, `floor`.
+    """
+    losses = cached_losses(corpus)
+    if losses is None:
+        losses = {"counting": _count(corpus)} | ({"floor": _floor(corpus)} if corpus.automaton else {})
+        content = io.BytesIO()
+        np.save(content, np.stack([*losses.values()]))
+        with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
+            write_atomically(_path(corpus), content.getvalue())
+    return losses
 
 
-def floor_losses(corpus: Corpus) -> np.ndarray:
-    """The summed Bayes-optimal loss in nats per window, `[n_windows]`, of a corpus with a known automaton."""
-    return _cached("floor", corpus, _floor)
+def cached_losses(corpus: Corpus) -> dict[str, np.ndarray] | None:
+    """The `window_losses` in the cache; None if there are none, or if the file is damaged."""
+    with contextlib.suppress(OSError, ValueError, EOFError):
+        return dict(zip(_names(corpus), np.load(_path(corpus), allow_pickle=False), strict=True))
+    return None
 
 
-def is_cached(corpus: Corpus) -> bool:
-    """Whether all losses of a corpus are in the cache."""
-    names = ("counting", "floor") if corpus.automaton else ("counting",)
-    return all(_load(_path(name, corpus)) is not None for name in names)
-
-
-def mean_loss(window_losses: np.ndarray) -> float:
+def mean_loss(losses: np.ndarray) -> float:
     """Summed losses per window as nats per masked character."""
-    return float(window_losses.mean()) / N_MASKED
+    return float(losses.mean()) / N_MASKED
 
 
-def _path(name: str, corpus: Corpus) -> Path:
-    return data.corpus.CACHE / "references" / f"{name}-{corpus.sha256[:16]}-{protocol.SEED}-{VERSION}.npy"
+def _names(corpus: Corpus) -> list[str]:
+    return ["counting", "floor"] if corpus.automaton else ["counting"]
+
+
+def _path(corpus: Corpus) -> Path:
+    name = f"{'-'.join(_names(corpus))}-{corpus.sha256[:16]}-{protocol.SEED}-{VERSION}.npy"
+    return data.corpus.CACHE / "references" / name
 
 
 def _count(corpus: Corpus) -> np.ndarray:
@@ -78,22 +88,3 @@ def _floor(corpus: Corpus) -> np.ndarray:
     assert corpus.automaton is not None
     validation = validation_set(Vocabulary(corpus.automaton.alphabet).encode(corpus.validation))
     return Floor(corpus.automaton).losses(validation.windows, validation.masked).sum(dim=1).numpy()
-
-
-def _cached(name: str, corpus: Corpus, compute: Callable[[Corpus], np.ndarray]) -> np.ndarray:
-    path = _path(name, corpus)
-    losses = _load(path)
-    if losses is None:
-        losses = compute(corpus)
-        content = io.BytesIO()
-        np.save(content, losses)
-        with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
-            write_atomically(path, content.getvalue())
-    return losses
-
-
-def _load(path: Path) -> np.ndarray | None:
-    """The cached losses; None if there are none, or if the file is damaged."""
-    with contextlib.suppress(OSError, ValueError, EOFError):
-        return np.load(path, allow_pickle=False)
-    return None

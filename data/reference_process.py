@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from data.corpus import Corpus
-from data.reference_losses import counting_losses, floor_losses, is_cached, mean_loss
+from data.reference_losses import cached_losses, mean_loss, window_losses
 
 SMALL = 100_000  # characters: on shorter texts, counting takes less time than starting a process
 
@@ -25,14 +25,13 @@ class References:
         """
         self.losses = dict(known)
         self._floor: np.ndarray | None = None
-        self._why_not = why_not
-        self._has_floor = not why_not and corpus.automaton is not None
+        self._why_not, self._has_floor = why_not, corpus.automaton is not None
         self._counted = f", which has read {len(corpus.training):,} characters only" if corpus.is_sample else ""
         self._receiver: Connection | None = None
         if why_not:
             return
-        if is_cached(corpus) or len(corpus.training) <= SMALL:
-            self._take(*_compute(corpus))
+        if len(corpus.training) <= SMALL or cached_losses(corpus):
+            self._take(window_losses(corpus))
         else:
             context = multiprocessing.get_context("spawn")
             self._receiver, sender = context.Pipe(duplex=False)
@@ -61,18 +60,12 @@ class References:
     def _receive(self) -> None:
         assert self._receiver is not None
         with contextlib.suppress(EOFError):  # the process died: the run continues without its results
-            self._take(*self._receiver.recv())
+            self._take(self._receiver.recv())
         self._receiver = None
 
-    def _take(self, counting: np.ndarray, floor: np.ndarray | None) -> None:
-        self.losses["counting"] = mean_loss(counting)
-        if floor is not None:
-            self._floor = floor
-            self.losses["floor"] = mean_loss(floor)
-
-
-def _compute(corpus: Corpus) -> tuple[np.ndarray, np.ndarray | None]:
-    return counting_losses(corpus), floor_losses(corpus) if corpus.automaton else None
+    def _take(self, losses: dict[str, np.ndarray]) -> None:
+        self.losses |= {name: mean_loss(each) for name, each in losses.items()}
+        self._floor = losses.get("floor")
 
 
 def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
@@ -80,4 +73,4 @@ def _compute_in_process(corpus: Corpus, sender: Connection) -> None:
     os.nice(10)  # training comes first
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with contextlib.suppress(BrokenPipeError):  # the run ended first
-        sender.send(_compute(corpus))
+        sender.send(window_losses(corpus))

@@ -44,7 +44,7 @@ def trained(here, monkeypatch):
 
     monkeypatch.setattr(trials, "_train", train)
     monkeypatch.setattr(trials, "load_corpus", lambda name: None)
-    monkeypatch.setattr(trials, "counting_losses", lambda corpus: None)
+    monkeypatch.setattr(trials, "window_losses", lambda corpus: None)
     return found
 
 

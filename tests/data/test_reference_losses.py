@@ -8,7 +8,7 @@ from data import reference_losses
 from data.corpus import Corpus
 from data.play.automaton import Automaton
 from data.protocol import N_MASKED, validation_set
-from data.reference_losses import counting_losses, floor_losses, is_cached, mean_loss, unigram_loss
+from data.reference_losses import cached_losses, mean_loss, unigram_loss, window_losses
 from data.vocabulary import Vocabulary
 
 COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent characters
@@ -27,7 +27,7 @@ def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(sh
     training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
     counts = (ids.bincount(minlength=vocabulary.n_ordinary) for ids in (training_ids, validation_ids))
     assert round(unigram_loss(*counts), 3) == 3.347
-    assert round(mean_loss(counting_losses(corpus)), 3) == 1.179
+    assert round(mean_loss(window_losses(corpus)["counting"]), 3) == 1.179
 
 
 def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
@@ -35,7 +35,8 @@ def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Cor
     vocabulary = Vocabulary(coins.characters)
     training, validation = (vocabulary.encode(text) for text in (coins.training, coins.validation))
     unigram = unigram_loss(training.bincount(minlength=2), validation.bincount(minlength=2))
-    for loss in (unigram, mean_loss(counting_losses(coins)), mean_loss(floor_losses(coins))):
+    assert list(window_losses(coins)) == ["counting", "floor"]
+    for loss in (unigram, *map(mean_loss, window_losses(coins).values())):
         assert loss == pytest.approx(entropy, abs=0.03)
 
 
@@ -44,26 +45,24 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
     for name in ("_count", "_floor"):
         compute = getattr(reference_losses, name)
         monkeypatch.setattr(reference_losses, name, lambda *args, n=name, f=compute: computed.append(n) or f(*args))
-    first = counting_losses(coins)
-    assert not is_cached(coins)  # the floor is missing
-    floor_losses(coins)
-    assert is_cached(coins)
-    assert np.array_equal(counting_losses(coins), first)
-    floor_losses(coins)
+    assert cached_losses(coins) is None
+    first = window_losses(coins)
+    for losses in (cached_losses(coins), window_losses(coins)):
+        assert all(np.array_equal(losses[name], first[name]) for name in first)
     assert computed == ["_count", "_floor"]
-    for path in (tmp_path / "references").iterdir():
-        path.write_bytes(path.read_bytes()[:-8])
-    assert not is_cached(coins)
-    assert np.array_equal(counting_losses(coins), first)
+    (path,) = (tmp_path / "references").iterdir()
+    path.write_bytes(path.read_bytes()[:-8])
+    assert cached_losses(coins) is None
+    assert np.array_equal(window_losses(coins)["floor"], first["floor"])
     other = Corpus.from_text("other coins", COINS.write(100_000, seed=1), COINS)
-    assert not np.array_equal(floor_losses(other), floor_losses(coins))
-    assert computed == ["_count", "_floor", "_count", "_floor", "_floor"]
+    assert not np.array_equal(window_losses(other)["floor"], first["floor"])
+    assert computed == ["_count", "_floor"] * 3
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(coins, monkeypatch, tmp_path):
     (tmp_path / "references").write_text("a file in place of the folder")
-    assert np.isfinite(counting_losses(coins)).all()
-    assert not is_cached(coins)
+    assert np.isfinite(window_losses(coins)["counting"]).all()
+    assert cached_losses(coins) is None
 
 
 @pytest.mark.parametrize("length", [2_551, 5_110])
@@ -73,7 +72,7 @@ def test_a_text_with_one_validation_window_has_finite_reference_losses(length: i
     vocabulary = Vocabulary(short.characters)
     training_ids, validation_ids = vocabulary.encode(short.training), vocabulary.encode(short.validation)
     assert validation_set(validation_ids).n_windows == 1
-    for losses in (counting_losses(short), floor_losses(short)):
+    for losses in window_losses(short).values():
         assert losses.shape == (1,)
         assert 0 < losses[0] < 2 * N_MASKED
     assert unigram_loss(training_ids.bincount(minlength=2), validation_ids.bincount(minlength=2)) == pytest.approx(
