@@ -62,11 +62,6 @@ class Corpus:
         return self.stored.counts if self.stored else Counter(self.training) + Counter(self.validation)
 
     @property
-    def characters(self) -> str:
-        """The sorted characters of both parts."""
-        return "".join(sorted(self.counts))
-
-    @property
     def is_sample(self) -> bool:
         """Whether `training` is only the beginning of the training text."""
         return self.stored is not None and self.stored.n_training_chars > len(self.training)
@@ -74,7 +69,9 @@ class Corpus:
     @property
     def sha256(self) -> str:
         """The hash of the whole text in UTF-8, which identifies the text whatever its name."""
-        return self.stored.sha256 if self.stored else _sha256((self.training + self.validation).encode())
+        if self.stored:
+            return self.stored.sha256
+        return hashlib.sha256((self.training + self.validation).encode()).hexdigest()
 
 
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
@@ -127,12 +124,8 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
 
 
 def _check_hash(content: bytes, source: str) -> None:
-    if _sha256(content) != TINY_SHAKESPEARE_SHA256:
+    if hashlib.sha256(content).hexdigest() != TINY_SHAKESPEARE_SHA256:
         raise CorpusError(f"{source} is not tiny Shakespeare (its SHA-256 is wrong)")
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _read_text(name: str, source: str) -> str:

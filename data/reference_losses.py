@@ -76,7 +76,7 @@ def _path(corpus: Corpus) -> Path:
 
 
 def _count(corpus: Corpus) -> np.ndarray:
-    vocabulary = Vocabulary(corpus.characters)
+    vocabulary = Vocabulary(corpus.counts)
     stored = corpus.stored.tokenized(vocabulary) if corpus.stored else None
     validation = validation_set(stored.validation.ids if stored else vocabulary.encode(corpus.validation))
     training = vocabulary.encode(corpus.training).numpy()

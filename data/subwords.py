@@ -15,8 +15,7 @@ from data.vocabulary import MASK, PAD, UNK
 from runs.files import read_bytes
 
 SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}  # by their names, even if the file does not call them special
-PIECE = 1 << 17  # characters that are encoded at once
-PIECES_AT_ONCE = 16
+PIECE = 1 << 17  # characters that a core encodes at once
 CUT = re.compile(r"\n(?=\S)")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 LARGEST_FILE = 1 << 28  # bytes
@@ -97,16 +96,12 @@ class SubwordVocabulary(PiecesOfUtf8):
 
     def encode(self, text: str) -> torch.Tensor:
         """Token ids (int64) of a text. Raises TokensError if the tokenizer has none for a part of it."""
-        pieces, found = list(pieces_of(text, PIECE)), []
-        for first in range(0, len(pieces), PIECES_AT_ONCE):
-            try:
-                some = pieces[first : first + PIECES_AT_ONCE]
-                batch = self._tokenizer.encode_batch_fast(some, add_special_tokens=False)
-            except Exception as error:  # the type that `tokenizers` raises
-                reason = " ".join(str(error).split())[:100]
-                raise TokensError(f"the tokenizer cannot encode the text ({reason})") from error
-            found += [torch.tensor(encoding.ids, dtype=torch.int64) for encoding in batch]
-        ids = torch.cat(found)
+        try:
+            encodings = self._tokenizer.encode_batch_fast(list(pieces_of(text, PIECE)), add_special_tokens=False)
+        except Exception as error:  # the type that `tokenizers` raises
+            reason = " ".join(str(error).split())[:100]
+            raise TokensError(f"the tokenizer cannot encode the text ({reason})") from error
+        ids = torch.cat([torch.tensor(encoding.ids, dtype=torch.int64) for encoding in encodings])
         if torch.isin(ids, torch.tensor([self.padding_token, self.mask_token])).any():
             raise TokensError(f"the tokenizer reads {PAD} or {MASK} in the text as a special token: remove it")
         return ids

@@ -5,14 +5,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from data.sources import CorpusError
-from runs.files import write_json
 
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
@@ -83,10 +81,6 @@ class Vocabulary:
     def description(self) -> dict[str, Any]:
         """The content of vocabulary.json, from which `data.vocabularies.load_vocabulary` makes the vocabulary again."""
         return {"characters": self.characters, "special_tokens": self.special_tokens}
-
-    def save(self, path: Path) -> None:
-        """Write the vocabulary as JSON. Raises OSError."""
-        write_json(path, self.description())
 
 
 def characters_of(counts: Counter[str], extra: str, unknown_below: float, further: Iterable[str]) -> Vocabulary:

@@ -76,20 +76,15 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
         if run.metrics():
             raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
-    vocabulary = saved_vocabulary(run)
-    model = untrained(values, vocabulary)
-    put_weights(model.load_state_dict, load_checkpoint(weights))
-    return Trained(run, values, config.get("device", device), model, vocabulary)
-
-
-def saved_vocabulary(run: RunFolder) -> Vocabulary:
-    """The vocabulary of a run. Raises InputError if its file is damaged or a package is missing."""
     try:
-        return load_vocabulary(run.vocabulary())
+        vocabulary = load_vocabulary(run.vocabulary())
     except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
+    model = untrained(values, vocabulary)
+    put_weights(model.load_state_dict, load_checkpoint(weights))
+    return Trained(run, values, config.get("device", device), model, vocabulary)
 
 
 def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes: Iterable[tuple[int, int]]) -> None:

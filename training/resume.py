@@ -8,7 +8,7 @@ from typing import Any
 from data.corpus import Corpus
 from data.vocabulary import Vocabulary
 from runs.callbacks import Callback
-from runs.files import reporting_os_errors
+from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best
 from training.loop import Trainer
@@ -27,7 +27,7 @@ def begin(
     run.save_about(values["name"], comment, overridden, launch)
     run.save_config(dict(values))
     run.save_corpus(corpus.name, corpus.sha256)
-    vocabulary.save(run.vocabulary_path)
+    write_json(run.vocabulary_path, vocabulary.description())
 
 
 class Recorder(Callback):

@@ -47,4 +47,4 @@ def test_the_shortest_corpus_with_a_validation_window_has_2551_characters():
 
 def test_tiny_shakespeare_has_435_windows(shakespeare: str):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
-    assert validation_set(Vocabulary(corpus.characters).encode(corpus.validation)).n_windows == 435
+    assert validation_set(Vocabulary(corpus.counts).encode(corpus.validation)).n_windows == 435

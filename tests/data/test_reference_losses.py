@@ -23,7 +23,7 @@ def coins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Corpus:
 
 def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(shakespeare: str):
     corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
-    vocabulary = Vocabulary(corpus.characters)
+    vocabulary = Vocabulary(corpus.counts)
     training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
     counts = (ids.bincount(minlength=vocabulary.n_ordinary) for ids in (training_ids, validation_ids))
     assert round(unigram_loss(*counts), 3) == 3.347
@@ -32,7 +32,7 @@ def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(sh
 
 def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    vocabulary = Vocabulary(coins.characters)
+    vocabulary = Vocabulary(coins.counts)
     training, validation = (vocabulary.encode(text) for text in (coins.training, coins.validation))
     unigram = unigram_loss(training.bincount(minlength=2), validation.bincount(minlength=2))
     assert list(window_losses(coins)) == ["counting", "floor"]
@@ -69,7 +69,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(coins, monkeypatch, tmp_pat
 def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, monkeypatch, tmp_path):
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
-    vocabulary = Vocabulary(short.characters)
+    vocabulary = Vocabulary(short.counts)
     training_ids, validation_ids = vocabulary.encode(short.training), vocabulary.encode(short.validation)
     assert validation_set(validation_ids).n_windows == 1
     for losses in window_losses(short).values():

@@ -1,6 +1,7 @@
 import gzip
 import os
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -86,9 +87,9 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path]
     loaded = load_corpus(str(write(tmp_path / "texts")))
     assert loaded.stored is not None
     assert loaded.training + loaded.validation == TEXT
-    assert loaded.characters == "".join(sorted(set(TEXT)))
+    assert loaded.counts == Counter(TEXT)
     split = int(len(TEXT) * 0.9)
-    for vocabulary in (Vocabulary(loaded.characters), ByteVocabulary()):
+    for vocabulary in (Vocabulary(loaded.counts), ByteVocabulary()):
         tokens = loaded.stored.tokenized(vocabulary)
         expected = vocabulary.encode(TEXT[:split])
         assert tokens.training.ids.tolist() == expected.tolist()
@@ -128,7 +129,7 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     (path / "3.txt").write_text("five" * 10)
     loaded = load_corpus(str(path))
     assert loaded.stored is not None
-    tokens = loaded.stored.tokenized(Vocabulary(loaded.characters))
+    tokens = loaded.stored.tokenized(Vocabulary(loaded.counts))
     split = int((5 + 4 + 5 + 4 + 40) * 0.9)
     assert tokens.documents.tolist() == [5, 9, 14, 18, split]
 

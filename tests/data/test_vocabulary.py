@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,11 +31,10 @@ def test_an_empty_text_has_no_ids():
     assert Vocabulary("abc").encode("").tolist() == []
 
 
-def test_the_saved_file_holds_the_tokens_in_the_order_of_their_ids(tmp_path: Path):
+def test_the_description_holds_the_tokens_in_the_order_of_their_ids():
     vocabulary = Vocabulary("a\n\u2028é\U0001f600")
-    vocabulary.save(tmp_path / "vocabulary.json")
-    saved = json.loads((tmp_path / "vocabulary.json").read_text(encoding="utf-8"))
-    assert saved == {"characters": vocabulary.characters, "special_tokens": vocabulary.special_tokens}
+    expected = {"characters": vocabulary.characters, "special_tokens": vocabulary.special_tokens}
+    assert vocabulary.description() == expected
 
 
 def test_tiny_shakespeare_has_65_characters(shakespeare: str):

@@ -16,7 +16,7 @@ from writing.truth import TruePosterior
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return Vocabulary(load_corpus("play").characters)
+    return Vocabulary(load_corpus("play").counts)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_an_impossible_text_is_explained_by_misprints_and_others_are_exact(vocab
 
 def test_it_fits_the_vocabulary_of_the_play():
     corpus = load_corpus("play")
-    vocabulary = Vocabulary(corpus.characters)
+    vocabulary = Vocabulary(corpus.counts)
     model = TruePosterior(corpus.automaton, vocabulary)
     end = corpus.validation.index("?\n\n")
     inputs = vocabulary.encode(corpus.validation[end - 60 : end + 4])[None]

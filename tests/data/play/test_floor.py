@@ -129,7 +129,7 @@ def test_nothing_is_below_the_floor_on_average():
 def test_the_play_is_worth_learning():
     """Its floor is well above 0, counting does not reach it, and long windows have a lower floor than short ones."""
     play = load_corpus("play")
-    vocabulary = Vocabulary(play.characters)
+    vocabulary = Vocabulary(play.counts)
     validation = validation_set(vocabulary.encode(play.validation))
     windows, masked = validation.windows[::8], validation.masked[::8]
     floor = Floor(play.automaton)
