@@ -57,16 +57,10 @@ def survey(
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:
-    """The entries of the cache; an incomplete line ends without a line feed, and is cut off."""
-    try:
-        with open(cache, "rb+") as file:
-            lines = file.readlines()
-            if lines and not lines[-1].endswith(b"\n"):
-                file.truncate(sum(map(len, lines[:-1])))
-    except OSError:  # there is none
-        return
+    """The entries of the cache."""
+    lines = cache.read_bytes().splitlines() if cache.exists() else []
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError):  # an incomplete line: its file is surveyed again
             yield Surveyed(**json.loads(line))
 
 
