@@ -93,7 +93,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
             measures["grammar"] = lambda: grammar_measures(automaton, trained, validation)
     print(", bound", end="", flush=True)
     bound_losses = bound(trained, validation)
-    results["bound"] = likelihood(bound_losses, validation.windows, trained, validation)
+    results["bound"] = likelihood(bound_losses, validation.windows, vocabulary)
     for name, compute in measures.items():
         print(f", {name.replace('_', ' ')}", end="", flush=True)
         results[name] = compute()
@@ -106,7 +106,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     is_same = earlier.get("loss.valid") == protocol.loss  # then what --writing measured is kept
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
-    bounds = bound_losses / n_characters(validation.windows, trained, validation)
+    bounds = bound_losses / n_characters(validation.windows, vocabulary)
     of_windows = {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
     return Measured(trained, data.loaded.sha256, results, of_windows)
 

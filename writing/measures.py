@@ -11,6 +11,7 @@ from configs.seeds import derived_seed
 from data.bound import bound_masks
 from data.play.automaton import Automaton
 from data.protocol import ValidationSet
+from data.vocabulary import Vocabulary
 from trained.load import Trained
 from trained.measures import evenly_spaced
 from training.callbacks import any_order_bound
@@ -30,7 +31,7 @@ def bound(trained: Trained, validation: ValidationSet) -> Tensor:
     """The any-order bound of each validation window, `[n_windows]` nats: see `training.callbacks.any_order_bound`."""
     windows, masks = validation.windows, bound_masks(validation, ROUNDS)
     losses = any_order_bound(trained.model, windows, masks, trained.vocabulary.mask_token)
-    return losses * _is_written(windows, trained).sum(1)
+    return losses * _is_written(windows, trained.vocabulary).sum(1)
 
 
 @torch.no_grad()
@@ -67,7 +68,7 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
         starts = range(0, len(windows), at_once)
         parts = [(windows[i : i + at_once], generators[i : i + at_once]) for i in starts]
         losses = torch.cat([order_losses(_sampler(trained, order), *part).sum(1) for part in parts])
-        found[order] = likelihood(losses, windows, trained, validation)
+        found[order] = likelihood(losses, windows, trained.vocabulary)
     return found
 
 
@@ -77,7 +78,7 @@ def grammar_measures(automaton: Automaton, trained: Trained, validation: Validat
     """
     judge = Judge(automaton, trained.vocabulary, validation.windows.shape[1])
     losses = -judge.posterior.floor.log_probability(judge.posterior.to_floor(validation.windows))
-    exact = likelihood(losses, validation.windows, trained, validation)
+    exact = likelihood(losses, validation.windows, trained.vocabulary)
     blanks = torch.full((TEXTS, judge.length), trained.vocabulary.mask_token)
     texts = {}
     for order in ORDERS:
@@ -92,18 +93,18 @@ def _sampler(trained: Trained, order: str) -> Sampler:
     return Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, order)
 
 
-def _is_written(windows: Tensor, trained: Trained) -> Tensor:
+def _is_written(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
     """Where windows `[n_windows, seq_len]` hold tokens that a model writes: all but `[UNK]`."""
-    return windows.cpu() < trained.vocabulary.n_ordinary
+    return windows.cpu() < vocabulary.n_ordinary
 
 
-def n_characters(windows: Tensor, trained: Trained, validation: ValidationSet) -> Tensor:
+def n_characters(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
     """The number of characters of windows `[n_windows, seq_len]` without `[UNK]`, `[n_windows]`."""
-    lengths = 1 if validation.lengths is None else validation.lengths[windows.cpu()]
-    return (_is_written(windows, trained) * lengths).sum(1)
+    lengths = 1 if vocabulary.lengths is None else vocabulary.lengths[windows.cpu()]
+    return (_is_written(windows, vocabulary) * lengths).sum(1)
 
 
-def likelihood(losses: Tensor, windows: Tensor, trained: Trained, validation: ValidationSet) -> Likelihood:
+def likelihood(losses: Tensor, windows: Tensor, vocabulary: Vocabulary) -> Likelihood:
     """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
-    nats, stderr = ratio(losses, n_characters(windows, trained, validation))
+    nats, stderr = ratio(losses, n_characters(windows, vocabulary))
     return {"nats": nats, "bits": nats / math.log(2), "stderr": stderr, "n": len(windows)}
