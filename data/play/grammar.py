@@ -22,6 +22,10 @@ SEED = 1
 
 SENTENCES = ("statement", "question", "exclamation")
 NEW_TOPIC = 0.1  # the probability of a new topic after a speech that asks nothing
+NUMBERS = (  # and their articles, the ending of a noun, and that of a verb
+    ("singular", words.SINGULAR_ARTICLES, "", words.SINGULAR_VERB),
+    ("plural", words.PLURAL_ARTICLES, words.PLURAL_NOUN, words.PLURAL_VERB),
+)
 
 
 def play(length: int = LENGTH, seed: int = SEED) -> str:
@@ -102,10 +106,7 @@ def _clause(
 ) -> None:
     """Subject, verb and perhaps an object. `also_from` is a second beginning of the same clause, in lower case."""
     verbed, object_begins = build.joint(), build.joint()
-    for number, articles, plural_noun, verb_ending in (
-        ("singular", words.SINGULAR_ARTICLES, "", words.SINGULAR_VERB),
-        ("plural", words.PLURAL_ARTICLES, words.PLURAL_NOUN, words.PLURAL_VERB),
-    ):
+    for number, articles, noun_ending, verb_ending in NUMBERS:
         part = build.describing(number=number)
         described, named, placed, place, acting, verb, stem = (build.joint() for _ in range(7))
         shares = _weighted(articles, total=1.0)
@@ -115,7 +116,7 @@ def _clause(
             article.choice(also_from, shares, described)
         noun = build.joint()
         part.describing(word="adjective").choice(described, {"": 0.7} | _weighted(topic.adjectives, total=0.3), noun)
-        _noun(part, topic, noun, plural_noun, named)
+        _noun(part, topic, noun, noun_ending, named)
         part.text(named, " ", acting, 0.8)
         part.text(named, " ", placed, 0.2)
         part.describing(word="preposition").choice(placed, _weighted(words.PREPOSITIONS), place)
@@ -130,13 +131,10 @@ def _clause(
 
 def _noun_phrase(build: Builder, topic: words.Topic, start: int, end: int) -> None:
     """An article and a noun, singular or plural: an object, or the addressee of an exclamation."""
-    for number, articles, plural_noun in (
-        ("singular", words.SINGULAR_ARTICLES, ""),
-        ("plural", words.PLURAL_ARTICLES, words.PLURAL_NOUN),
-    ):
+    for number, articles, noun_ending, _ in NUMBERS:
         part, noun = build.describing(number=number), build.joint()
         part.describing(word="article").choice(start, _weighted(articles, total=1.0), noun)
-        _noun(part, topic, noun, plural_noun, end)
+        _noun(part, topic, noun, noun_ending, end)
 
 
 def _noun(build: Builder, topic: words.Topic, start: int, ending: str, end: int) -> None:
