@@ -85,17 +85,15 @@ class TfIdf:
         weights = []
         for speech in _speeches(text):
             counts = Counter(speech)
-            weights += [counts[word] / len(speech) * self._idf(word) for word in speech]
+            # The 1 keeps the weight of a word that is in every speech above 0.
+            idf = {word: math.log((1 + self.n_speeches) / max(1, self.speeches_with[word])) for word in counts}
+            weights += [counts[word] / len(speech) * idf[word] for word in speech]
         return weights
 
     def rule(self, text: str) -> tuple[list[str], list[float]]:
         """The words of a text with their tf-idf, and the characters between them with the least one of all words."""
         pieces, of_words = cut(text), iter(self(text))
         return pieces, [next(of_words) if WORD.match(piece) else self.least for piece in pieces]
-
-    def _idf(self, word: str) -> float:
-        # The 1 keeps the weight of a word that is in every speech above 0.
-        return math.log((1 + self.n_speeches) / max(1, self.speeches_with[word]))
 
 
 def _speeches(text: str) -> list[list[str]]:
