@@ -9,7 +9,7 @@ where types(context) is the number of different characters seen in the context. 
 each side and 7 in total, all visible and inside the window. A model with a higher loss has learned less than counting.
 """
 
-from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,8 +42,11 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
     probs = (frequencies[truth] + 0.5) / (len(training) + 0.5 * n_chars)
     best = np.full(len(truth), frequencies.argmax())
     alive = np.ones(len(truth), dtype=bool)  # the smaller contexts were seen in training
-    for before, after in _context_sizes():
-        asked = np.flatnonzero(alive & _uses(left, right, before, after))
+    for size, before in product(range(1, MAX_TOTAL + 1), range(MAX_SIDE + 1)):
+        # Contexts grow left and right in turn, left first, then on one side only once the other has no more characters.
+        is_asked = np.minimum(left, np.maximum((size + 1) // 2, size - right)) == before
+        after = size - before
+        asked = np.flatnonzero(alive & is_asked & (after <= right))
         if not len(asked):
             continue
         contexts, at = np.unique(context_hashes(ids, positions[asked], before, after), return_inverse=True)
@@ -64,24 +67,6 @@ def _visible_neighbors(masked: Bools) -> tuple[Ints, Ints]:
     left = hidden[rows[:, None], columns[:, None] + MAX_SIDE - distances]
     right = hidden[rows[:, None], columns[:, None] + MAX_SIDE + distances]
     return (left.cumsum(1) == 0).sum(1), (right.cumsum(1) == 0).sum(1)
-
-
-def _context_sizes() -> Iterator[tuple[int, int]]:
-    """All context sizes (before, after), smaller ones first."""
-    for total in range(1, MAX_TOTAL + 1):
-        for before in range(max(0, total - MAX_SIDE), min(total, MAX_SIDE) + 1):
-            yield before, total - before
-
-
-def _uses(left: Ints, right: Ints, before: int, after: int) -> Bools:
-    """Whether characters with `left` and `right` visible neighbors use this context size. Contexts grow left and right
-    in turn, left first, then on one side only once the other has no more visible characters."""
-    uses = (before <= left) & (after <= right)
-    if before > after + 1:
-        uses &= right == after
-    elif before < after:
-        uses &= left == before
-    return uses
 
 
 def context_hashes(ids: Ints, positions: Ints, before: int, after: int) -> Hashes:
