@@ -1,5 +1,6 @@
 """Looks inside a trained model: where it attends, and which characters it embeds alike."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -25,12 +26,10 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
         scores = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2) / query.shape[-1] ** 0.5
         maps.append(scores.softmax(-1).squeeze(0))
 
-    hooks = [layer.attention.register_forward_pre_hook(record) for layer in model.encoder.layers]
-    try:
+    with ExitStack() as hooks:
+        for layer in model.encoder.layers:
+            hooks.enter_context(layer.attention.register_forward_pre_hook(record))
         model(ids.unsqueeze(0))
-    finally:
-        for hook in hooks:
-            hook.remove()
     return torch.stack(maps)
 
 

@@ -4,11 +4,13 @@ Shai et al. (2024, arXiv 2405.15943) found that transformers trained on text fro
 posterior over its states linearly, left to right. Here the text has holes, and the posterior is given both sides.
 """
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from training.evaluation import evaluating
 from writing.truth import TruePosterior
 
 DISTINCTIONS = ("word", "number", "sentence", "topic", "speaker")
@@ -22,7 +24,6 @@ def exact_beliefs(truth: TruePosterior, inputs: Tensor, masked: Tensor) -> dict[
     return {name: truth.floor.beliefs(shown, masked.cpu(), name) for name in DISTINCTIONS}
 
 
-@torch.no_grad()
 def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Tensor]:
     """The residual stream at the masked positions, `[n_masked, d_model]`, after the embedding and after each layer.
 
@@ -34,14 +35,10 @@ def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Te
     for number, layer in enumerate(layers, start=1):
         name = f"layer {number}"
         hooks.append(layer.register_forward_hook(lambda *call, name=name: streams.update({name: call[2][masked]})))
-    was_training = model.training
-    model.eval()
-    try:
-        model.encoder(inputs)  # at all positions
-    finally:
+    with evaluating(model, inputs.device), ExitStack() as stack:
         for hook in hooks:
-            hook.remove()
-        model.train(was_training)
+            stack.enter_context(hook)  # removes it at the end
+        model.encoder(inputs)  # at all positions
     return streams
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from data.vocabulary import Vocabulary
+from training.evaluation import evaluating
 from writing.truth import TruePosterior
 
 ORDERS = ("left to right", "right to left", "random")
@@ -46,7 +47,6 @@ def hidden_spans(
     return HiddenSpans(windows, inputs, dict(zip(ORDERS, orders, strict=True)), after - before)
 
 
-@torch.no_grad()
 def joint_consistency(
     model: nn.Module, spans: HiddenSpans, vocabulary: Vocabulary, generator: torch.Generator
 ) -> dict[str, Any]:
@@ -59,8 +59,6 @@ def joint_consistency(
     divergence from the product along left to right, estimated at characters that the model writes left to right. Each
     is {"nats", "stderr"}. "exact" is the entropy of the exact joint, estimated likewise.
     """
-    was_training = model.training
-    model.eval()
     first, *others = ORDERS
 
     def log_joint(order: str, ids: Tensor) -> Tensor:
@@ -69,10 +67,10 @@ def joint_consistency(
     def draw(logs: Tensor, _: Tensor) -> Tensor:
         return torch.multinomial(logs.exp(), 1, generator=generator)
 
-    kl = {order: spans.exact - log_joint(order, spans.windows) for order in ORDERS}
-    written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
-    disagreement = {order: chosen - log_joint(order, written) for order in others}
-    model.train(was_training)
+    with evaluating(model, spans.inputs.device):
+        kl = {order: spans.exact - log_joint(order, spans.windows) for order in ORDERS}
+        written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
+        disagreement = {order: chosen - log_joint(order, written) for order in others}
     return {
         "exact": _estimate(-spans.exact),
         "kl": {order: _estimate(values) for order, values in kl.items()},

@@ -45,13 +45,10 @@ def wrap(characters: Iterable[Cell], width: int) -> list[list[Cell]]:
     lines: list[list[Cell]] = [[]]
     used = 0
     for cell in characters:
-        if cell.character == "\n":
+        if cell.character == "\n" or (used and used + cell.columns > width):
             lines.append([])
             used = 0
-            continue
-        if used and used + cell.columns > width:
-            lines.append([])
-            used = 0
-        lines[-1].append(cell)
-        used += cell.columns
+        if cell.character != "\n":
+            lines[-1].append(cell)
+            used += cell.columns
     return lines
