@@ -33,7 +33,6 @@ class Measured(NamedTuple):
     """A run and its measures."""
 
     trained: Trained
-    text: str  # SHA-256
     results: Results
     window_losses: dict[str, np.ndarray]  # [n_windows], by the measures in which runs are compared
 
@@ -50,7 +49,7 @@ def measure_runs(options: Namespace) -> None:
     """Measure the runs one after the other, and compare them."""
     found = [find_run(name, options.logs) for name in options.runs]
     measured = [measure(load(run, best_device()), options.writing) for run in {run.path: run for run in found}.values()]
-    if len({each.text for each in measured}) > 1:
+    if len({each.trained.run.corpus()["sha256"] for each in measured}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")
     elif len({predicted_tokens(each.trained.vocabulary) for each in measured}) > 1:
         print_per_character(measured)
@@ -108,7 +107,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, vocabulary)
     of_windows = {"loss.valid": protocol.window_losses / validation.n_masked, "any-order bound": bounds.numpy()}
-    return Measured(trained, data.loaded.sha256, results, of_windows)
+    return Measured(trained, results, of_windows)
 
 
 def print_tables(results: dict[str, Any]) -> None:
@@ -179,7 +178,7 @@ def predicted_tokens(vocabulary: Vocabulary) -> str:
 def print_per_character(measured: list[Measured]) -> None:
     """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
     print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
-    for trained, _, results, _ in measured:
+    for trained, results, _ in measured:
         nats, bits = per_character(results.get("loss.valid_per_character") or results["loss.valid"]).values()
         name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
         print(f"  {name}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={tokens}")

@@ -72,7 +72,5 @@ def validation_set(
 def protocol_masks(n_windows: int) -> torch.Tensor:
     """The masked positions: bool `[n_windows, 256]`, the same on every machine (NumPy on the CPU)."""
     generator = np.random.Generator(np.random.PCG64(SEED))
-    order = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1, kind="stable")
-    masked = np.zeros((n_windows, WINDOW_LEN), dtype=bool)
-    np.put_along_axis(masked, order[:, :N_MASKED], True, axis=1)
-    return torch.from_numpy(masked)
+    ranks = generator.random((n_windows, WINDOW_LEN)).argsort(axis=1, kind="stable").argsort(axis=1)
+    return torch.from_numpy(ranks < N_MASKED)

@@ -79,7 +79,7 @@ class StoredText:
     sources: list[Source] = field(repr=False)
     surveyed: list[Surveyed] = field(repr=False)
     cache: Path
-    announce: Callable[[str], None] = field(default=print, repr=False)
+    announce: Callable[[str], None] = field(repr=False)
 
     @classmethod
     def open(cls, path: Path, cache: Path, announce: Callable[[str], None]) -> "StoredText":

@@ -35,11 +35,6 @@ class Tokens(NamedTuple):
     ends: np.ndarray  # the number of ids up to the end of each document
 
 
-def dtype_for(n_ids: int) -> np.dtype:
-    """The smallest integer type that holds the ids below `n_ids`."""
-    return np.min_scalar_type(n_ids - 1)
-
-
 def convert(
     sources: Sequence[Source],
     vocabulary: Vocabulary,
@@ -52,7 +47,7 @@ def convert(
     The first `n_training_chars` characters are for training, the others for validation. `n_chars_done` is called with
     the number of characters that have been converted since its last call. Raises CorpusError or OSError.
     """
-    dtype = dtype_for(vocabulary.n_ids_in_text)
+    dtype = np.min_scalar_type(vocabulary.n_ids_in_text - 1)  # the smallest that holds all ids
     reading = sources[0]
 
     def blocks() -> Iterator[Block]:

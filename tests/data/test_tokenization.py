@@ -5,14 +5,13 @@ import resource
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from data import corpus, sources, tokenization
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.sources import list_sources
-from data.tokenization import convert, dtype_for
+from data.tokenization import convert
 from data.vocabulary import Vocabulary
 from runs.files import write_json
 
@@ -130,10 +129,3 @@ def test_a_changed_file_is_announced_and_converted_again(text: Path):
     assert again.training == (changed + TEXT[len(changed) :])[:N_TRAINING]
     ids = again.stored.tokenized(VOCABULARY).training.ids
     assert VOCABULARY.decode(ids[:50]) == changed[:50]
-
-
-@pytest.mark.parametrize(
-    ("n_tokens", "dtype"), [(256, np.uint8), (257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)]
-)
-def test_ids_have_the_smallest_type(n_tokens: int, dtype: type):
-    assert dtype_for(n_tokens) == dtype
