@@ -51,7 +51,7 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
             continue
         contexts, at = np.unique(context_hashes(ids, positions[asked], before, after), return_inverse=True)
         pairs = _count_pairs(training, before, after, n_chars, contexts)
-        found, total, types, of_truth, most_frequent = _look_up(*pairs, n_chars, len(contexts), at, truth[asked])
+        found, total, types, of_truth, most_frequent = _statistics(*pairs, n_chars, len(contexts), at, truth[asked])
         alive[asked[~found]] = False
         seen = asked[found]
         probs[seen] = (of_truth + types * probs[seen]) / (total + types)
@@ -91,13 +91,13 @@ def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) ->
     return np.where(known[at] == asked, values[at], 0)
 
 
-def _look_up(
+def _statistics(
     pairs: Ints, pair_counts: Ints, n_chars: int, n_contexts: int, at: Ints, truth: Ints
 ) -> tuple[Bools, Ints, Ints, Ints, Ints]:
-    """Look up the contexts with the indices `at` in the result of `_count_pairs`.
+    """Statistics of the contexts with the indices `at`, from the result of `_count_pairs`.
 
-    Returns for each context whether it was seen; and for those that were: its count, its number of different
-    characters, its count with the true character, and its most frequent character.
+    Whether each was seen; and for those that were: its count, its number of different characters, its count with the
+    true character, and its most frequent character.
     """
     context_of_pair = pairs // n_chars
     totals = np.bincount(context_of_pair, weights=pair_counts, minlength=n_contexts).astype(np.int64)

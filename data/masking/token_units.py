@@ -1,7 +1,5 @@
 """Applies strategies, which cut a text of characters into units, to other tokens and to texts on the disk."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -43,12 +41,6 @@ class OnTokens(Segmenter):
     @property
     def learns(self) -> bool:
         return self.base.learns
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.base.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.base.load_state_dict(state)
 
 
 class WindowUnits(Segmenter):
