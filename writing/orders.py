@@ -19,11 +19,6 @@ def margin(probabilities: Tensor) -> Tensor:
     return best[:, 0] - best[:, 1]
 
 
-def left_to_right(uniform: Tensor) -> Tensor:
-    """Scores that fall from left to right, of the shape of `uniform` `[n, length]`."""
-    return -torch.arange(uniform.shape[1], dtype=uniform.dtype, device=uniform.device).expand_as(uniform)
-
-
 # From the probabilities `[n_blanks, n_ordinary]` of the blanks' tokens to scores `[n_blanks]`. MaskGIT (Chang et al.
 # 2022) compares the probabilities of tokens that it has drawn, which favors probable ones. Here the draw comes later.
 BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -32,5 +27,8 @@ BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
     "margin": margin,
 }
 # From random numbers `[n, length]` to scores of the same shape.
-BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {"random": lambda uniform: uniform, "left-to-right": left_to_right}
+BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "random": lambda uniform: uniform,
+    "left-to-right": lambda uniform: -torch.ones_like(uniform).cumsum(1),  # falls from column to column
+}
 ORDERS = (*BLIND, *BY_PROBABILITY)
