@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: train dashboard test lint notebooks soak clean
-.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-costs bench-inference
+.PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-inference
 
 train: .venv/installed
 	$(BIN)/python experiment.py $(ARGS)
@@ -43,11 +43,6 @@ bench-tricks: .venv/installed-bench
 
 bench-strategies: .venv/installed
 	$(BIN)/python -m benchmarks.strategies $(ARGS)
-
-bench-costs: .venv/installed-dashboard
-	$(BIN)/python -m benchmarks.masking_cost
-	$(BIN)/python -m benchmarks.dashboard_cost
-	$(BIN)/python -m benchmarks.loop_cost
 
 bench-inference: .venv/installed-export
 	$(BIN)/python -m benchmarks.inference $(ARGS)

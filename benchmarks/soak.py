@@ -15,13 +15,13 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.command import key_words, recipe, run_benchmark, save_results
-from benchmarks.dashboard_cost import server
 from benchmarks.trials import run_in, train
 from runs.files import ROOT
 from runs.run_folder import RunFolder
@@ -120,6 +120,19 @@ def soak(folder: Path, minutes: float) -> dict[str, Any]:
         "dashboard_mib": [samples[0][1], samples[-1][1]],
         "every_minute_mib": series[:: int(60 / SECONDS_BETWEEN_SAMPLES)],
     }
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address and the process of a dashboard."""
+    command = [sys.executable, "dashboard.py", "--port", "0", "--db", str(folder / "dashboard.sqlite3")]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[1].removesuffix("/runs"), process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
