@@ -9,16 +9,43 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.peers import masked_lm
 from configs.model import ModelConfigs, option
+
+# Names in the config of BERT or of ModernBERT; each ignores the other's.
+UNUSED_TOKENS = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "embedding_dropout",
+    "attention_dropout",
+    "mlp_dropout",
+)
 
 
 class HuggingFace(nn.Module):
-    """`BertForMaskedLM` or `ModernBertForMaskedLM`, with its head at the requested positions only."""
+    """`BertForMaskedLM` or `ModernBertForMaskedLM`, with its head at the requested positions only.
+
+    All else is the default of its authors: in ModernBERT, two of three layers attend to 64 characters on either side.
+    """
 
     def __init__(self, c: ModelConfigs, architecture: str):
         super().__init__()
-        self.model: Any = masked_lm(architecture, c, c.n_tokens, c.dropout)
+        # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
+        sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
+        from transformers import AutoConfig, AutoModelForMaskedLM
+
+        config = AutoConfig.for_model(
+            architecture,
+            vocab_size=c.n_tokens,
+            hidden_size=c.d_model,
+            num_hidden_layers=c.n_layers,
+            num_attention_heads=c.n_heads,
+            intermediate_size=c.d_ff,
+            pad_token_id=c.n_tokens - 2,
+            **dict.fromkeys(UNUSED_TOKENS),
+            **dict.fromkeys(DROPOUTS, c.dropout),
+        )
+        self.model: Any = AutoModelForMaskedLM.from_config(config)
 
     def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""

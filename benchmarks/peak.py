@@ -1,34 +1,31 @@
 """The operations that a training step needs, and how fast this machine multiplies matrices."""
 
 import statistics
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.peers import Shape, Step
 from benchmarks.turns import seconds_per_call
 
-LARGE, LARGE_ON_CUDA = 2048, 8192  # rows and columns that reach the machine's best rate
 SECONDS = 0.2  # per measurement
 
 
-def flops_per_char(step: Step, shape: Shape) -> float:
-    """Floating-point operations of an eager step's matrix products per character, those of its optimizer included."""
+def flops_of(step: Callable[[], Any]) -> float:
+    """Floating-point operations of an eager step's matrix products, those of its optimizer included."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused attention is not counted
         step()
-    return counter.get_total_flops() / shape.chars_per_step
+    return counter.get_total_flops()
 
 
-def peak_flops_per_second(shape: Shape, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
-    """The best rate of the products in the model's own forward pass, and that of a large product."""
-    d, rows = shape.d_model, shape.chars_per_step
-    own = ((rows, d, 3 * d), (rows, d, d), (rows, d, 2 * shape.d_ff), (rows, shape.d_ff, d))
-    large = (LARGE_ON_CUDA if device.type == "cuda" else LARGE,) * 3
-    return {
-        "own shapes": max(flops_per_second(*sizes, device, dtype) for sizes in own),
-        "large": flops_per_second(*large, device, dtype),
-    }
+@cache
+def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.device, dtype: torch.dtype) -> float:
+    """The best rate of the products in a model's own forward pass."""
+    products = ((d_model, 3 * d_model), (d_model, d_model), (d_model, 2 * d_ff), (d_ff, d_model))
+    return max(flops_per_second(rows, *sizes, device, dtype) for sizes in products)
 
 
 def flops_per_second(rows: int, inner: int, columns: int, device: torch.device, dtype: torch.dtype) -> float:

@@ -2,94 +2,120 @@
 
 python -m benchmarks.throughput [--repeats 5 | --quick]
 
-All take turns in one process, with the same shape and the same text. The share of the peak counts the operations of the
-model's matrix products, without those of Muon, relative to the rate of such products at the model's own shapes.
+All take turns in one process, with the same shape, text, masking rate and training step; the model, the masker, the
+optimizer and the precision are their own. Logits are computed at the masked positions only, which is in favor of the
+annotated experiment and of BERT. The share of the peak counts the operations of the model's matrix products, without
+those of Muon, relative to the rate of such products at the model's own shapes.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks import peers
-from benchmarks.command import device_preset, preset_values, run_benchmark
-from benchmarks.peak import flops_per_char, peak_flops_per_second
-from benchmarks.peers import MASKING_PROB, Shape, Step
-from benchmarks.turns import Measures, compare, seconds_per_call, warmed_up_step
+import benchmarks.models  # noqa: F401, registers the architectures
+from benchmarks.command import device_preset, recipe, run_benchmark
+from benchmarks.peak import flops_of, peak_flops_per_second
+from benchmarks.turns import Measures, compare, seconds_per_call
+from configs.callbacks import acceleration
+from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
+from training.compilation import Compilation
+from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
+
+
+class Shape(NamedTuple):
+    """The model and batch sizes that all share."""
+
+    d_model: int
+    n_layers: int
+    n_heads: int
+    d_ff: int
+    seq_len: int
+    batch_size: int
+
+    @property
+    def chars_per_step(self) -> int:
+        return self.batch_size * self.seq_len
+
+    def __str__(self) -> str:
+        return f"{self.n_layers} layers of {self.d_model}, {self.batch_size} x {self.seq_len}"
+
 
 ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
 LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
-ON_CUDA = [*(replace(ANNOTATED, batch_size=n) for n in (64, 1024, 4096)), replace(LARGER, batch_size=128)]
+ON_CUDA = [*(ANNOTATED._replace(batch_size=n) for n in (64, 1024, 4096)), LARGER._replace(batch_size=128)]
 SECONDS_PER_TURN = 1.0
 ADAMW = {"training.optimizer": "adamw"}
-EAGER = ADAMW | {"training.compile": False}
+EAGER = {"training.compile": False, "training.cuda_graph": False}
+PEERS = recipe("peers")
+RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the device
+    "Folio": {},
+    "Folio with AdamW": ADAMW,
+    "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
+    **{name: PEERS["keys"] | keys | EAGER for name, keys in PEERS["peers"].items()},
+}
 
 
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
-    device = torch.device(best_device())
-    shapes = ON_CUDA if device.type == "cuda" else [ANNOTATED, LARGER]
-    groups, peaks = {}, {}
-    for shape in shapes[:1] if options.quick else shapes:
-        dtypes = (torch.float32, torch.bfloat16) if device.type == "cuda" else (torch.float32,)
-        peaks[str(shape)] = peak = {str(dtype): peak_flops_per_second(shape, device, dtype) for dtype in dtypes}
-        groups[str(shape)] = {name: candidate(name, shape, peak) for name in STEPS}
-    compare(path, groups, 3 if options.quick else options.repeats, base="Folio", peak_flops_per_second=peaks)
+    shapes = ON_CUDA if best_device() == "cuda" else [ANNOTATED, LARGER]
+    groups = {
+        str(shape): {name: candidate(shape, keys) for name, keys in RECIPES.items()}
+        for shape in (shapes[:1] if options.quick else shapes)
+    }
+    compare(path, groups, 3 if options.quick else options.repeats, base="Folio")
 
 
-def candidate(name: str, shape: Shape, peaks: Mapping[str, Mapping[str, float]]) -> Callable[[], Measures]:
+def candidate(shape: Shape, keys: dict[str, Any]) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
-    step = STEPS[name](shape)
-    eager = folio(shape, **EAGER) if name.startswith("Folio") else step
-    operations = flops_per_char(eager, shape)
-    # labml's experiment computes in float32 everywhere, the others in the last of the types.
-    peak = peaks["torch.float32"] if name == "annotated" else list(peaks.values())[-1]
+    configs = configured(shape, keys)
+    step = warmed_up_step(configs)
+    flops_per_char = flops_of(warmed_up_step(configured(shape, keys | ADAMW | EAGER))) / shape.chars_per_step
+    dtype = torch.bfloat16 if configs.training.autocast else torch.float32
+    peak = peak_flops_per_second(shape.chars_per_step, shape.d_model, shape.d_ff, configs.torch_device, dtype)
 
     def turn() -> Measures:
         n = max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
         rate = shape.chars_per_step / seconds_per_call(step, n)
-        return {"characters per second": rate, "share of the peak": rate * operations / peak["own shapes"]}
+        return {"characters per second": rate, "share of the peak": rate * flops_per_char / peak}
 
     return turn
 
 
-def configured(shape: Shape, **keys: Any) -> Configs:
-    """The preset of this machine's device with the model and the batch of a shape, without n-grams."""
-    model = {f"model.{name}": getattr(shape, name) for name in ("d_model", "n_layers", "n_heads", "d_ff")}
-    rest = {
+def configured(shape: Shape, keys: dict[str, Any]) -> Configs:
+    """The preset of this machine's device with `keys`, and with the model and the batch of a shape, without n-grams."""
+    own = {f"model.{name}": getattr(shape, name) for name in ("d_model", "n_layers", "n_heads", "d_ff")} | {
         "data.corpus": "tiny_shakespeare",
         "model.ngrams": 0,
+        "masking.masking_prob": 0.15,
         "training.chars_per_step": shape.chars_per_step,
-        "training.stages": [{"until": 1.0, "seq_len": shape.seq_len, "masking_prob": MASKING_PROB}],
+        "training.stages": [{"until": 1.0, "seq_len": shape.seq_len}],
     }
-    return configs_of(preset_values(device_preset(), model | rest | keys))
+    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | own))
 
 
-def folio(shape: Shape, **keys: Any) -> Step:
-    """Folio's own step."""
-    step, stage = warmed_up_step(configured(shape, **keys))
+def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:
+    """The step after some updates: compiled and recorded as the configs say. It returns the loss, on the device.
+
+    Raises RuntimeError if compiling or recording fails.
+    """
+    step, (stage,), callbacks = configs.step, configs.training.stage_rows, acceleration(configs)
+    for compilation in (each for each in callbacks if isinstance(each, Compilation)):
+        compilation.compile([stage], _raise_failure)
+    for _ in range(EAGER_STEPS):
+        step(stage)
+    for recorder in (each for each in callbacks if isinstance(each, CudaGraphRecorder)):
+        recorder.record(stage, _raise_failure)
     return lambda: step(stage)["loss"]
 
 
-def peer(step_of: Callable[[Shape, torch.Tensor, int], Step], shape: Shape) -> Step:
-    """A step from benchmarks.peers on the same text."""
-    data = configured(shape).data
-    return step_of(shape, data.training_ids, data.vocabulary.n_tokens)
-
-
-STEPS: Mapping[str, Callable[[Shape], Step]] = {
-    "Folio": folio,
-    "Folio with AdamW": lambda shape: folio(shape, **ADAMW),
-    "annotated": partial(peer, peers.annotated),
-    "Hugging Face BERT": partial(peer, partial(peers.hugging_face, "bert")),
-    "Hugging Face ModernBERT": partial(peer, partial(peers.hugging_face, "modernbert")),
-}
+def _raise_failure(line: str) -> None:
+    if line.startswith("training without"):
+        raise RuntimeError(line)
 
 
 if __name__ == "__main__":

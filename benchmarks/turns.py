@@ -3,20 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.command import save_results
-from configs.callbacks import acceleration
-from configs.experiment import Configs
-from training.compilation import Compilation
-from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
-from training.schedule import Stage
-from training.step import TrainingStep
 
-Result = TypeVar("Result")
 Measures = Mapping[str, float]  # by name; the name has the unit
 Candidates = Mapping[str, Callable[[], Measures]]
 
@@ -33,7 +26,7 @@ def compare(
     for group, candidates in groups.items():
         turns[group] = take_turns(candidates, rounds, warmup)
         for name, found in turns[group].items():
-            row = {"": f"{group}: {name}" if group else name}
+            row = {"": f"{group}: {name}"}
             row |= {measure: in_words(np.median([each[measure] for each in found])) for measure in found[0]}
             if base:
                 speed = next(iter(found[0]))
@@ -50,13 +43,13 @@ def in_words(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def take_turns(candidates: Mapping[str, Callable[[], Result]], rounds: int, warmup: int = 0) -> dict[str, list[Result]]:
+def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str, list[Measures]]:
     """Call every candidate once per round and return its results, without those of the first `warmup` rounds.
 
     Each round begins with another candidate. Prints how long it will take once the first round is over.
     """
     names = list(candidates)
-    results: dict[str, list[Result]] = {name: [] for name in names}
+    results: dict[str, list[Measures]] = {name: [] for name in names}
     began = time.perf_counter()
     for i in range(warmup + rounds):
         first = i % len(names)
@@ -75,23 +68,3 @@ def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
         result = call()
     result.flatten()[0].item()  # waits for the device
     return (time.perf_counter() - began) / n
-
-
-def warmed_up_step(configs: Configs) -> tuple[TrainingStep, Stage]:
-    """The step after some updates in its first stage, and that stage: compiled and recorded as the configs say.
-
-    Raises RuntimeError if compiling or recording fails.
-    """
-    step, stage, callbacks = configs.step, configs.training.stage_rows[0], acceleration(configs)
-    for compilation in (each for each in callbacks if isinstance(each, Compilation)):
-        compilation.compile([stage], _raise_failure)
-    for _ in range(EAGER_STEPS):
-        step(stage)
-    for recorder in (each for each in callbacks if isinstance(each, CudaGraphRecorder)):
-        recorder.record(stage, _raise_failure)
-    return step, stage
-
-
-def _raise_failure(line: str) -> None:
-    if line.startswith("training without"):
-        raise RuntimeError(line)

@@ -1,0 +1,30 @@
+import json
+from argparse import Namespace
+
+import pytest
+
+from benchmarks import throughput
+from benchmarks.throughput import EAGER, RECIPES, Shape, configured, warmed_up_step
+
+SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
+
+
+@pytest.mark.usefixtures("shakespeare")
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_step_learns(name):
+    """From the loss of the first steps to that of later ones, without a warmup of the rate."""
+    keys = EAGER | {"device": "cpu"} | ({"training.learning_rate": 0.004} if "Hugging" in name else {})
+    step = warmed_up_step(configured(SHAPE, RECIPES[name] | keys))
+    losses = [step().item() for _ in range(100)]
+    assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
+
+
+@pytest.mark.usefixtures("shakespeare")
+def test_everyone_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "ANNOTATED", SHAPE)
+    monkeypatch.setattr(throughput, "SECONDS_PER_TURN", 0.01)
+    monkeypatch.setattr(throughput, "RECIPES", {name: keys | EAGER for name, keys in RECIPES.items()})
+    throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
+    table = json.loads((tmp_path / "result.json").read_text())["table"]
+    assert [row[""] for row in table] == [f"2 layers of 32, 8 x 16: {name}" for name in RECIPES]
+    assert all(row["characters per second"] and row["share of the peak"] for row in table)
