@@ -17,18 +17,15 @@ import numpy as np
 import torch
 import yaml
 
-from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
-from configs.keys import ConfigError
-from configs.one_line import OneLineParser, fail, run_main
-from data.corpus import CorpusError
+from configs.one_line import OneLineParser, run_main
+from configs.scripts import run_script
 from runs.files import ROOT, write_json
-from runs.run_folder import RunFolderError
 from training import tracking
-from training.checkpoint import CheckpointError
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
 RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
+RUN = {"nargs": "?", "default": "last", "metavar": "RUN"}  # an option's arguments
 Table = Sequence[Mapping[str, str]]  # rows: heading -> cell
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
@@ -61,16 +58,12 @@ def run_benchmark(
     for name, arguments in (extra or {}).items():
         parser.add_argument(name if "nargs" in arguments else f"--{name}", **arguments)
 
-    def run(words: list[str]) -> int:
+    def run(options: argparse.Namespace) -> int | None:
         tracking.be_quiet()
-        try:
-            options = parser.parse_args(words)
-            changed = {k: v for k, v in vars(options).items() if v != parser.get_default(k) and k not in unnamed}
-            return main(options, results_path(Path(module.__file__ or "").stem, changed)) or 0
-        except (ConfigError, CorpusError, RunFolderError, CheckpointError) as error:
-            return fail(error)
+        changed = {k: v for k, v in vars(options).items() if v != parser.get_default(k) and k not in unnamed}
+        return main(options, results_path(Path(module.__file__ or "").stem, changed))
 
-    run_main(run)
+    run_main(lambda words: run_script(parser, words, run, "requirements-bench.txt"))
 
 
 def results_path(name: str, changed: Mapping[str, Any] | None = None) -> Path:
@@ -107,11 +100,6 @@ def markdown(table: Table) -> str:
 def device_preset() -> str:
     """The preset for the best device of this machine."""
     return "gpu" if best_device() == "cuda" else "quick"
-
-
-def preset_values(preset: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Every config key of a preset, with `keys` on top."""
-    return resolve(read_config(PRESETS / f"{preset}.yaml"), keys)
 
 
 def recipe(name: str) -> dict[str, Any]:

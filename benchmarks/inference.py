@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import onnxruntime
 import torch
 
-from benchmarks.command import run_benchmark
+from benchmarks.command import RUN, run_benchmark
 from benchmarks.turns import Candidates, Measures, compare, seconds_per_call
 from runs.files import ROOT
 from trained.load import Trained, load_trained, random_ids
@@ -54,4 +54,4 @@ def candidates(trained: Trained, session: onnxruntime.InferenceSession, batch: i
 
 
 if __name__ == "__main__":
-    run_benchmark(main, extra={"run": {"nargs": "?", "default": "last", "metavar": "RUN"}}, repeats=15)
+    run_benchmark(main, {"run": RUN}, repeats=15)

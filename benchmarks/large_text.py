@@ -45,13 +45,11 @@ def main(options: Namespace, path: Path) -> None:
         for share, text in texts.items():
             write(text, share * options.megabytes)
         conversions: Candidates = {
-            tokens: partial(in_process, partial(convert, texts[share], tokens, folder / tokens.replace(":", "-")))
+            tokens: partial(in_process, convert, texts[share], tokens, folder / tokens)
             for tokens, share in SHARES.items()
         }
         readers: Candidates = {
-            f"windows of {n} x {length}": partial(
-                in_process, partial(read, texts[1.0], folder / "characters", n, length)
-            )
+            f"windows of {n} x {length}": partial(in_process, read, texts[1.0], folder / "characters", n, length)
             for n, length in SHAPES
         }
         compare(path, {"conversion": conversions, "reader": readers}, 1, megabytes=options.megabytes)
@@ -67,10 +65,10 @@ def write(path: Path, megabytes: float) -> None:
             file.write("\n\n".join(generator.choices(speeches, k=5_000)) + "\n\n")
 
 
-def in_process(function: Callable[[], Measures]) -> Measures:
+def in_process(function: Callable[..., Measures], *arguments: Any) -> Measures:
     """The result of a function that runs in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=tracking.be_quiet) as pool:
-        return pool.submit(function).result()
+        return pool.submit(function, *arguments).result()
 
 
 def convert(text: Path, tokens: str, cache: Path) -> Measures:

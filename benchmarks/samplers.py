@@ -23,7 +23,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Generator, nn
 
-from benchmarks.command import Table, run_benchmark, save_results
+from benchmarks.command import RUN, Table, run_benchmark, save_results
 from configs.keys import ConfigError
 from configs.seeds import derived_seed
 from runs.figures import save_figure
@@ -64,17 +64,13 @@ def main(options: Namespace, path: Path) -> None:
     length = min(LENGTH, trained.longest)
     judge = Judge(automaton, trained.vocabulary, length)
     models: dict[str, nn.Module] = {"run": trained.model, "ideal": judge.posterior}
+    blank = trained.vocabulary.mask_token
     rows = []
     for setting in settings(length):
         began = time.perf_counter()
-        sampler = Sampler(
-            models[setting.writer],
-            trained.vocabulary.mask_token,
-            trained.vocabulary.n_ordinary,
-            setting.order,
-            setting.temperature,
-        )
-        blanks = torch.full((options.texts, length), sampler.mask_token)
+        model = models[setting.writer]
+        sampler = Sampler(model, blank, trained.vocabulary.n_ordinary, setting.order, setting.temperature)
+        blanks = torch.full((options.texts, length), blank)
         generators = [Generator().manual_seed(derived_seed(i, "samplers")) for i in range(options.texts)]
         *_, texts = sampler.write(blanks, setting.steps, generators)
         row = setting._asdict() | judge.measures(texts)
@@ -102,14 +98,12 @@ def table(rows: list[dict[str, Any]]) -> Table:
     """One row per order, number of steps and temperature: the measures of the run and of the ideal sampler."""
     found: dict[tuple[str, int, float], dict[str, str]] = {}
     for row in rows:
-        setting = row["order"], row["steps"], row["temperature"]
-        cells = found.setdefault(
-            setting, {"order": setting[0], "steps": f"{setting[1]}", "temperature": f"{setting[2]:g}"}
-        )
+        order, steps, temperature = row["order"], row["steps"], row["temperature"]
+        named = {"order": order, "steps": f"{steps}", "temperature": f"{temperature:g}"}
+        cells = found.setdefault((order, steps, temperature), named)
         for measure, heading in COLUMNS.items():
-            value, stderr = (
-                100 * row[key] if measure == "impossible" else row[key] for key in (measure, f"{measure}_stderr")
-            )
+            scale = 100 if measure == "impossible" else 1
+            value, stderr = scale * row[measure], scale * row[f"{measure}_stderr"]
             cells[f"{heading}: {row['writer']}"] = with_error(f"{value:{FORMATS[measure]}}", stderr)
     return list(found.values())
 
@@ -122,10 +116,8 @@ def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     for axes, (measure, end) in zip(panels, at_the_end.items(), strict=True):
         for writer in WRITERS:
             for order in ORDERS:
-                chosen = [
-                    row for row in rows if (row["writer"], row["order"], row["temperature"]) == (writer, order, 1)
-                ]
-                points = [(row["steps"], row[measure], row[f"{measure}_stderr"]) for row in chosen]
+                curve = [row for row in rows if (row["writer"], row["order"], row["temperature"]) == (writer, order, 1)]
+                points = [(row["steps"], row[measure], row[f"{measure}_stderr"]) for row in curve]
                 points += [(facts["length"], end, 0.0)] if writer == "ideal" else []
                 style = {"linestyle": "-" if writer == "run" else "--", "color": f"C{ORDERS.index(order)}"}
                 steps, values, errors = zip(*points, strict=True)
@@ -133,14 +125,12 @@ def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         axes.axhline(end, color="grey", linestyle=":")
         axes.set_xscale("log", base=2)
         axes.set_xticks([*STEPS, facts["length"]], [str(steps) for steps in (*STEPS, facts["length"])])
-        axes.set_xlabel(f"steps for {facts['length']} characters")
-        axes.set_title(COLUMNS[measure], fontsize="medium")
+        axes.set(title=COLUMNS[measure], xlabel=f"steps for {facts['length']} characters")
     panels[0].legend(fontsize="small")
     drawn.suptitle("Texts of a run and of the ideal sampler; dotted: the grammar's own texts", fontsize="medium")
     return drawn
 
 
 if __name__ == "__main__":
-    run = {"nargs": "?", "default": "last", "metavar": "RUN"}
     texts = {"type": int, "default": 32, "metavar": "N", "help": "texts per setting (default: 32)"}
-    run_benchmark(main, extra={"run": run, "texts": texts}, unnamed=["run"])
+    run_benchmark(main, {"run": RUN, "texts": texts}, unnamed=["run"])

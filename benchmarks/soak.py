@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks.command import key_words, recipe, run_benchmark, save_results
 from benchmarks.trials import run_in, train
 from runs.files import ROOT
@@ -154,7 +156,7 @@ def start(keys: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[st
 
 def resident(pid: int) -> float:
     """The resident memory of a child process in MiB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+    return psutil.Process(pid).memory_info().rss / 2**20
 
 
 if __name__ == "__main__":

@@ -62,17 +62,10 @@ def recipes(preset: str, seconds: float) -> dict[str, dict[str, Any]]:
     """
     if preset not in PEERS["best"]:
         raise ConfigError(f"no best values for {preset} in benchmarks/recipes/peers.yaml: find them with --search")
-    keys: dict[str, Mapping[str, Any]] = {FOLIO: {}, "annotated": read_config(PRESETS / "annotated.yaml")}
-    for peer, values in PEERS["best"][preset].items():
-        keys[peer] = peer_keys(peer, preset) | values
-    budgets = {"training.max_chars": None}
+    keys = {FOLIO: {}, "annotated": read_config(PRESETS / "annotated.yaml") | {"training.max_chars": None}}
+    keys |= {peer: peer_keys(peer, preset) | values for peer, values in PEERS["best"][preset].items()}
     return {
-        name: {
-            **keys[name],
-            **budgets,
-            "training.max_seconds": share * seconds,
-            "training.evaluations": EVALUATIONS[name],
-        }
+        name: keys[name] | {"training.max_seconds": share * seconds, "training.evaluations": EVALUATIONS[name]}
         for name, share in SHARES.items()
     }
 
@@ -113,13 +106,11 @@ def columns(results: Results) -> dict[str, dict[str, str]]:
     of_peers = [loss for peer in PEERS["peers"] for run in results[peer].values() for _, loss in run["curve"]]
     losses = {f"{loss}": loss for loss in LOSSES} | {"counting": results[FOLIO][0]["counting"]}
     losses[f"{min(of_peers):.3f}, a peer's best"] = min(of_peers)
-    found: dict[str, dict[str, str]] = {}
-    for heading, loss in sorted(losses.items(), key=lambda item: -item[1]):
-        found[f"to {heading}"] = {name: median_seconds(loss, list(runs.values())) for name, runs in results.items()}
-    found["seconds"] = {
-        name: f"{statistics.median(run['seconds'] for run in runs.values()):.0f}" for name, runs in results.items()
-    }
-    return found
+    seconds = {name: statistics.median(run["seconds"] for run in runs.values()) for name, runs in results.items()}
+    return {
+        f"to {heading}": {name: median_seconds(loss, list(runs.values())) for name, runs in results.items()}
+        for heading, loss in sorted(losses.items(), key=lambda item: -item[1])
+    } | {"seconds": {name: f"{value:.0f}" for name, value in seconds.items()}}
 
 
 def median_seconds(loss: float, runs: Sequence[Mapping[str, Any]]) -> str:
@@ -137,12 +128,10 @@ def figure(results: Results) -> Figure:
         for seed, run in runs.items():
             axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=None if seed else variant)
     axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats)")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    axes.set_xlabel("seconds of training")
-    axes.set_ylabel("loss.valid (nats)")
     axes.legend()
     return drawn
 

@@ -46,7 +46,7 @@ def run_trials(
 ) -> list[Trial]:
     """Train and measure all trials; returns them with their results. `path` is that of the benchmark's results.
 
-    `seconds_per_run` is the expected duration. Raises SystemExit if a run fails.
+    `seconds_per_run` is the expected duration. Raises RuntimeError if a run fails.
     """
     here = machine()
     benchmark = path.name.partition("-")[0]  # without its options, because the keys of a trial contain them
@@ -74,12 +74,12 @@ def run_trials(
 
 
 def train(words: Sequence[str], program: str = "experiment") -> tuple[RunFolder, str]:
-    """Train in a separate process; returns the run and the output. Raises SystemExit if training fails."""
+    """Train in a separate process; returns the run and the output. Raises RuntimeError if training fails."""
     command = [sys.executable, "-m", program, *words]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     run = run_in(result.stdout)
     if result.returncode or run is None:
-        sys.exit(f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
+        raise RuntimeError(f"{' '.join(command)} failed: {(result.stderr or result.stdout).strip()[-500:]}")
     return run, result.stdout
 
 
