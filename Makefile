@@ -35,14 +35,8 @@ bench-quick: .venv/installed-bench
 bench-time-to-loss: .venv/installed-bench
 	$(BIN)/python -m benchmarks.time_to_loss --seeds 3
 
-bench-warmup: .venv/installed
-	$(BIN)/python -m benchmarks.warmup $(ARGS)
-
-bench-tricks: .venv/installed-bench
-	$(BIN)/python -m benchmarks.tricks $(ARGS)
-
-bench-strategies: .venv/installed
-	$(BIN)/python -m benchmarks.strategies $(ARGS)
+bench-warmup bench-tricks bench-strategies: bench-%: .venv/installed-bench
+	$(BIN)/python -m benchmarks.$* $(ARGS)
 
 bench-inference: .venv/installed-export
 	$(BIN)/python -m benchmarks.inference $(ARGS)
@@ -63,27 +57,16 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
-.venv/installed-bench: .venv/installed requirements-bench.txt
-	@echo "installing requirements-bench.txt"
-	$(BIN)/python -m pip install --quiet -r requirements-bench.txt
+.venv/installed-%: .venv/installed requirements-%.txt
+	@echo "installing requirements-$*.txt"
+	$(BIN)/python -m pip install --quiet -r requirements-$*.txt
 	touch $@
 
-.venv/installed-export: .venv/installed requirements-export.txt requirements-bench.txt
-	@echo "installing requirements-export.txt"
-	$(BIN)/python -m pip install --quiet -r requirements-export.txt
-	touch $@
-
-.venv/installed-dashboard: .venv/installed requirements-dashboard.txt
-	@echo "installing requirements-dashboard.txt"
-	$(BIN)/python -m pip install --quiet -r requirements-dashboard.txt
-	touch $@
+# The files that these include.
+.venv/installed-export: requirements-bench.txt
+.venv/installed-dev: $(wildcard requirements-*.txt)
 
 # The dashboard's page uses these npm packages; without npm it loads the same files from CDNs.
 .venv/vendored: .venv/bin/python board/package-lock.json
 	@if (cd board && npm ci --ignore-scripts --silent); then touch $@; \
 	else echo "npm was not found or failed: the dashboard's page will load its scripts from the internet"; fi
-
-.venv/installed-dev: .venv/installed $(wildcard requirements-*.txt)
-	@echo "installing requirements-dev.txt"
-	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
-	touch $@

@@ -69,7 +69,8 @@ def test_every_strategy_and_preset_is_described():
 
 def test_every_make_target_exists():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert [target for _, target in found(r"make ([a-z][a-z-]+)") if f"\n{target}:" not in makefile] == []
+    targets = " ".join(re.findall(r"^([a-z -]+):", makefile, re.M)).split()
+    assert [target for _, target in found(r"make ([a-z][a-z-]+)") if target not in targets] == []
 
 
 @pytest.mark.parametrize("arguments", commands("python experiment.py"))
