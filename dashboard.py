@@ -62,8 +62,6 @@ def serve(database: Path, port: int) -> int:
         server.serve(database, port)
     except ImportError as error:
         raise ConfigError(f"{error}: install what is missing with make dashboard") from error
-    except server.ServerError as error:
-        raise ConfigError(str(error)) from error
     return 0
 
 

@@ -41,20 +41,14 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
     by_hand = ["(changed by hand)"] * record["is_changed_by_hand"]
     columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE, start=1)}
     last = {name: values[-1] if values else None for name, values in columns.items()}
-    return {
+    return {name: record[name] for name in ("name", "best", "seed", "began", "group", "references")} | {
         "uuid": uuid,
-        "name": record["name"],
         "preset": preset,
         "changes": " ".join([*(word for word in words if not word.startswith("seed=")), *by_hand]),
         "loss.valid": last["loss.valid"],
-        "best": record["best"],
         "seconds": last["seconds"],
         "characters": last["chars"],
-        "seed": record["seed"],
         "state": record["status"],
-        "began": record["began"],
-        "group": record["group"],
-        "references": record["references"],
         "curve": columns,
     }
 

@@ -59,15 +59,12 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-class CheckedMessages:
+def with_checked_messages(app: ASGIApp) -> ASGIApp:
     """An ASGI application around labml-app's that answers 400 to messages with values of the wrong type."""
 
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def checked_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST" or not CHECKED.fullmatch(scope["path"]):
-            return await self.app(scope, receive, send)
+            return await app(scope, receive, send)
         request = Request(scope, receive)
         try:
             for name in COUNTS:
@@ -87,4 +84,6 @@ class CheckedMessages:
         async def receive_again() -> Message:
             return next(messages, None) or await receive()
 
-        return await self.app(scope, receive_again, send)
+        return await app(scope, receive_again, send)
+
+    return checked_app

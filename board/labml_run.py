@@ -1,6 +1,7 @@
 """A run in labml-app's own data: its description, series, log and status."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,13 +55,9 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
             "type": type(value).__name__,
             "value": _shown(value),
             "computed": _shown(value),
-            "order": order,
-            "options": [],
-            "is_hyperparam": False,
-            "is_meta": False,
             "is_explicitly_specified": name in about["explicit"],
         }
-        for order, (name, value) in enumerate(about["configs"].items())
+        for name, value in about["configs"].items()
     }
     run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": shown})
 
@@ -84,13 +81,12 @@ def mark(uuid: str, status: str) -> None:
 
 def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add the numbers in rows to the series of a run. Raises ValueError if there are too many series."""
-    series: dict[str, dict[str, list[float]]] = {}
+    series: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"step": [], "value": []})
     for row in rows:
         for name, value in row.items():
             if name != "step" and is_number(value):
-                line = series.setdefault(name, {"step": [], "value": []})
-                line["step"].append(row["step"])
-                line["value"].append(value)
+                series[name]["step"].append(row["step"])
+                series[name]["value"].append(value)
     before = _names(uuid)
     if len({*before, *series}) > MAX_SERIES:
         raise ValueError(f"more than {MAX_SERIES} series")

@@ -15,6 +15,7 @@ from labml_app import db
 
 from board import labml_run
 from board.comparison import best_of, group_of, summary, with_rows
+from board.labml_messages import is_dict_of
 from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
@@ -42,7 +43,7 @@ ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "began": is_number,
     "rates": [is_number],
     "knobs": (dict, None),
-    "references": lambda losses: isinstance(losses, dict) and all(map(is_number, losses.values())),
+    "references": is_dict_of(is_number),
 }
 MESSAGE = dict.fromkeys(("rows_from", "hardware_from", "log_from", "log_to"), int) | {
     "restart": bool,

@@ -21,22 +21,19 @@ from labml_db import Index, Model
 
 from board.database_file import StoreError
 from board.guard import Guard
-from board.labml_messages import CheckedMessages
+from board.labml_messages import with_checked_messages
 from board.page import load_page
 from board.revisions import Revisions
 from board.run_records import RunRecords
 from board.store import IndexDriver, ModelDriver, Store
+from runs.errors import InputError
 
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
 
-class ServerError(RuntimeError):
-    """The server cannot start or go on. The message is one line for the user."""
-
-
 def serve(path: Path, port: int) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM. Raises ServerError.
+    """Serve the dashboard until Ctrl-C or SIGTERM. Raises InputError if the server cannot start or go on.
 
     `path` is the database, which is created if it does not exist. Port 0 takes a free one.
     """
@@ -44,11 +41,11 @@ def serve(path: Path, port: int) -> None:
         listening = socket.create_server((HOST, port), backlog=128)  # from now on clients wait instead of failing
     except OSError as error:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
-        raise ServerError(f"cannot use port {port} ({reason}): choose another --port") from error
+        raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
     try:
         store = Store(path)
     except (OSError, sqlite3.Error, StoreError) as error:
-        raise ServerError(f"cannot use {path} as the database ({error}): choose another --db") from error
+        raise InputError(f"cannot use {path} as the database ({error}): choose another --db") from error
     app, restart = application(store)
     trouble: list[str] = []
 
@@ -81,7 +78,7 @@ def serve(path: Path, port: int) -> None:
     with contextlib.closing(store), contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
         server.run(sockets=[listening])
     if trouble:
-        raise ServerError(f"{trouble[0]}: choose another --db")
+        raise InputError(f"{trouble[0]}: choose another --db")
 
 
 def application(store: Store) -> tuple[Guard, Callable[[], None]]:
@@ -101,7 +98,7 @@ def application(store: Store) -> tuple[Guard, Callable[[], None]]:
         records.restart()
         revisions.restart()
 
-    return Guard(CheckedMessages(app), load_page(Path(STATIC_PATH)), revisions), restart
+    return Guard(with_checked_messages(app), load_page(Path(STATIC_PATH)), revisions), restart
 
 
 def connect(store: Store) -> None:
@@ -131,6 +128,8 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, revisions: Re
     """Add the routes for Folio's runs, the page's script and `dashboard.py`; remove the unsafe ones of labml-app."""
     handlers = {"POST": records.receive, "PUT": records.set_knobs}
 
+    @app.post("/api/folio/runs/{uuid}")
+    @app.put("/api/folio/runs/{uuid}/knobs")
     async def answer(request: Request, uuid: str) -> JSONResponse:
         try:
             message = json.loads(await request.body(), parse_constant=str)  # NaN, which is not JSON, as text
@@ -141,21 +140,19 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, revisions: Re
         except (ValueError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, 400)
 
+    @app.get("/api/folio/revisions/{page}")
     async def revision(page: str) -> dict[str, str]:
         with store.transaction():
             records.notice_dead()
         return {"revision": revisions.of(page)}
 
+    @app.get("/api/folio/runs/{uuid}/knobs")
     async def knobs(uuid: str) -> dict[str, Any]:
         return records.knobs(uuid)
 
+    @app.get("/api/folio/runs")
     async def runs() -> dict[str, Any]:
         return {"runs": records.summaries()}
 
-    app.add_api_route("/api/folio/runs", runs, methods=["GET"])
-    app.add_api_route("/api/folio/runs/{uuid}", answer, methods=["POST"])
-    app.add_api_route("/api/folio/runs/{uuid}/knobs", knobs, methods=["GET"])
-    app.add_api_route("/api/folio/revisions/{page}", revision, methods=["GET"])
-    app.add_api_route("/api/folio/runs/{uuid}/knobs", answer, methods=["PUT"])
     # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]

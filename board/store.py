@@ -122,7 +122,7 @@ def encode(data: Any) -> str:
     """Convert labml-app's data to JSON. A key, set or NumPy array becomes a dictionary with one key, such as {"$set":
     [...]}; a dictionary that has such a key gets a second $. Raises TypeError for any other type than these and
     JSON's."""
-    text = json.dumps(_escaped(data), default=_tagged, ensure_ascii=False)
+    text = json.dumps(_tagged(data), ensure_ascii=False)
     return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be stored, but not sent
 
 
@@ -131,29 +131,23 @@ def decode(text: str) -> Any:
     return json.loads(text, object_hook=_untagged)
 
 
-def _escaped(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_escaped(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    items = {key: _escaped(item) for key, item in value.items()}
-    return {f"${key}": item for key, item in items.items()} if _looks_tagged(items) else items
-
-
-def _looks_tagged(value: dict[str, Any]) -> bool:
-    return len(value) == 1 and str(next(iter(value))).startswith("$")
-
-
 def _tagged(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = {key: _tagged(item) for key, item in value.items()}
+        return {f"${key}": item for key, item in items.items()} if _looks_tagged(items) else items
+    if isinstance(value, list | tuple):
+        return [_tagged(item) for item in value]
     if isinstance(value, Key):
         return {"$key": str(value)}
     if isinstance(value, set):
         return {"$set": sorted(value)}
     if isinstance(value, np.ndarray):
         return {"$array": value.tolist()}
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"cannot store a {type(value).__name__} in the database")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _looks_tagged(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and str(next(iter(value))).startswith("$")
 
 
 def _untagged(value: dict[str, Any]) -> Any:
