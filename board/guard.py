@@ -3,14 +3,12 @@
 import re
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from board.page import Page
 from board.revisions import Revisions
 
-MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of this per message
 THIS_MACHINE = {"127.0.0.1", "localhost", "[::1]"}
 TRACK = "/api/v1/default/track"
 COMPARISON = re.compile(r"/run/([0-9a-f]+)/compare")
@@ -22,7 +20,6 @@ class Guard:
 
     - A request gets 403 if its Host is not this machine (an attacker's name may resolve to 127.0.0.1), or if it comes
       from another site's page.
-    - A body of more than 8 MiB gets 413, however it is sent.
     - Files come from the page's list only.
 
     `/track` is an alias of `/api/v1/default/track`: labml's own clients may use the plain address of the dashboard.
@@ -37,7 +34,7 @@ class Guard:
         if scope["path"] == "/track":
             scope = {**scope, "path": TRACK, "raw_path": TRACK.encode()}
         answer = self._refusal(scope) or self._file(scope) or self.app
-        await answer(scope, _limited(receive), send)
+        await answer(scope, receive, send)
         self.revisions.notice(scope)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -48,9 +45,6 @@ class Guard:
         is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
         if is_foreign or (scope["path"].startswith("/api/") and "cross-site" in headers.getlist("sec-fetch-site")):
             return PlainTextResponse("another site's page may not use this dashboard\n", 403)
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > MAX_BODY:
-            return PlainTextResponse("too large\n", 413)
         return None
 
     def _file(self, scope: Scope) -> Response | None:
@@ -69,18 +63,3 @@ class Guard:
             content = self.page.compare if path == "/compare" else self.page.index
             return Response(content, media_type="text/html", headers=policy)
         return PlainTextResponse("not found\n", 404)
-
-
-def _limited(receive: Receive) -> Receive:
-    """`receive` with a limit for bodies whose size is not announced."""
-    size = 0
-
-    async def receive_limited() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > MAX_BODY:
-            raise HTTPException(413, "too large")  # the applications inside answer with this status
-        return message
-
-    return receive_limited

@@ -8,7 +8,6 @@ import math
 import re
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -75,8 +74,6 @@ def with_checked_messages(app: ASGIApp) -> ASGIApp:
             content = json.loads(body)
             for message in content if isinstance(content, list) else [content]:
                 checked(message, MESSAGE, "the message")
-        except HTTPException as error:  # too large
-            return await JSONResponse({"error": error.detail}, error.status_code)(scope, receive, send)
         except (ValueError, RecursionError) as error:
             return await JSONResponse({"error": str(error)}, 400)(scope, receive, send)
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])

@@ -18,6 +18,7 @@ from labml_app import db
 from labml_app.analyses.preferences import Preferences
 from labml_app.logger import logger
 from labml_db import Index, Model
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from board.database_file import StoreError
 from board.guard import Guard
@@ -28,6 +29,7 @@ from board.run_records import RunRecords
 from board.store import IndexDriver, ModelDriver, Store
 from runs.errors import InputError
 
+MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of this per message. A larger body gets 413
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
@@ -98,7 +100,8 @@ def application(store: Store) -> tuple[Guard, Callable[[], None]]:
         records.restart()
         revisions.restart()
 
-    return Guard(with_checked_messages(app), load_page(Path(STATIC_PATH)), revisions), restart
+    limited = RequestBodyLimitMiddleware(with_checked_messages(app), MAX_BODY)
+    return Guard(limited, load_page(Path(STATIC_PATH)), revisions), restart
 
 
 def connect(store: Store) -> None:
