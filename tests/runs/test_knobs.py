@@ -64,13 +64,3 @@ def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
     assert event["after"] == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
     assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
-
-
-def test_a_wrong_value_changes_nothing_and_is_reported_once(train, corpus_file):
-    trained = train(
-        data__corpus=str(corpus_file),
-        training__max_steps=4,
-        on_row=lambda callbacks: setattr(callbacks, "wanted", {"learning_rate_factor": 1e9}),
-    )
-    assert trained.run.events() == []
-    assert len([line for line in trained.callbacks.lines if line.startswith("not changed:")]) == 1

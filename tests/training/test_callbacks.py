@@ -21,17 +21,14 @@ def model() -> MaskedLanguageModel:
     return MaskedLanguageModel(encoder).train()
 
 
-def test_samples_are_drawn_without_dropout_and_leave_the_rng_state():
-    net = model()
-    before = torch.get_rng_state()
+def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
+    """It is drawn without dropout, and leaves the RNG state."""
+    net, before = model(), torch.get_rng_state()
     first, second = (sample(net, PROMPTS, VOCABULARY, 0.3) for _ in range(2))
     assert first == second
     assert torch.equal(torch.get_rng_state(), before)
     assert net.training
-
-
-def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
-    for prompt, guesses in zip(PROMPTS, sample(model(), PROMPTS, VOCABULARY, 0.3), strict=True):
+    for prompt, guesses in zip(PROMPTS, first, strict=True):
         assert "".join(guess.truth for guess in guesses) == prompt
         masked = [guess for guess in guesses if guess.guess is not None]
         assert len(masked) == round(0.3 * len(prompt))
@@ -74,11 +71,12 @@ def row_after(panel: KnobPanel) -> dict:
 
 
 def test_a_request_is_applied_once_and_recorded_as_an_event():
-    panel, trainer = KnobPanel(RATES), Steered(CHANGE)
-    assert panel.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
-    assert panel.knobs == Knobs(0.5, 0.3)
-    assert row_after(panel) == {"masking_prob": 0.3, "changed_by_hand": True, "learning_rate_factor": 0.5}
-    panel.adjust(trainer, STAGE, 0.8)  # the same request
+    panel, resumed, trainer = KnobPanel(RATES), KnobPanel(RATES), Steered(CHANGE)
+    for each in (panel, panel, resumed):  # the dashboard still asks for what already applies
+        resumed.load_state_dict(panel.state_dict())
+        assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
+        assert each.knobs == Knobs(0.5, 0.3)
+        assert row_after(each) == {"masking_prob": 0.3, "changed_by_hand": True, "learning_rate_factor": 0.5}
     event = {
         "event": "changed by hand", "step": 7, "seconds": 1.0,
         "before": {"learning_rate_factor": 1.0, "masking_prob": None}, "after": CHANGE,
@@ -104,15 +102,6 @@ def test_without_a_request_or_a_difference_nothing_happens():
     for trainer.recording.wanted in (None, {}, {"learning_rate_factor": 1, "masking_prob": "none"}):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
     assert (row_after(panel), trainer.events, trainer.recording.lines) == ({"masking_prob": 0.15}, [], [])
-
-
-def test_the_knobs_of_a_resumed_run_are_those_before_the_interruption():
-    panel, resumed, trainer = KnobPanel(RATES), KnobPanel(RATES), Steered(CHANGE)
-    panel.adjust(Steered(CHANGE), STAGE, 0.8)
-    resumed.load_state_dict(panel.state_dict())
-    assert resumed.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
-    assert row_after(resumed) == row_after(panel)
-    assert trainer.recording.lines == []  # the dashboard still asks for what already applies
 
 
 def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkpoint_as_they_were(tmp_path):

@@ -138,15 +138,3 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     assert row["ignored_labels"] == 0.5
     with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
-
-
-def test_a_plateau_is_reported_once(corpus_file, train, monkeypatch):
-    monkeypatch.setattr("training.health_checks.PLATEAU_CHARS", 1_000)
-    lines = train(
-        data__corpus=str(corpus_file),
-        training__max_steps=16,
-        training__evaluations=8,
-        training__learning_rate=1e-9,
-        training__muon_learning_rate=1e-9,
-    ).callbacks.lines
-    assert sum("the loss stays near unigram" in line for line in lines) == 1

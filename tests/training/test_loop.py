@@ -1,14 +1,8 @@
-from itertools import count
-
 import pytest
 
-from configs.command_line import resolve
-from configs.experiment import configs_of
-from data.masking.strategies import STRATEGIES
-from tests.conftest import TINY, configs_for
+from tests.conftest import configs_for
 from training.checkpoint import load_checkpoint, load_last, load_weights
 from training.evaluation import evaluate
-from training.health_checks import HealthCheckError
 from training.schedule import Stage
 from training.step import TrainingStep
 
@@ -90,17 +84,6 @@ def test_a_run_writes_its_files(corpus_file, train):
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES, "mixture"])
-def test_every_strategy_trains(corpus_file, train, strategy: str):
-    mixture = [{"until": 0.5, "random": 1.0, "adaptive": 1.0}, {"until": 1.0, "span": 1.0}]
-    keys = {"masking__mixture": mixture} if strategy == "mixture" else {}
-    rows = train(
-        data__corpus=str(corpus_file), training__max_steps=6, masking__strategy=strategy, **keys
-    ).callbacks.rows
-    assert rows[-1]["step"] == 6
-    assert all(row["loss.train"] > 0 for row in rows)
-
-
 def test_the_adaptive_strategy_learns_from_the_training_losses(corpus_file, train):
     trained = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy="adaptive")
     masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
@@ -130,30 +113,10 @@ def test_samples_follow_every_second_evaluation(corpus_file, train):
     assert visible_twice == [a for row in first for a in row]  # a lower rate masks a part of the same characters
 
 
-def test_a_stopped_run_is_saved(corpus_file, train):
-    calls = count()  # one before every step
-    trained = train(data__corpus=str(corpus_file), training__max_steps=50, is_stopped=lambda: next(calls) >= 4)
-    assert load_last(trained.run.checkpoints).state["step"] == 4
-
-
 def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):
     configs, keys = configs_for(corpus_file, training__max_steps=8), {"data__corpus": str(corpus_file)}
     train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True), **keys)
     assert configs.trainer.step == 4  # the first of two evaluations
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(corpus_file, train):
-    def break_at_step_3() -> bool:
-        steps.append(None)
-        if len(steps) == 3:
-            configs.network.decoder_bias.data.fill_(float("nan"))
-        return False
-
-    steps: list[None] = []
-    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "training.max_steps": 8}))
-    with pytest.raises(HealthCheckError, match=r"at step 4 .* lower training\.learning_rate") as error:
-        train(configs=configs, is_stopped=break_at_step_3)
-    assert "\n" not in str(error.value)
 
 
 def test_periodic_checkpoints_end_with_that_of_the_last_step(corpus_file, train):

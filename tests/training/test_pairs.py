@@ -86,16 +86,6 @@ def test_the_loss_of_the_pairs_trains_the_pair_head_and_the_segment_embedding(tr
         assert not torch.equal(trained.configs.network.state_dict()[name], fresh.network.state_dict()[name])
 
 
-@pytest.mark.parametrize("masking", ["span", "entity", "adaptive"])
-def test_special_tokens_are_never_masked(play_file, masking):
-    configs = configs_for(play_file, objective__nsp=True, masking__strategy=masking)
-    (batch,) = configs.step.draw(Stage(1.0, 64, 0.5))
-    assert batch.pairs is not None
-    special = torch.tensor([configs.data.vocabulary.id_of(token) for token in ("[CLS]", "[SEP]")])
-    assert not torch.isin(batch.labels, special).any()
-    assert torch.isin(batch.inputs, special).sum(1).eq(3).all()
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -11,9 +11,6 @@ STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
 def test_a_stage_applies_before_its_end_and_the_next_from_there():
     at = {progress: stage_at(STAGES, progress).seq_len for progress in (0.0, 0.2999, 0.3, 0.5999, 0.6, 0.9999)}
     assert at == {0.0: 32, 0.2999: 32, 0.3: 64, 0.5999: 64, 0.6: 256, 0.9999: 256}
-
-
-def test_the_last_stage_applies_to_the_end_and_beyond():
     assert stage_at(STAGES, 1.0) is stage_at(STAGES, 1.2) is STAGES[-1]
 
 
@@ -41,12 +38,9 @@ def test_without_warmup_and_decay_it_is_constant():
     assert {learning_rate_at(i / 10, warmup=0, decay=0, final=0) for i in range(11)} == {1.0}
 
 
-def test_progress_is_the_largest_share_of_all_limits():
+def test_progress_is_the_largest_share_of_all_limits_that_are_set():
     budget = Budget(max_steps=100, max_chars=1_000, max_seconds=10.0)
     assert budget.progress(step=50, chars=100, seconds=1.0) == 0.5
     assert budget.progress(step=1, chars=900, seconds=1.0) == 0.9
     assert budget.progress(step=1, chars=1, seconds=12.0) == 1.2
-
-
-def test_limits_that_are_not_set_do_not_count():
     assert Budget(max_steps=10).progress(step=5, chars=10**12, seconds=10**9) == 0.5

@@ -64,11 +64,6 @@ def test_the_play_says_that_its_floor_does_not_apply(train):
     assert "excess" not in trained.callbacks.rows[0]
 
 
-def test_rows_of_characters_have_no_loss_per_character(train, corpus_file):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=2)
-    assert not [name for name in trained.callbacks.rows[0] if "character" in name]
-
-
 def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
     configs = configs_for(long_file, data__unknown_below=0.012, training__max_steps=1)
     vocabulary, validation = configs.data.vocabulary, configs.data.validation
@@ -123,11 +118,12 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
-@pytest.mark.parametrize("objective", ["nsp", "sop"])
-def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective):
+@pytest.mark.parametrize(("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")])
+def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective, strategy):
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
     (tmp_path / "play.txt").write_text("\n\n".join(speeches), encoding="utf-8")
-    configs = configs_for(tmp_path / "play.txt", data__tokens=tokens, **{f"objective__{objective}": True})
+    keys = {"data__tokens": tokens, f"objective__{objective}": True, "masking__strategy": strategy}
+    configs = configs_for(tmp_path / "play.txt", **keys)
     vocabulary, windows = configs.data.vocabulary, configs.data.windows
     batch = windows.draw(16, 64)
     assert batch.pairs is not None
@@ -137,5 +133,5 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective)
         assert second.endswith("[SEP]")
         assert objective == "sop" or second.startswith("ANN:\n")
     masked = configs.masking.strategy(batch.tokens, batch.offsets, 0.3)
-    assert int(masked.labels.max()) < vocabulary.n_ordinary
+    assert int(masked.labels.max()) < vocabulary.n_ordinary  # special tokens are never masked
     _ = validation_pairs(configs)
