@@ -1,8 +1,7 @@
 """Fixtures for all tests: isolated folders, a small corpus, and ways to train small models."""
 
+import math
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from hypothesis import settings
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -19,9 +17,9 @@ from configs.command_line import resolve
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.callbacks import Callback
-from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
+from training.checkpoint import load_weights
 from training.compilation import CACHE_VARIABLE
 from training.loop import Trainer
 from training.resume import begin, resume
@@ -150,18 +148,15 @@ def corpus_file(tmp_path: Path, sentences: str) -> Path:
 class Recording(Callback):
     """Keeps what a training reports, and stops it when asked to."""
 
-    is_stopped: Callable[[], bool] = lambda: False
+    stop_after: float = math.inf  # steps
     on_row: Callable[["Recording"], Any] = lambda recording: None
     lines: list[str] = field(default_factory=list)
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
     wanted: Mapping[str, Any] | None = None  # the requested knobs
 
-    def begin(self, trainer: Trainer) -> None:
-        trainer.must_stop = self.is_stopped()
-
     def stepped(self, trainer: Trainer, stage: Stage) -> None:
-        trainer.must_stop = self.is_stopped()
+        trainer.must_stop = trainer.step >= self.stop_after
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.wanted
@@ -187,7 +182,7 @@ class Trained:
 def train_in(
     folder: Path,
     configs: Configs | None = None,
-    is_stopped: Callable[[], bool] = lambda: False,
+    stop_after: float = math.inf,
     on_row: Callable[[Recording], Any] = lambda recording: None,
     **keys: Any,
 ) -> Trained:
@@ -198,7 +193,7 @@ def train_in(
     run = RunFolder(folder)
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
-    recording = Recording(is_stopped, on_row)
+    recording = Recording(stop_after, on_row)
     watched(configs, run).train(run, recording)
     return Trained(configs, run, recording)
 
@@ -210,11 +205,30 @@ def watched(configs: Configs, run: RunFolder) -> Trainer:
     return trainer
 
 
-def resume_in(run: RunFolder, configs: Configs) -> None:
-    """Continue a run in this process."""
+def check_same(one: RunFolder, other: RunFolder) -> None:
+    """Two runs have the same weights, bit for bit, and the same rows except for times."""
+    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
+    assert weights.keys() == others.keys()
+    assert all(weights[name].equal(others[name]) for name in weights)
+    assert without_times(one) == without_times(other)
+
+
+def without_times(run: RunFolder) -> list[dict[str, Any]]:
+    """The rows of a run without what depends on the speed of the machine."""
+    times = ("seconds", "wall_seconds", "chars_per_second")
+    return [{key: value for key, value in row.items() if key not in times} for row in run.metrics()]
+
+
+def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -> tuple[Configs, Configs, Configs]:
+    """A run that is stopped and resumed ends like one that is not; returns whole, stopped and resumed configs."""
+    whole, stopped = train(**keys), train(stop_after=stop_after, **keys)
+    assert stopped.configs.trainer.step == stop_after
+    run, configs = stopped.run, configs_of(stopped.run.config())
     trainer = watched(configs, run)
     resume(run, trainer, run.config(), configs.data.loaded)
     trainer.train(run)
+    check_same(whole.run, run)
+    return whole.configs, stopped.configs, configs
 
 
 @pytest.fixture
@@ -225,33 +239,3 @@ def train(tmp_path: Path) -> Callable[..., Trained]:
         return train_in(folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}", configs, *args, **keys)
 
     return train
-
-
-@pytest.fixture
-def command(tmp_path: Path, home: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Run `python experiment.py` as a user would, with small settings."""
-
-    def run(*arguments: str, timeout: float = 120, **environment: str) -> Any:
-        (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-        config = ["--config", str(tmp_path / "tiny.yaml")]
-        return subprocess.run(
-            [sys.executable, "experiment.py", *config, *arguments, f"logs={tmp_path / 'logs'}"],
-            cwd=ROOT,
-            env={**os.environ, "HOME": str(home), **environment},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-
-    return run
-
-
-@pytest.fixture
-def only_run(tmp_path: Path) -> Callable[[], RunFolder]:
-    """The one run that `command` made."""
-
-    def find() -> RunFolder:
-        (path,) = (tmp_path / "logs" / "mlm").iterdir()
-        return RunFolder(path)
-
-    return find

@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 import data.stored
-from configs.command_line import resolve
-from configs.experiment import configs_of
 from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
 from runs.locks import locked
-from tests.conftest import TINY, configs_for, resume_in
+from tests.conftest import check_resumes, configs_for
 from tests.fork_server import ForkServer
-from tests.training.test_resume import check_same
 from training.checkpoint import load_weights
 
 STEPS = 16
@@ -41,61 +38,39 @@ def text(tmp_path: Path) -> Path:
     return folder
 
 
-def keys(text: Path, **more: Any) -> dict[str, Any]:
-    return {"data.corpus": str(text), "training.max_steps": STEPS, "training.max_seconds": None} | more
-
-
 def test_a_large_text_trains_as_it_does_in_memory(
     text: Path, tmp_path: Path, train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
-    on_disk = train(training__max_steps=STEPS, training__max_seconds=None, data__corpus=str(text))
+    on_disk = train(training__max_steps=STEPS, data__corpus=str(text))
     whole = tmp_path / "whole.txt"
     whole.write_text("".join(path.read_text() for path in sorted(text.iterdir())))
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
-    in_memory = train(training__max_steps=STEPS, training__max_seconds=None, data__corpus=str(whole))
-    check_same_weights(on_disk.run, in_memory.run)
-
-
-def check_same_weights(one: Any, other: Any) -> None:
-    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
+    in_memory = train(training__max_steps=STEPS, data__corpus=str(whole))
+    weights, others = (load_weights(each.run.checkpoints / "last.safetensors") for each in (on_disk, in_memory))
     assert all(weights[name].equal(others[name]) for name in weights)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"data.within_documents": True},
-        {"masking.strategy": "span"},
-        {"masking.strategy": "mixture", "masking.mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
-        {"objective.sop": True, "masking.strategy": "whole_word"},
-        {"data.sampling": "shuffled", "masking.masks": "static", "masking.random_tokens": "unigram"},
-        {"data.tokens": "bytes", "masking.strategy": "entity"},
-        {"data.tokens": "bpe:300", "masking.strategy": "span", "data.within_documents": True},
-        {"data.unknown_below": 0.01},
-        {"data.tokens": "bytes", "objective.sop": True},
-    ],
-    ids=[
-        "random",
-        "documents",
-        "span",
-        "mixture",
-        "sop",
-        "shuffled and static",
-        "bytes",
-        "BPE",
-        "rare characters",
-        "bytes and sop",
-    ],
-)
+CASES: dict[str, dict[str, Any]] = {
+    "random": {},
+    "documents": {"data__within_documents": True},
+    "span": {"masking__strategy": "span"},
+    "mixture": {"masking__strategy": "mixture", "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
+    "sop": {"objective__sop": True, "masking__strategy": "whole_word"},
+    "shuffled and static": {
+        "data__sampling": "shuffled",
+        "masking__masks": "static",
+        "masking__random_tokens": "unigram",
+    },
+    "bytes": {"data__tokens": "bytes", "masking__strategy": "entity"},
+    "BPE": {"data__tokens": "bpe:300", "masking__strategy": "span", "data__within_documents": True},
+    "rare characters": {"data__unknown_below": 0.01},
+    "bytes and sop": {"data__tokens": "bytes", "objective__sop": True},
+}
+
+
+@pytest.mark.parametrize("more", CASES.values(), ids=CASES)
 def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
-    values = resolve(TINY, keys(text, **more))
-    whole = train(configs_of(values))
-    begun = configs_of(values)
-    interrupted = train(begun, is_stopped=lambda: begun.trainer.step == 7)
-    resumed = configs_of(values)
-    resume_in(interrupted.run, resumed)
-    check_same(whole.run, interrupted.run)
+    check_resumes(train, 7, data__corpus=str(text), training__max_steps=STEPS, **more)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from nbclient import NotebookClient
 
-from tests.conftest import ROOT, TINY
+from runs.files import ROOT
+from tests.conftest import TINY
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 

@@ -1,15 +1,13 @@
-"""The output of a run on a terminal, and its end beside a server that is not the dashboard."""
+"""The output of a run on a terminal."""
 
-import contextlib
 import os
 import pty
 import re
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.conftest import ROOT
+from runs.files import ROOT
 
 
 def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus_file, home, tmp_path):
@@ -36,30 +34,3 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus
     assert re.search(r"about \d+:\d\d left", text)
     assert "\x1b[32m" in text or "\x1b[31m" in text  # a right or a wrong guess
     assert "loss.valid" in text
-
-
-def test_a_run_ends_in_time_beside_a_server_that_answers_byte_by_byte(command, only_run, corpus_file):
-    over = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            with contextlib.suppress(ConnectionError):
-                for byte in b'{"rows": 0, "log": 0, "knobs": null}' + b" " * 1_000:
-                    self.wfile.write(bytes([byte]))
-                    over.wait(0.3)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:  # its answer takes 300 s
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/api/v1/default"
-        done = command(f"data.corpus={corpus_file}", "training.max_steps=4", timeout=120, labml_app_url=url)
-        over.set()
-        server.shutdown()
-    assert done.returncode == 0, done.stderr
-    assert "no dashboard at" in done.stdout
-    assert len(only_run().metrics()) == 2
-    assert only_run().events() == []

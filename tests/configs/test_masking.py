@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from configs.command_line import resolve
-from configs.experiment import Configs, configs_of
+from configs.experiment import Configs
 from configs.keys import ConfigError, keys_of
 from configs.masking import MaskingConfigs, register, strategy_names
 from data.masking import IGNORED_LABEL
 from data.masking.segmenters import Segmenter, Units
 from data.masking.strategies import STRATEGIES, strategy
-from tests.conftest import TINY, configs_for, resume_in
-from training.checkpoint import load_weights
+from tests.conftest import check_resumes, configs_for
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
 OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
@@ -97,20 +95,11 @@ def custom_strategy(monkeypatch) -> None:
 @pytest.mark.usefixtures("custom_strategy")
 def test_a_custom_strategy_learns_and_resumes_bit_for_bit(corpus_file, train):
     keys = {"data__corpus": str(corpus_file), "masking__strategy": "fresh", "training__max_steps": 8}
-    whole = train(**keys)
-    masked = whole.configs.masking.strategy.segmenter.times_masked
-    assert masked.sum() > 8 * 0.9 * 512 * 0.15  # all masked characters of 8 steps, but for losses of 0
-
-    values = resolve(TINY, {key.replace("__", "."): value for key, value in keys.items()})
-    begun = configs_of(values)
-    run = train(begun, lambda: begun.trainer.step >= 3, **keys).run
-    resumed = configs_of(values)
-    assert 0 < begun.masking.strategy.segmenter.times_masked.sum() < masked.sum()
-    resume_in(run, resumed)
-
-    assert torch.equal(resumed.masking.strategy.segmenter.times_masked, masked)
-    weights = [load_weights(each.checkpoints / "last.safetensors") for each in (whole.run, run)]
-    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    found = check_resumes(train, 3, **keys)
+    whole, stopped, resumed = (configs.masking.strategy.segmenter.times_masked for configs in found)
+    assert whole.sum() > 8 * 0.9 * 512 * 0.15  # all masked characters of 8 steps, but for losses of 0
+    assert 0 < stopped.sum() < whole.sum()
+    assert torch.equal(resumed, whole)
 
 
 @pytest.mark.usefixtures("custom_strategy")

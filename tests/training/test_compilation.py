@@ -13,8 +13,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.callbacks import acceleration
 from configs.experiment import Configs
-from tests.conftest import configs_for, weights
-from tests.training.test_resume import check_same
+from tests.conftest import check_same, configs_for, weights
 from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
 from training.schedule import Stage
 
@@ -201,8 +200,7 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, c
     keys["model__ngram_dropout"] = 0.1
     whole = train(**keys)
     assert any("compiled for 1 shapes" in line for line in whole.callbacks.lines), whole.callbacks.lines
-    configs = configs_for(corpus_file, **keys)
-    begun = train(configs, is_stopped=lambda: configs.trainer.step >= 13, **keys).run
+    begun = train(stop_after=13, **keys).run
     resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], {**os.environ}, merged=True)
     code, output = resumed.wait(120), resumed.stdout.read()
     assert code == 0, output

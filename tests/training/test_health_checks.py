@@ -138,3 +138,5 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     assert row["ignored_labels"] == 0.5
     with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):
         check_row(row | {"ignored_labels": 1.0, "loss.train": float("nan")})
+    with pytest.raises(HealthCheckError, match=r"nan in validation at step 4 .* lower training\.learning_rate"):
+        check_row(row | {"loss.valid": float("nan")})

@@ -15,9 +15,8 @@ import pytest
 import yaml
 
 from runs.run_folder import RunFolder
-from tests.conftest import TINY
+from tests.conftest import TINY, check_same
 from tests.fork_server import ForkServer, Program
-from tests.training.test_resume import check_same
 
 KEYS = TINY | {
     "training.max_steps": 60,
@@ -128,12 +127,3 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(progra
         output = end(process)
         assert process.returncode == 0, output
     check_same(whole, programs.run)
-
-
-def test_two_runs_that_start_at_the_same_time_have_two_folders(programs: Programs):
-    processes = [programs.start("training.max_steps=2") for _ in range(2)]
-    outputs = [end(process) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    folders = list((programs.logs / "mlm").iterdir())
-    assert len(folders) == 2
-    assert all(RunFolder(path).metrics()[-1]["step"] == 2 for path in folders)

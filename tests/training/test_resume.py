@@ -5,14 +5,9 @@ Interrupts and resumes runs in this process; `test_interruption` does it with re
 
 import pytest
 
-from configs.command_line import resolve
-from configs.experiment import configs_of
 from data.play.grammar import play
-from runs.run_folder import RunFolder
-from tests.conftest import TINY, Recording, resume_in
-from training.checkpoint import load_weights
+from tests.conftest import Recording, check_resumes
 
-TIMES = ("seconds", "wall_seconds", "chars_per_second")
 STEPS = 32
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
 LABML = {
@@ -23,18 +18,6 @@ LABML = {
     "training.learning_rate": 1.0,
     "training.stages": [{"until": 1.0, "seq_len": 32}],
 }
-
-
-def check_same(one: RunFolder, other: RunFolder) -> None:
-    """Two runs have the same weights, bit for bit, and the same rows except for times."""
-    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
-    assert weights.keys() == others.keys()
-    assert all(weights[name].equal(others[name]) for name in weights)
-    rows, other_rows = (
-        [{key: value for key, value in row.items() if key not in TIMES} for row in run.metrics()]
-        for run in (one, other)
-    )
-    assert rows == other_rows
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +51,9 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
     path = tmp_path / "play.txt"
     path.write_text(text)
-    values = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 4, **keys}
-    arguments = {key.replace(".", "__"): value for key, value in values.items()}
+    keys = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 4, **keys}
 
     def change_knobs(callbacks: Recording) -> None:
-        callbacks.wanted = knobs  # from the first evaluation on
+        callbacks.wanted = knobs  # from the first evaluation on; a resumed run keeps them without another request
 
-    whole = train(on_row=change_knobs, **arguments)
-    configs = configs_of(resolve(TINY, values))
-    trainer = configs.trainer
-    begun = train(configs, is_stopped=lambda: trainer.step >= stop_after, on_row=change_knobs, **arguments)
-    assert trainer.step == stop_after
-
-    resumed = configs_of(resolve(TINY, values))
-    resume_in(begun.run, resumed)  # the knobs are kept without another request
-    check_same(whole.run, begun.run)
+    check_resumes(train, stop_after, on_row=change_knobs, **{key.replace(".", "__"): keys[key] for key in keys})

@@ -4,6 +4,7 @@ import os
 
 import yaml
 
+from runs.run_folder import RunFolder
 from tests.conftest import TINY
 
 
@@ -18,4 +19,5 @@ def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, for
         output = program.stdout.read().splitlines()
         assert output[0].startswith("config ")
         assert {line.partition(" ")[0] for line in output[1:]} <= {"run", "reference", "step", "done"}
-    assert len(list((tmp_path / "logs" / "mlm").iterdir())) == 3
+    folders = [RunFolder(path) for path in (tmp_path / "logs" / "mlm").iterdir()]
+    assert [run.metrics()[-1]["step"] for run in folders] == [1] * 3
