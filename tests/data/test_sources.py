@@ -19,7 +19,6 @@ from data.play.grammar import play
 from data.sources import list_sources, read_blocks
 from data.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary
-from tests.fork_server import ForkServer
 
 TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside characters unless they are cut well
 
@@ -238,17 +237,6 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(fault: str, message: st
     assert message in str(raised.value)
     assert str(path) in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
-
-
-def test_a_program_ends_with_exit_code_2_before_training(tmp_path: Path, fork_server: ForkServer):
-    path = make(tmp_path / "texts", "binary")
-    command = ["experiment.py", f"data.corpus={tmp_path / 'texts'}", f"logs={tmp_path / 'logs'}", "device=cpu"]
-    program = fork_server.start(command, dict(os.environ))
-    assert program.wait(60) == 2
-    error = program.stderr.read()
-    assert str(path) in error
-    assert len(error.splitlines()) == 1
-    assert not list(tmp_path.glob("logs/*/*"))
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):

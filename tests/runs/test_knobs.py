@@ -3,6 +3,7 @@ import pytest
 from runs.knobs import KnobError, Knobs, knobs_of
 
 RATES = [0.15, 0.3]
+CHANGE = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -36,31 +37,19 @@ def test_a_value_out_of_range_is_refused_with_the_range(values, message):
 
 
 def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=20, training__evaluations=4)
-    untouched = trained.callbacks.rows
-    assert not any("changed_by_hand" in row for row in untouched)
-    assert trained.run.events() == []
+    def turn(callbacks):
+        callbacks.wanted = CHANGE if len(callbacks.rows) >= 2 else None
 
-    def turn(callbacks, wanted):
-        callbacks.wanted = wanted
-
-    changed = train(
-        data__corpus=str(corpus_file),
-        training__max_steps=20,
-        training__evaluations=4,
-        on_row=lambda callbacks: (
-            turn(callbacks, {"learning_rate_factor": 0.5, "masking_prob": 0.3}) if len(callbacks.rows) == 2 else None
-        ),
-    )
-    rows = changed.callbacks.rows
-    assert [row.get("changed_by_hand", False) for row in rows] == [False, False, True, True]
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 20, "training__evaluations": 4}
+    untouched, changed = train(**keys), train(on_row=turn, **keys)
+    rows, before = changed.callbacks.rows, untouched.callbacks.rows
+    assert [row.get("changed_by_hand", False) for row in (*before, *rows)] == [False] * 6 + [True] * 2
     assert [row["masking_prob"] for row in rows] == [0.3, 0.3, 0.3, 0.3]  # the last two by hand
-    assert [row["masking_prob"] for row in untouched] == [0.3, 0.3, 0.15, 0.15]
-    assert rows[2]["learning_rate"] == pytest.approx(0.5 * untouched[2]["learning_rate"])
-    assert rows[2]["loss.valid"] != untouched[2]["loss.valid"]
-    (event,) = changed.run.events()
-    assert event["event"] == "changed by hand"
-    assert event["step"] == rows[1]["step"]  # the request came with the row, and holds from the next step on
+    assert [row["masking_prob"] for row in before] == [0.3, 0.3, 0.15, 0.15]
+    assert rows[2]["learning_rate"] == pytest.approx(0.5 * before[2]["learning_rate"])
+    assert rows[2]["loss.valid"] != before[2]["loss.valid"]
+    (event,) = changed.run.events()  # the request came with the second row, and holds from the next step on
+    assert (event["event"], event["step"], event["after"]) == ("changed by hand", rows[1]["step"], CHANGE)
     assert event["before"] == {"learning_rate_factor": 1.0, "masking_prob": None}
-    assert event["after"] == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
     assert any("changed by hand at step 10" in line for line in changed.callbacks.lines)
+    assert untouched.run.events() == []
