@@ -2,7 +2,9 @@
 
 import math
 import os
+import resource
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,17 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer
     server = ForkServer(tmp_path_factory.mktemp("home"))
     yield server
     server.close()
+
+
+@contextmanager
+def limited(kind: int, size: int) -> Iterator[None]:
+    """Limits this process: to files of a size, as a full disk does (RLIMIT_FSIZE), or to some memory (RLIMIT_AS)."""
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, before)
 
 
 def needed(condition: bool, what: str) -> None:

@@ -91,23 +91,12 @@ def test_arguments_passed_through_make_are_valid():
         parse(shlex.split(*shlex.split(arguments.replace("N", "0"))))
 
 
-@pytest.mark.parametrize(
-    ("program", "sources"),
-    [
-        ("python experiment.py", ["configs/command_line.py"]),
-        ("python evaluate.py", ["evaluate.py"]),
-        ("python predict.py", ["predict.py"]),
-        ("python generate.py", ["generate.py"]),
-        ("python audit.py", ["audit.py"]),
-        ("python export.py", ["export.py"]),
-        ("python finetune.py", ["finetune.py"]),
-        ("python dashboard.py", ["dashboard.py"]),
-        ("python -m data.masking.show_masks", ["data/masking/show_masks.py"]),
-    ],
-)
-def test_every_option_exists(program, sources):
+@pytest.mark.parametrize("program", sorted({program for _, program in found(r"python (\w+\.py|-m data\.[\w.]*\w)\b")}))
+def test_every_option_exists(program):
+    path = program if program.endswith(".py") else program.removeprefix("-m ").replace(".", "/") + ".py"
+    sources = ["configs/command_line.py"] if program == "experiment.py" else [path]
     known = "--help" + "".join((ROOT / path).read_text(encoding="utf-8") for path in sources)
-    options = re.findall(r"--[a-z-]+", " ".join(commands(program)))
+    options = re.findall(r"--[a-z-]+", " ".join(commands(f"python {program}")))
     assert [option for option in options if option not in known] == []
 
 

@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,7 +23,7 @@ from experiment import main
 from model.labml_transformer import LabmlTransformer
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, without_times
+from tests.conftest import TINY, limited, without_times
 
 
 @pytest.fixture(scope="module")
@@ -113,24 +112,6 @@ def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
     assert "torch" not in imported
 
 
-def test_a_corpus_that_cannot_be_used_is_refused_in_one_line(refused, tmp_path):
-    """One of the reasons; the others are in tests/data/test_corpus.py."""
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"caf\xe9" * 1_000)
-    assert "is not UTF-8" in refused(f"data.corpus={path}")
-
-
-def test_a_path_that_is_not_utf_8_is_refused_in_one_line(tmp_path):
-    """A real process, which gets the name of the file as bytes."""
-    path = os.fsencode(tmp_path) + b"/\xff.txt"
-    Path(os.fsdecode(path)).write_text("a text " * 1_000)
-    command = [os.fsencode(sys.executable), b"experiment.py", b"data.corpus=" + path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "is not UTF-8 text" in done.stderr
-
-
 def test_a_corpus_that_is_too_short_is_refused(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("too short " * 50)
@@ -138,15 +119,23 @@ def test_a_corpus_that_is_too_short_is_refused(tmp_path):
         _ = configs_of(resolve(TINY, {"data.corpus": str(path)})).trainer
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("masking.masking_probb=0.2", "did you mean masking.masking_prob?"),  # before the corpus is loaded
-        ("masking.no_mask_tokens=Ω", "'Ω' is not in the corpus"),  # after it
-    ],
-)
-def test_wrong_keys_are_refused_in_one_line(refused, corpus_file, argument, message):
-    assert message in refused(f"data.corpus={corpus_file}", argument)
+ADDRESSES = ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]
+WRONG = [
+    ("masking.masking_probb=0.2", {}, "did you mean masking.masking_prob?"),  # before the corpus is loaded
+    ("masking.no_mask_tokens=Ω", {}, "'Ω' is not in the corpus"),  # after it
+    ("data.corpus=/nowhere.txt", {}, "No such file"),  # tests/data/test_corpus.py has the other reasons
+    ("data.corpus=tiny_shakespeare", {ENVIRONMENT_VARIABLE: "/nowhere.txt"}, "FOLIO_TINY_SHAKESPEARE: cannot read"),
+    *(("seed=1", {"labml_app_url": address}, "is not of the form http://127.0.0.1:5005") for address in ADDRESSES),
+]
+
+
+@pytest.mark.parametrize(("word", "environment", "message"), WRONG)
+def test_wrong_keys_and_environments_are_refused_in_one_line(
+    refused, monkeypatch, corpus_file, word, environment, message
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert message in refused(word, *([] if "corpus" in word else [f"data.corpus={corpus_file}"]))
 
 
 @pytest.mark.parametrize(
@@ -168,21 +157,10 @@ def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file
         _ = configs.trainer, steering(configs)
 
 
-def test_a_missing_text_is_refused_in_one_line(refused, monkeypatch, tmp_path):
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(tmp_path / "nowhere.txt"))
-    assert "FOLIO_TINY_SHAKESPEARE: cannot read" in refused("data.corpus=tiny_shakespeare")
-
-
 def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_file, tmp_path):
     (tmp_path / "logs").write_text("in the way")
     assert "set logs to a folder" in refused(f"data.corpus={corpus_file}")
     assert (tmp_path / "logs").read_text() == "in the way"
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"])
-def test_a_wrong_address_of_the_dashboard_is_refused_in_one_line(refused, monkeypatch, corpus_file, address):
-    monkeypatch.setenv("labml_app_url", address)
-    assert "is not of the form http://127.0.0.1:5005" in refused(f"data.corpus={corpus_file}")
 
 
 def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file, tmp_path, monkeypatch, capsys):
@@ -191,13 +169,8 @@ def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file
     words = ["--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
     monkeypatch.setattr(sys, "argv", ["experiment.py", *words])
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
-    try:
-        with pytest.raises(SystemExit) as end:
-            run_main(main)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(SystemExit) as end:
+        run_main(main)
     assert end.value.code == 1
     assert re.fullmatch(r"experiment\.py: .*File too large.*\n", capsys.readouterr().err)
 

@@ -14,6 +14,7 @@ from data.sources import list_sources
 from data.tokenization import convert
 from data.vocabulary import Vocabulary
 from runs.files import write_json
+from tests.conftest import limited
 
 TEXT = play()
 VOCABULARY = Vocabulary(TEXT)
@@ -79,13 +80,11 @@ def test_what_is_not_noted_as_progress_is_written_again(text: Path, tmp_path: Pa
 def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_path: Path):
     loaded = load_corpus(str(text))
     assert loaded.stored is not None
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
-    try:
-        with pytest.raises(CorpusError, match="cannot convert the text") as raised:
-            loaded.stored.tokenized(VOCABULARY)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        limited(resource.RLIMIT_FSIZE, 300_000),
+        pytest.raises(CorpusError, match="cannot convert the text") as raised,
+    ):
+        loaded.stored.tokenized(VOCABULARY)
     assert len(str(raised.value).splitlines()) == 1
     tokens = loaded.stored.tokenized(VOCABULARY)
     assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()

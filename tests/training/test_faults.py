@@ -11,7 +11,7 @@ from configs.command_line import resolve
 from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from experiment import main
-from tests.conftest import TINY, configs_for, weights
+from tests.conftest import TINY, configs_for, limited, weights
 from training.health_checks import SKIPPED_IN_A_ROW, HealthCheckError
 from training.schedule import Stage
 
@@ -107,12 +107,8 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, capsys):
         "training.stages": "[{until: 1.0, seq_len: 1024}]",
     }  # fmt: skip
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**30, limits[1]))
-    try:
+    with limited(resource.RLIMIT_AS, pages * resource.getpagesize() + 2**30):
         assert main([f"{key}={value}" for key, value in keys.items()]) == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
     error = capsys.readouterr().err
     assert "stopped: out of memory on cpu" in error
     assert error.count("\n") == 1

@@ -12,7 +12,7 @@ import yaml
 
 from experiment import main
 from runs.run_folder import RunFolder
-from tests.conftest import train_in
+from tests.conftest import limited, train_in
 from training.checkpoint import load_checkpoint, load_last, load_weights, save_checkpoint
 
 
@@ -198,12 +198,8 @@ def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, targ
 def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, capsys):
     """A limit on the size of files stands for a full disk: a row can be written, a checkpoint cannot."""
     before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
-    try:
+    with limited(resource.RLIMIT_FSIZE, 20_000):
         assert resume(run) == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     error = capsys.readouterr().err
     assert "stopped: cannot save the run (File too large): make room for " in error
     assert error.count("\n") == 1
