@@ -1,13 +1,17 @@
 """Fixtures for all tests: isolated folders, a small corpus, and ways to train small models."""
 
+import importlib
 import math
 import os
 import resource
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -120,6 +124,13 @@ def limited(kind: int, size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(kind, before)
+
+
+@pytest.fixture
+def annotated(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """labml_nn's annotated experiment. It imports torchvision for others, which needs torch's CUDA build."""
+    monkeypatch.setitem(sys.modules, "torchvision", Mock())
+    return importlib.import_module("labml_nn.transformers.mlm.experiment")
 
 
 def needed(condition: bool, what: str) -> None:

@@ -1,6 +1,6 @@
 """Likelihoods against brute force on a tiny automaton, with the exact posterior in place of the network."""
 
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from torch import nn
 
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
+from tests.data.play.test_floor import paths
 from tests.writing.conftest import generators
 from training.callbacks import any_order_bound
 from writing.measures import order_losses
@@ -23,16 +24,10 @@ TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
 
 def log_probabilities() -> torch.Tensor:
     """log P of every text, from the probabilities of all sequences of states."""
-    transitions, start = AUTOMATON.transitions().to_dense(), AUTOMATON.stationary()
-    ids = VOCABULARY.encode(AUTOMATON.characters)
-    probability = torch.zeros(3**LENGTH, dtype=torch.float64)
-    for states in product(range(4), repeat=LENGTH):
-        steps = [transitions[s, t] for s, t in pairwise(states)]
-        text = ids[list(states)]
-        probability[int((text * 3 ** torch.arange(LENGTH - 1, -1, -1)).sum())] += (
-            start[states[0]] * torch.stack(steps).prod()
-        )
-    return probability.log()
+    probability = torch.zeros([3] * LENGTH, dtype=torch.float64)
+    for ids, share in paths(AUTOMATON, LENGTH):
+        probability[tuple(ids)] += share
+    return probability.flatten().log()
 
 
 def all_masks() -> torch.Tensor:

@@ -85,12 +85,12 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
     described = replace(automaton, descriptions=tuple({"kind": kind} if kind != "b0" else {} for kind in kinds))
     all_visible = Automaton("".join(chr(ord("0") + s) for s in range(len(kinds))), automaton.successors)
     shown = torch.tensor([0, 3, 2, 3, 1])
-    posterior = np.zeros((5, len(kinds)))
-    for states in product(range(len(kinds)), repeat=5):  # their texts fit if each state writes what is shown
-        written = torch.tensor([automaton.alphabet.index(automaton.characters[state]) for state in states])
-        if ((shown == written) | (shown == 3)).all():
-            text = torch.tensor([states])
-            posterior[np.arange(5), states] += math.exp(Floor(all_visible).log_probability(text).item())
+    states = torch.tensor(list(product(range(len(kinds)), repeat=5)))
+    written = torch.tensor([automaton.alphabet.index(character) for character in automaton.characters])[states]
+    fits = ((shown == written) | (shown == 3)).all(1)  # each state writes what is shown
+    probabilities = Floor(all_visible).log_probability(states[fits]).exp()
+    one_hot = torch.nn.functional.one_hot(states[fits], len(kinds))
+    posterior = (probabilities[:, None, None] * one_hot).sum(0).numpy()
     floor = Floor(described)
     values = floor.values("kind")
     assert values == sorted({*kinds, "none"} - {"b0"})
