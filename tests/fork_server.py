@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import pty
 import runpy
 import signal
 import socket
@@ -26,7 +27,8 @@ from runs.files import ROOT
 # Programs import some modules only when they use them.
 PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dynamo", "matplotlib.backends.backend_agg")
 PRELOADED += ("configs.callbacks", "configs.contract", "data.masking.strategies", "trained.initial_weights")
-PRELOADED += ("training.compilation", "training.resume", "training.tracking")
+PRELOADED += ("training.compilation", "training.resume", "training.tracking", "trained.fill", "writing.sampler")
+PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp")
 
 
 class ForkServer:
@@ -43,13 +45,21 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
             )
 
-    def start(self, arguments: list[str], environment: dict[str, str], *, merged: bool = False) -> "Program":
-        """Start `python *arguments`; `merged` sends the errors to the standard output."""
-        out, out_write = os.pipe()
+    def start(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        *,
+        merged: bool = False,
+        terminal: bool = False,
+        standard_input: str = os.devnull,
+    ) -> "Program":
+        """Start `python *arguments`; `merged` sends the errors to the standard output, which may be a `terminal`."""
+        out, out_write = pty.openpty() if terminal else os.pipe()
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]
-        message = json.dumps({"arguments": arguments, "environment": environment})
+        message = json.dumps({"arguments": arguments, "environment": environment, "input": standard_input})
         socket.send_fds(self._requests, [message.encode()], fds)
         for fd in (out_write, err_write, status_write):
             os.close(fd)
@@ -123,9 +133,10 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
         with contextlib.suppress(BrokenPipeError):
             os.write(status, f"{code}\n".encode())
         os._exit(0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    for fd in {out, err, status}:
+    source = os.open(request["input"], os.O_RDONLY)
+    for number, fd in enumerate((source, out, err)):
+        os.dup2(fd, number)
+    for fd in {source, out, err, status}:
         os.close(fd)
     os.environ.clear()
     os.environ.update(request["environment"])

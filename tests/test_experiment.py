@@ -27,33 +27,31 @@ from tests.conftest import TINY, limited, without_times
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory, session_cache, sentences) -> tuple[RunFolder, subprocess.CompletedProcess]:
+def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunFolder, str]:
     """A run of `python experiment.py` in a pipe that takes ASCII only, with its output."""
     folder = tmp_path_factory.mktemp("first")
     corpus, config = folder / "théâtre $x_{.txt", folder / "tiny.yaml"
     corpus.write_text(sentences.replace("a", "á"), encoding="utf-8")
     config.write_text(yaml.safe_dump(TINY))
     keys = [f"data.corpus={corpus}", f"logs={folder / 'logs'}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
-    environment = {"HOME": str(folder), "FOLIO_CACHE": str(session_cache), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(
-        [sys.executable, "experiment.py", "--config", str(config), *keys, "sample.every_evaluations=1"],
-        cwd=ROOT, env={**os.environ, "labml_app_url": "", "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ["experiment.py", "--config", str(config), *keys, "sample.every_evaluations=1"]
+    environment = {"HOME": str(folder), "labml_app_url": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
+    program = fork_server.start(words, {**os.environ, **environment})
+    output = program.stdout.read()
+    assert program.wait(120) == 0, program.stderr.read()
     (path,) = (folder / "logs" / "mlm").iterdir()
-    return RunFolder(path), done
+    return RunFolder(path), output
 
 
 def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
-    run, done = first
-    assert "\r" not in done.stdout
-    assert "\x1b" not in done.stdout
-    lines = done.stdout.splitlines()
+    run, output = first
+    assert "\r" not in output
+    assert "\x1b" not in output
+    lines = output.splitlines()
     assert sum(line.startswith("step ") for line in lines) == 2  # one line per evaluation
     assert any(re.search(r"\[.(!.)?\]", line) for line in lines)  # a sample
-    assert "\\xe1" in done.stdout  # á, which ASCII lacks
-    assert str(run.path) in done.stdout
+    assert "\\xe1" in output  # á, which ASCII lacks
+    assert str(run.path) in output
     corpus = run.config()["data.corpus"]
     assert corpus.endswith("/théâtre $x_{.txt")
     assert [row["corpus"] for row in run.metrics()] == [corpus] * 2

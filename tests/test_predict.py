@@ -3,14 +3,12 @@
 import io
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from configs.keys import ConfigError
 from predict import lines, main
-from runs.files import ROOT
 from tests.conftest import train_in
 
 
@@ -94,24 +92,39 @@ def test_a_line_without_end_is_refused():
         list(lines(zeros))
 
 
-def filter_lines(logs, content: bytes) -> tuple[subprocess.CompletedProcess, int]:
-    """Pipe `content` through predict.py; returns the process and its peak memory in KiB."""
-    program = (
-        "import resource, sys; sys.argv[0] = 'predict.py'; from predict import main; code = main(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
-    )
-    command = [sys.executable, "-c", program, "last", "--logs", str(logs)]
-    done = subprocess.run(command, input=content, capture_output=True, cwd=ROOT, env=os.environ, timeout=300)
-    return done, int(done.stderr.split()[-1])
+MEASURED = """
+import resource
+import sys
+
+from predict import main
+
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
 
 
-def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(logs):
-    few, memory_of_few = filter_lines(logs, b"the c_t sat\n\n_\n" * 33)
-    many, memory_of_many = filter_lines(logs, b"the c_t sat\n\n_\n" * 3_333)
-    assert many.returncode == few.returncode == 0
-    output = many.stdout.decode().split("\n")
-    assert output[:2] == ["the cat sat", ""]
-    assert len(output) == 3 * 3_333 + 1
+@pytest.fixture
+def filtered(logs, tmp_path, fork_server):
+    """Pipes lines through predict.py; returns its exit code, output and errors, and its peak memory in KiB."""
+
+    def filtered(content: bytes) -> tuple[int, str, str, int]:
+        (tmp_path / "predict.py").write_text(MEASURED)
+        (tmp_path / "input").write_bytes(content)
+        words = [str(tmp_path / "predict.py"), "last", "--logs", str(logs)]
+        program = fork_server.start(words, dict(os.environ), standard_input=str(tmp_path / "input"))
+        output, error = program.stdout.read(), program.stderr.read()
+        return program.wait(60), output, error, int(error.split()[-1])
+
+    return filtered
+
+
+def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(filtered):
+    few_code, _, _, memory_of_few = filtered(b"the c_t sat\n\n_\n" * 33)
+    many_code, output, _, memory_of_many = filtered(b"the c_t sat\n\n_\n" * 3_333)
+    assert many_code == few_code == 0
+    assert output.startswith("the cat sat\n\n")
+    assert output.count("\n") == 3 * 3_333
     assert memory_of_many < memory_of_few + 100_000
 
 
@@ -122,11 +135,10 @@ def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(logs):
         ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary"),
     ],
 )
-def test_the_lines_before_a_bad_one_are_answered(logs, bad, message):
-    done, _ = filter_lines(logs, b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")
-    assert done.stdout == b"the cat\na dog\n"
-    assert done.returncode == 2
-    assert message in done.stderr.decode()
+def test_the_lines_before_a_bad_one_are_answered(filtered, bad, message):
+    code, output, error, _ = filtered(b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")
+    assert (code, output) == (2, "the cat\na dog\n")
+    assert message in error
 
 
 def test_a_closed_standard_input_is_one_line(logs, capsys, monkeypatch):

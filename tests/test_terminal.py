@@ -1,33 +1,19 @@
 """The output of a run on a terminal."""
 
 import os
-import pty
 import re
-import subprocess
-import sys
-import threading
-
-from runs.files import ROOT
 
 
-def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus_file, home, tmp_path):
-    ours, theirs = pty.openpty()
+def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus_file, fork_server, tmp_path):
     keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "device=cpu"]
     keys += ["training.evaluations=2", "sample.every_evaluations=1", "model.d_model=32", "training.chars_per_step=512"]
-    process = subprocess.Popen(
-        [sys.executable, "experiment.py", "--preset", "quick", *keys, f"logs={tmp_path}"],
-        cwd=ROOT, env={**os.environ, "HOME": str(home)}, stdout=theirs, stderr=theirs,
-    )  # fmt: skip
-    os.close(theirs)
-    limit = threading.Timer(120, process.kill)
-    limit.start()
-    shown = b""
+    words = ["experiment.py", "--preset", "quick", *keys, f"logs={tmp_path}"]
+    process, shown = fork_server.start(words, dict(os.environ), merged=True, terminal=True), b""
     try:
-        while block := os.read(ours, 65_536):
+        while block := os.read(process.stdout.fileno(), 65_536):
             shown += block
     except OSError:
         pass  # how Linux reports that the other side has closed
-    limit.cancel()
     assert process.wait(timeout=60) == 0
     text = shown.decode()
     assert re.search(r"Train\S*\s+\d+%", text)

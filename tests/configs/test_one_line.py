@@ -45,9 +45,9 @@ def test_a_full_disk_ends_in_one_line(capsys):
     assert capsys.readouterr().err.endswith("'config.yaml': free some space, or set logs to another folder\n")
 
 
-@pytest.mark.parametrize("program", ["experiment.py", "predict.py"])
 @pytest.mark.parametrize(
-    ("output", "reason"), [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")]
+    ("program", "output", "reason"),
+    [("experiment.py", ">&-", "Bad file descriptor"), ("predict.py", "> /dev/full", "No space left on device")],
 )
 def test_an_output_that_cannot_be_written_is_one_line(program, output, reason):
     command = f"{sys.executable} {program} --help {output}"

@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,8 @@ import importlib, sys
 import torch
 from torch._dynamo.utils import counters
 
-for name in sys.argv[1:]:
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
     torch._dynamo.reset()
     counters.clear()
     embedding = importlib.import_module(f"{name}.embedding").Embedding(11, 4)
@@ -46,7 +45,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path):
+def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path, fork_server):
     source = Path(model.embedding.__file__).read_text()
     line = "    return embedding_gradient(gradient, "
     assert line in source
@@ -54,12 +53,9 @@ def test_compiled_code_is_cached_but_not_used_for_an_edited_gradient(tmp_path):
     for name, content in (("first", source), ("again", source), ("edited", edited)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "embedding.py").write_text(content)
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILED, "first", "again", "edited"],
-        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled"), "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1.0 0", "1.0 1", "2.0 0"]
+    (tmp_path / "compiled.py").write_text(COMPILED)
+    words = [str(tmp_path / "compiled.py"), str(tmp_path), "first", "again", "edited"]
+    done = fork_server.start(words, {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")})
+    output = done.stdout.read()
+    assert done.wait(120) == 0, done.stderr.read()
+    assert output.splitlines() == ["1.0 0", "1.0 1", "2.0 0"]
