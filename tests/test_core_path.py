@@ -20,9 +20,10 @@ KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps"
 
 
 @pytest.fixture
-def executed(shakespeare) -> set[str]:
+def executed(shakespeare, monkeypatch) -> set[str]:
     """The files of Folio with a function that is called to build `quick`, to take a step, and to evaluate."""
     values = resolve(read_config(PRESETS / "quick.yaml"), KEYS)
+    monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
     configs_of(values).trainer.train()  # imports all modules: their own lines are not the calls of a step
     found: set[str] = set()
 

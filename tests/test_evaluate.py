@@ -4,26 +4,38 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
 from evaluate import main
-from runs.files import ROOT
+from runs.run_folder import RunFolder
+from tests.conftest import train_in
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, sentences) -> Path:
+    """Short runs: two seeds of one setting, and two of another."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "sentences.txt").write_text(sentences)
+    for name, keys in {
+        "a": {},
+        "b": {"seed": 1},
+        "narrow1": {"seed": 1, "model__d_ff": 16},
+        "narrow": {"model__d_ff": 16},
+    }.items():
+        train_in(folder / name, data__corpus=str(folder / "sentences.txt"), training__max_steps=2, **keys)
+    return folder
 
 
 @pytest.fixture
-def runs(train, tmp_path, corpus_file):
-    """Three short runs: two seeds of one setting, and one seed of another."""
-
-    def run(name, **keys):
-        return train(
-            data__corpus=str(corpus_file), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / name, **keys
-        ).run
-
-    return [run("a"), run("b", seed=1), run("narrow", model__d_ff=16)]
+def runs(trained, tmp_path) -> list[RunFolder]:
+    """Copies of three of them; the last one is the last run."""
+    for name in ("a", "b", "narrow1", "narrow"):
+        shutil.copytree(trained / name, tmp_path / "logs" / "mlm" / name)
+    return [RunFolder(tmp_path / "logs" / "mlm" / name) for name in ("a", "b", "narrow")]
 
 
 @pytest.fixture
@@ -89,10 +101,8 @@ def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
     assert not re.search(r"better|worse|tie|p [=<]", comparison)
 
 
-def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, train, tmp_path, corpus_file, evaluated):
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 2, "model__d_ff": 16, "seed": 1}
-    fourth = train(folder=tmp_path / "logs" / "mlm" / "narrow1", **keys).run
-    output = evaluated(*(run.path for run in runs), fourth.path)
+def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, evaluated):
+    output = evaluated(*(run.path for run in runs), "narrow1")
     verdict = r"[+-]\d\.\d{4} ± \d\.\d{4}: (better|worse|tie) \(p [=<] \d\.\d{3} over seeds\)\n"
     assert re.search(r"group 2: .* \(2 seeds\); against group 1 " + verdict, output)
 
@@ -120,15 +130,12 @@ def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, 
     assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")
 
 
-def test_an_unknown_run_gets_the_list_of_runs(tmp_path, home):
-    done = subprocess.run(
-        [sys.executable, "evaluate.py", "nowhere", "--logs", str(tmp_path / "logs")],
-        env={**os.environ, "HOME": str(home), "CUDA_VISIBLE_DEVICES": ""},
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "has no runs yet" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
+    words = ["evaluate.py", "nowhere", "--logs", str(tmp_path / "logs")]
+    program = fork_server.start(words, {**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    assert program.wait(60) == 2
+    (error,) = program.stderr.read().splitlines()
+    assert "has no runs yet" in error
 
 
 def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_file, tmp_path, capsys):

@@ -1,32 +1,37 @@
 """The notebooks run from top to bottom, and are saved with their pictures."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
+from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
 from runs.files import ROOT
-from tests.conftest import TINY
+from tests.conftest import TINY, train_in
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-@pytest.fixture
-def parameters(corpus_file, train, tmp_path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def parameters(tmp_path_factory, sentences: str) -> dict[str, str]:
     """The first code cell of each notebook, for small runs."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(corpus_file)}))
-    trained = [train(data__corpus=str(corpus_file), training__max_steps=4, seed=seed) for seed in (0, 1)]
+    folder = tmp_path_factory.mktemp("notebooks")
+    (folder / "text.txt").write_text(sentences)
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(folder / "text.txt")}))
+    keys = {"data__corpus": str(folder / "text.txt"), "training__max_steps": 4}
+    trained = [train_in(folder / f"run{seed}", seed=seed, **keys) for seed in (0, 1)]
     for each in trained:
         each.run.save_status("completed")
     runs = [str(each.run.path) for each in trained]
-    keys = ["--config", str(tmp_path / "tiny.yaml"), "training.max_steps=4", f"logs={tmp_path / 'logs'}"]
+    words = ["--config", str(folder / "tiny.yaml"), "training.max_steps=4", f"logs={folder / 'logs'}"]
     return {
         "1_look_at_a_run": f"RUNS = {runs}",
-        "2_look_at_masks": f'CORPUS, MASKING_PROB = "{corpus_file}", 0.15',
+        "2_look_at_masks": f'CORPUS, MASKING_PROB = "{folder / "text.txt"}", 0.15',
         "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
-        "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {keys}, 2',
+        "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {words}, 2',
         "5_what_it_believes": f"""
 SNAPSHOTS, RATES = [2, 4], {{"one rate": 0.15, "two rates": [0.25, 0.75]}}
 SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS, TEXTS = 32, 8, [2, 3], [0.0, 0.8], 2
@@ -35,11 +40,21 @@ MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model."
     }
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelManager]:
+    """One for all notebooks, because its imports take seconds."""
+    manager = KernelManager()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_draws(path: Path, parameters):
+def test_a_notebook_runs_and_draws(path: Path, parameters, kernel):
     notebook = nbformat.read(path, as_version=4)
-    next(cell for cell in notebook.cells if cell.cell_type == "code").source = parameters[path.stem]
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    first.source = f"%reset -f\n{parameters[path.stem]}"
+    resources = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, km=kernel, timeout=120, resources=resources).execute()
     assert pictures(notebook) >= 2
 
 

@@ -4,6 +4,7 @@ A lost process is given up after seconds instead of most of a minute.
 """
 
 import os
+import resource
 import sys
 import threading
 import time
@@ -50,6 +51,7 @@ def slow(function: Callable) -> Callable:
 
 from_text = Corpus.from_text
 FAULTS = {
+    "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
     "none": lambda: None,
     "checkpoint": lambda: setattr(experiment, "built", no_checkpoint),
     "memory": lambda: setattr(experiment, "built", no_memory),
@@ -63,7 +65,8 @@ FAULTS = {
 if __name__ == "__main__":
     fault = sys.argv.pop(1)
     processes.TIMEOUT, meeting.SECONDS_PER_BEAT = timedelta(seconds=8), 0.4
-    torch.compile = lambda function, **_: function
+    if fault != "full disk" or os.environ["RANK"] != "1":
+        torch.compile = lambda function, **_: function
     if os.environ["RANK"] == "1":
         FAULTS[fault]()
     elif fault == "slow compiler":

@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 import torch
 from torch import Generator, Tensor, nn
@@ -16,12 +18,13 @@ class Joint(nn.Module):
         self.n_tokens = table.shape[0]
 
     def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        return torch.stack([self.log_posterior(inputs, int(position)) for position in positions])
+        rows, length = inputs.tolist(), inputs.shape[1]
+        return torch.stack([self.log_posterior(*rows[i // length], column=i % length) for i in positions.tolist()])
 
-    def log_posterior(self, inputs: Tensor, position: int) -> Tensor:
-        row, column = divmod(position, inputs.shape[1])
+    @cache  # noqa: B019  (the model lives as long as the tests, and there are few texts)
+    def log_posterior(self, *tokens: int, column: int) -> Tensor:
         fitting = self.table
-        for axis, token in enumerate(inputs[row].tolist()):
+        for axis, token in enumerate(tokens):
             if token < self.n_tokens:
                 only = torch.zeros(self.n_tokens, dtype=torch.float64).index_fill(0, torch.tensor(token), 1.0)
                 fitting = fitting * only.view([-1 if i == axis else 1 for i in range(self.table.dim())])

@@ -6,7 +6,6 @@ import torch
 
 from data.play.automaton import Automaton, Builder
 from data.play.floor import Floor
-from data.play.scoring import log_probability
 
 
 def words(weights: dict[str, float]) -> Automaton:
@@ -55,7 +54,7 @@ def test_merging_keeps_the_probability_of_every_text():
     merged = automaton.merged()
     assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")  # the two l are one
     texts = torch.tensor(list(product(range(len(automaton.alphabet)), repeat=4)))
-    before, after = (log_probability(Floor(each), texts).exp() for each in (automaton, merged))
+    before, after = (Floor(each).log_probability(texts).exp() for each in (automaton, merged))
     assert torch.allclose(before, after, rtol=0, atol=1e-12)
     assert merged.merged() == merged
 
