@@ -6,12 +6,12 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -41,6 +41,7 @@ TINY = {
     "model.n_layers": 2,
     "model.n_heads": 2,
     "model.d_ff": 32,
+    "model.ngram_rows": 4_096,
     "training.compile": False,
     "training.chars_per_step": 512,
     "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
@@ -80,9 +81,9 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # of all workers: the first one to compile or count something does it for the others
     (folder / "cache").mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("data.corpus.CACHE", folder / "cache")
-        patch.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr("data.corpus.CACHE", folder / "cache")
+        context.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
         yield folder / "cache"
 
 
@@ -208,9 +209,13 @@ def train_in(
     configs: Configs | None = None,
     stop_after: float = math.inf,
     on_row: Callable[[Recording], Any] = lambda recording: None,
+    draws: bool = False,
     **keys: Any,
 ) -> Trained:
-    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot."""
+    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot.
+
+    The plot of its curves, which takes half of the time, is empty unless the run `draws`.
+    """
     overridden = dotted(keys)
     values = resolve(TINY, overridden)
     configs = configs or configs_of(values)
@@ -218,7 +223,8 @@ def train_in(
     run.path.mkdir(parents=True)
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
     recording = Recording(stop_after, on_row)
-    watched(configs, run).train(run, recording)
+    with nullcontext() if draws else patch("training.callbacks.save_curves", lambda path, *_: path.touch()):
+        watched(configs, run).train(run, recording)
     return Trained(configs, run, recording)
 
 
@@ -250,7 +256,8 @@ def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -
     run, configs = stopped.run, configs_of(stopped.run.config())
     trainer = watched(configs, run)
     resume(run, trainer, run.config(), configs.data.loaded)
-    trainer.train(run)
+    with patch("training.callbacks.save_curves"):
+        trainer.train(run)
     check_same(whole.run, run)
     return whole.configs, stopped.configs, configs
 

@@ -26,6 +26,7 @@ STEPS = 16
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
     monkeypatch.setattr(data.stored, "SAMPLE", 20_000)
+    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def plain(tmp_path_factory, text_file) -> Trained:
 @pytest.fixture(scope="session")
 def with_ngrams(tmp_path_factory, text_file) -> Trained:
     """A run with n-gram embeddings."""
-    return small_run(tmp_path_factory.mktemp("ngrams") / "run", text_file, model__ngrams=4, model__ngram_rows=5_000)
+    return small_run(tmp_path_factory.mktemp("ngrams") / "run", text_file, model__ngrams=4)
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -47,13 +47,13 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
     folder = tmp_path_factory.mktemp(request.param)
     lines = [line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
     (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
-    keys = {"data__tokens": {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")}
+    tokens = {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")
+    keys = {"training__max_steps": 50, "data__tokens": tokens}
     if request.param in ("wordpiece", "unigram"):
         keys["data__tokens"] = str(saved(folder, request.param, sentences[:2_000]))
     if request.param == "unknown":
         keys["data__unknown_below"] = 0.003
-    ngrams = {"model__ngrams": 2, "model__ngram_rows": 1_000} if request.param != "bytes" else {}
-    return small_run(folder / "run", folder / "text.txt", **keys, **ngrams)
+    return small_run(folder / "run", folder / "text.txt", model__ngrams=0 if request.param == "bytes" else 2, **keys)
 
 
 of_characters = pytest.mark.parametrize("trained", CHARACTERS, indirect=True)

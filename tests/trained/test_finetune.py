@@ -29,7 +29,8 @@ def written(trained, settings) -> dict:
     return json.loads(path.read_text())
 
 
-def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys):
+def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys, monkeypatch):
+    monkeypatch.setattr("trained.classification.EPOCHS", 2)
     assert finetuned(with_ngrams, "--task", csv_file, "--seeds", 2) == 0
     output, progress = capsys.readouterr()
     assert "animals.csv: 28 texts for training, 12 for testing, 2 labels" in output

@@ -14,7 +14,7 @@ from trained.initial_weights import copy_weights
 
 @pytest.mark.parametrize("ngrams", [0, 4])
 def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, corpus_file, tmp_path, ngrams):
-    keys = {"model__ngrams": ngrams, "model__ngram_rows": 5_000}
+    keys = {"model__ngrams": ngrams}
     old = train(data__corpus=str(corpus_file), training__max_steps=30, **keys)
     text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
     (tmp_path / "new.txt").write_text(text, encoding="utf-8")
