@@ -5,9 +5,11 @@ import math
 import os
 import resource
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -125,6 +127,34 @@ def limited(kind: int, size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(kind, before)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str]]:
+    """Starts servers on loopback that answer with a function of the request's handler; returns their addresses."""
+    with ExitStack() as stack:
+
+        def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
+            methods: dict[str, Any] = {f"do_{method}": answer for method in ("GET", "POST", "PUT")}
+            handler = type("Handler", (BaseHTTPRequestHandler,), methods | {"log_message": lambda *_: None})
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start
+
+
+def answer_with(content: bytes, promised: int | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
+    """The same answer to everything, with its length or another one in the header."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content) if promised is None else promised))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return answer
 
 
 @pytest.fixture

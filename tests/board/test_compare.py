@@ -6,9 +6,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from board.comparison import MAX_POINTS, SAME_EXPERIMENT, with_rows
+from board.comparison import MAX_POINTS, with_rows
 from board.run_records import CURVES
-from configs.command_line import ignored_in_comparisons
 from runs.delivery import ask
 from tests.board.conftest import Dashboard
 
@@ -77,10 +76,6 @@ def test_labmls_comparison_leads_here(page, shared_dashboard: Dashboard, make_ru
     page.goto(f"{shared_dashboard.url}/run/{run.path.name}/compare")
     page.wait_for_selector("#curves path.line")
     assert page.url.endswith(f"/compare?run={run.path.name}")
-
-
-def test_repeats_of_an_experiment_are_defined_once():
-    assert ignored_in_comparisons() == SAME_EXPERIMENT
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1_000, 10_000])

@@ -5,7 +5,7 @@ import re
 import signal
 import sqlite3
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -91,26 +91,19 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     check_curve(dashboard, training.run)
 
 
-def test_a_server_that_answers_byte_by_byte_is_not_waited_for(train_beside):
+def test_a_server_that_answers_byte_by_byte_is_not_waited_for(train_beside, serve):
     over = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            with contextlib.suppress(ConnectionError):
-                for byte in b'{"rows": 0, "log": 0, "knobs": null}' + b" " * 1_000:
-                    self.wfile.write(bytes([byte]))
-                    over.wait(0.3)
+    def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(ConnectionError):
+            for byte in b'{"rows": 0, "log": 0, "knobs": null}' + b" " * 1_000:
+                handler.wfile.write(bytes([byte]))
+                over.wait(0.3)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:  # its answer takes 300 s
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        training = train_beside(f"http://127.0.0.1:{server.server_port}")
-        output = training.check_end()
-        over.set()
-        server.shutdown()
+    training = train_beside(serve(answer))
+    output = training.check_end()
+    over.set()
     assert len(lines_about(output, "no dashboard at")) == 1
     assert training.run.events() == []

@@ -4,8 +4,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,38 +14,11 @@ from hypothesis import strategies as st
 from data import corpus
 from data.corpus import Corpus, CorpusError, load_corpus
 from data.download import download
+from tests.conftest import answer_with
 
 
 def whole(loaded: Corpus) -> str:
     return loaded.training + loaded.validation
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable]:
-    """A real server on loopback that answers with a function of the request's handler."""
-    servers = []
-
-    def start(answer: Callable[[BaseHTTPRequestHandler], None]) -> str:
-        handler = type("Handler", (BaseHTTPRequestHandler,), {"do_GET": answer, "log_message": lambda *_: None})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/input.txt"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def answer_with(content: bytes, promised: int | None = None) -> Callable:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(content) if promised is None else promised))
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return answer
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))

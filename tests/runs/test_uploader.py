@@ -1,8 +1,6 @@
 """The uploader beside other servers than the dashboard, and at the end of a run."""
 
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -10,34 +8,7 @@ import pytest
 import dashboard
 from runs.delivery import Delivery, DeliveryError
 from runs.uploader import Uploader
-
-
-@pytest.fixture
-def answering() -> Iterator[Callable[[bytes], str]]:
-    """Starts a server that gives the same answer to everything; returns its address."""
-    servers = []
-
-    def start(answer: bytes) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_PUT = do_POST
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
+from tests.conftest import answer_with
 
 OTHER_ANSWERS: dict[str, bytes] = {
     "an error": b'{"errors": [{"error": "refused"}]}',
@@ -51,8 +22,8 @@ OTHER_ANSWERS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("answer", OTHER_ANSWERS.values(), ids=OTHER_ANSWERS)
-def test_another_server_is_not_taken_for_the_dashboard(run, answering, answer, capsys):
-    address = answering(answer)
+def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, capsys):
+    address = serve(answer_with(answer))
     with pytest.raises(DeliveryError):
         Delivery(run, address).send(10)
     words = ["--import", str(run.path), "--port", address.rpartition(":")[2]]
@@ -61,8 +32,8 @@ def test_another_server_is_not_taken_for_the_dashboard(run, answering, answer, c
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"<html>hello</html>"])
-def test_knobs_are_not_set_on_another_server(run, answering, answer, capsys):
-    address = answering(answer)
+def test_knobs_are_not_set_on_another_server(run, serve, answer, capsys):
+    address = serve(answer_with(answer))
     words = ["--set", str(run.path), "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
     assert dashboard.main(words) == 2
     error = capsys.readouterr().err
@@ -70,9 +41,9 @@ def test_knobs_are_not_set_on_another_server(run, answering, answer, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_missing_dashboard_is_reported_once(run, answering):
+def test_a_missing_dashboard_is_reported_once(run, serve):
     lines: list[str] = []
-    uploader = Uploader(Delivery(run, answering(b"{}")), lines.append)
+    uploader = Uploader(Delivery(run, serve(answer_with(b"{}"))), lines.append)
     uploader.start_and_report()
     assert uploader.end(10) is None
     assert len(lines) == 1
