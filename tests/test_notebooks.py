@@ -6,7 +6,6 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
-from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
 from runs.files import ROOT
@@ -41,20 +40,21 @@ MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model."
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[KernelManager]:
-    """One for all notebooks, because its imports take seconds."""
-    manager = KernelManager()
-    yield manager
-    manager.shutdown_kernel(now=True)
+def client() -> Iterator[NotebookClient]:
+    """Has one kernel for all notebooks, because its imports take seconds."""
+    empty = nbformat.v4.new_notebook()
+    client = NotebookClient(empty, timeout=120, resources={"metadata": {"path": str(ROOT / "notebooks")}})
+    yield client
+    client.nb = empty
+    client.execute()  # ends the kernel
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_draws(path: Path, parameters, kernel):
-    notebook = nbformat.read(path, as_version=4)
+def test_a_notebook_runs_and_draws(path: Path, parameters, client):
+    client.nb = notebook = nbformat.read(path, as_version=4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     first.source = f"%reset -f\n{parameters[path.stem]}"
-    resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, km=kernel, timeout=120, resources=resources).execute()
+    client.execute(cleanup_kc=False)
     assert pictures(notebook) >= 2
 
 

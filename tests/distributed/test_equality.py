@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
+from tests.distributed import gradients
 from training.checkpoint import load_weights
 
-PROGRAM = "tests/distributed/gradients.py"
 VARIANTS = {
     "muon": {},
     "ngrams": {"model__ngrams": 2, "model__ngram_rows": 512},
@@ -23,11 +23,9 @@ VARIANTS = {
 @pytest.mark.parametrize("keys", VARIANTS.values(), ids=VARIANTS)
 def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher, tmp_path, keys):
     config = launcher.config(**keys)
-    results = []
-    for n in (1, 2):
-        launcher.run(n, PROGRAM, config, str(tmp_path / f"{n}.pt"))
-        results.append(torch.load(tmp_path / f"{n}.pt"))
-    one, two = results
+    gradients.main(config, str(tmp_path / "1.pt"))
+    launcher.run(2, gradients.__file__, config, str(tmp_path / "2.pt"))
+    one, two = (torch.load(tmp_path / f"{n}.pt") for n in (1, 2))
     assert one.keys() == two.keys()
     for name in one:
         assert (one[name] - two[name]).norm() <= 1e-5 * one[name].norm(), name
