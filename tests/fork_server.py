@@ -28,7 +28,7 @@ from runs.files import ROOT
 PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dynamo", "matplotlib.backends.backend_agg")
 PRELOADED += ("configs.callbacks", "configs.contract", "data.masking.strategies", "trained.initial_weights")
 PRELOADED += ("training.compilation", "training.resume", "training.tracking", "trained.fill", "writing.sampler")
-PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp")
+PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "audit")
 
 
 class ForkServer:
@@ -53,14 +53,15 @@ class ForkServer:
         merged: bool = False,
         terminal: bool = False,
         standard_input: str = os.devnull,
+        folder: Path = ROOT,
     ) -> "Program":
         """Start `python *arguments`; `merged` sends the errors to the standard output, which may be a `terminal`."""
         out, out_write = pty.openpty() if terminal else os.pipe()
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]
-        message = json.dumps({"arguments": arguments, "environment": environment, "input": standard_input})
-        socket.send_fds(self._requests, [message.encode()], fds)
+        request = {"arguments": arguments, "environment": environment, "input": standard_input, "folder": str(folder)}
+        socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
         for fd in (out_write, err_write, status_write):
             os.close(fd)
         return Program(arguments, out, err, status)
@@ -138,6 +139,7 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
         os.dup2(fd, number)
     for fd in {source, out, err, status}:
         os.close(fd)
+    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     # New objects, because the old ones remember which kind of file they wrote to.

@@ -1,9 +1,10 @@
 """Fixtures for audits of pipelines in the test's own process."""
 
 import importlib
+import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,37 @@ import pytest
 import auditing.pipelines.audit
 from auditing.pipelines import calls
 from auditing.pipelines.audit import PipelineAudit, audit_with
+from auditing.pipelines.batch import Array
 from auditing.pipelines.references import Play
+from auditing.pipelines.windows_read import Reading
 
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 PIPELINES = Path(__file__).parent / "pipelines"
 
 
+class Remembering(Play):
+    """Computes the references of equal batches once: most pipelines mask their text alike."""
+
+    def __init__(self, length: int):
+        super().__init__(length)
+        self.known: dict[bytes, Any] = {}
+
+    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        key = pickle.dumps((function.__name__, arguments))
+        if key not in self.known:
+            self.known[key] = function(*arguments)
+        return self.known[key].copy()
+
+    def posterior(self, reading: Reading, wanted: Array) -> Array:
+        return self.once(super().posterior, reading, wanted)
+
+    def counting(self, readings: Sequence[Reading]) -> Array:
+        return self.once(super().counting, readings)
+
+
 @pytest.fixture(scope="session")
 def small_play() -> Play:
-    return Play(100_000)
+    return Remembering(100_000)
 
 
 @pytest.fixture

@@ -39,12 +39,13 @@ def seeded() -> None:
         (OwnGenerator(), {"workers": 0}, "BERT"),
     ],
 )
-def test_a_correct_masker_is_all_right(masker, options, recipe):
+def test_a_correct_masker_is_all_right(monkeypatch, masker, options, recipe):
     audit = audit_masks(masker, **options)
     assert bugs(audit) == set()
     assert audit.recipe is not None
     assert audit.recipe.name == recipe
     assert audit.measured.n_positions >= 1_000_000
+    monkeypatch.setattr("audit.audit_masks", lambda *_, **__: audit)
     assert_masks(masker, **options)
 
 

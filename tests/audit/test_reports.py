@@ -4,8 +4,7 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from auditing.finding import Finding, Verdict
 from auditing.html import page
 from auditing.report import Report, as_json, terminal
 from runs.files import ROOT
+from tests.fork_server import ForkServer, Program
 
 TARGETS = """
 import torch
@@ -40,18 +40,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def audit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "audit.py"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def start(folder: Path, fork_server: ForkServer) -> Callable[..., Program]:
+    """Starts `python FOLIO/audit.py` in that folder."""
+    return lambda *words: fork_server.start([str(ROOT / "audit.py"), *words], dict(os.environ), folder=folder)
 
 
-def test_a_correct_masker_from_another_folder(folder):
-    done = audit(folder, "masks", "data:mask", "--json", "report.json", "--html", "report.html")
-    assert done.returncode == 0, done.stderr
-    assert "printed by the target" in done.stderr
-    assert "printed by the target" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-    assert "Nearest recipe: [MASK] only" in done.stdout
+def test_a_correct_masker_from_another_folder(folder, start):
+    audit = start("masks", "data:mask", "--json", "report.json", "--html", "report.html")
+    output, error = audit.stdout.read(), audit.stderr.read()
+    assert audit.wait(120) == 0, error
+    assert "printed by the target" in error
+    assert "printed by the target" not in output
+    assert max(map(len, output.splitlines())) <= 100
+    assert "Nearest recipe: [MASK] only" in output
     report = json.loads((folder / "report.json").read_text())
     assert report["verdict"] == "ok"
     assert {finding["verdict"] for finding in report["findings"]} == {"ok"}
@@ -61,16 +63,16 @@ def test_a_correct_masker_from_another_folder(folder):
     assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["data.py", "report.html", "report.json"]
 
 
-def test_something_broken_is_exit_code_3(folder):
-    done = audit(folder, "masks", "data.py:everything")
-    assert done.returncode == 3
-    assert "[labels-everywhere]" in done.stdout
+def test_something_broken_is_exit_code_3(start):
+    audit = start("masks", "data.py:everything")
+    assert "[labels-everywhere]" in audit.stdout.read()
+    assert audit.wait(120) == 3
 
 
-def test_json_without_a_file_is_printed(folder):
-    done = audit(folder, "masks", "data.py:everything", "--json")
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["verdict"] == "broken"
+def test_json_without_a_file_is_printed(start):
+    audit = start("masks", "data.py:everything", "--json")
+    assert json.loads(audit.stdout.read())["verdict"] == "broken"
+    assert audit.wait(120) == 3
 
 
 @pytest.mark.parametrize(
@@ -97,15 +99,13 @@ def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_audit_and_its_target(folder, number, code):
-    command = [sys.executable, str(ROOT / "audit.py"), "masks", "data:hangs"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stderr is not None
-        while "hanging" not in process.stderr.readline():  # the target's process has begun a call
-            assert process.poll() is None
-        process.send_signal(number)
-        assert process.stderr.read() == ""  # ends when every process that could write has ended
-    assert process.returncode == code
+def test_a_signal_ends_the_audit_and_its_target(folder, start, number, code):
+    audit = start("masks", "data:hangs")
+    while "hanging" not in audit.stderr.readline():  # the target's process has begun a call
+        assert audit.poll() is None
+    audit.send_signal(number)
+    assert audit.stderr.read() == ""  # ends when every process that could write has ended
+    assert audit.wait(60) == code
     assert not [path for path in Path("/proc").glob("[0-9]*") if target_of(path) == str(folder)]
 
 

@@ -121,7 +121,8 @@ def test_training_goes_on_without_a_compiler(folder, corpus_file, train):
     """`folder` holds no compiled code."""
     torch._dynamo.reset()
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
-        trained = train(data__corpus=str(corpus_file), training__compile=True, training__max_steps=2)
+        keys = {"data__corpus": str(corpus_file), "training__max_steps": 2, "model__n_layers": 1}
+        trained = train(training__compile=True, **keys)
     reports = [line for line in trained.callbacks.lines if "training without torch.compile" in line]
     assert len(reports) == 1
     assert "no-such-compiler" in reports[0]
@@ -181,7 +182,7 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     torch._dynamo.reset()
     counts = torch._dynamo.utils.counters["stats"]
     counts.clear()
-    eager, compiled = (configs_for(corpus_file, training__compile=on) for on in (False, True))
+    eager, compiled = (configs_for(corpus_file, training__compile=on, model__n_layers=1) for on in (False, True))
     stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
     compilation = compilation_of(compiled)
     compilation.compile(stages, lines.append)
