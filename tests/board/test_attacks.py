@@ -72,19 +72,11 @@ def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
             assert b"<title>labml.ai</title>" in answer, form
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "evil.example:80",
-        "127.0.0.1.evil.example",
-        "localhost@evil.example",
-        "0.0.0.0",
-        "",
-        "[::]",
-        "10.0.0.1",
-    ],
-)
+HOSTS = ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example"]
+HOSTS += ["0.0.0.0", "[::]", "10.0.0.1", ""]
+
+
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("path", [b"/", b"/runs", b"/js/bundle.min.js", b"/api/v1/runs/null", b"/%61pi/v1/runs/null"])
 def test_a_foreign_host_is_refused(shared_dashboard, host, path):
     """A page whose host name resolves to 127.0.0.1 sends this (DNS rebinding)."""
@@ -166,87 +158,46 @@ def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, met
     assert not any("Traceback" in line for line in shared_dashboard.output)
 
 
+METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
+PATHS = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
+LENGTHS = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
+NAMES = [*LENGTHS, "Host", "Origin", "Range", "Cookie", "X" * 2000]
+VALUES = ["127.0.0.1", "evil.example", "-1", "chunked", "bytes=0-", "websocket", "100-continue"]
+VALUES += ["\xff\xfe", "9" * 30, ""]
+VERSIONS = ["1.1", "1.0", "9.9", ""]
+INTERFACE = [f"/api/v1/{path}/0123456789" for path in ("run", "metrics", "logs/std_logger")]
+INTERFACE += [f"/api/v1/{path}" for path in ("runs", "run/0123456789/add", "runs/archive", "user", "auth/user")]
+INTERFACE += ["/api/folio/runs/0123456789", "/api/folio/runs/0123456789/knobs"]
+KEYS = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
+SIMPLE = ["\ud800", float("nan"), None, True, -1, 2**70, 1e308, "", "\x00", "../../etc/passwd", "$key"]
+SIMPLE += [{"$key": 1}, {"$array": ["x"]}]
+
+
 def test_thousands_of_generated_requests_leave_it_answering(shared_dashboard):
     generator = random.Random(0)
-    methods = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
-    paths = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
-    names = [
-        "Host",
-        "Origin",
-        "Content-Length",
-        "Transfer-Encoding",
-        "Range",
-        "Cookie",
-        "Upgrade",
-        "Expect",
-        "X" * 2000,
-    ]
-    values = [
-        "127.0.0.1",
-        "evil.example",
-        "-1",
-        "chunked",
-        "bytes=0-",
-        "websocket",
-        "100-continue",
-        "\xff\xfe",
-        "9" * 30,
-        "",
-    ]
-
-    lengths = {"Content-Length", "Transfer-Encoding", "Expect", "Upgrade"}
-    versions = ["1.1", "1.0", "9.9", ""]
-    interface = [
-        "/api/folio/runs/0123456789",
-        "/api/folio/runs/0123456789/knobs",
-        "/api/v1/runs",
-        "/api/v1/run/0123456789",
-        "/api/v1/run/0123456789/add",
-        "/api/v1/runs/archive",
-        "/api/v1/user",
-        "/api/v1/auth/user",
-        "/api/v1/metrics/0123456789",
-        "/api/v1/logs/std_logger/0123456789",
-    ]
 
     def junk() -> bytes:
         return bytes(generator.randrange(256) for _ in range(generator.randrange(60)))
 
     def value(depth: int = 0) -> object:
-        simple = [
-            "\ud800",
-            float("nan"),
-            None,
-            True,
-            -1,
-            2**70,
-            1e308,
-            "",
-            "\x00",
-            "../../etc/passwd",
-            "$key",
-            {"$key": 1},
-            {"$array": ["x"]},
-        ]
         if depth == 2 or generator.random() < 0.6:
-            return generator.choice(simple)
-        keys = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
-        return {key: value(depth + 1) for key in generator.sample(keys, 3)} | {"list": [value(2)]}
+            return generator.choice(SIMPLE)
+        return {key: value(depth + 1) for key in generator.sample(KEYS, 3)} | {"list": [value(2)]}
 
     for _ in range(4_000):
         kind = generator.random()
         if kind < 0.3:  # a valid request with an invalid body
-            path = generator.choice(interface).encode()
+            path = generator.choice(INTERFACE).encode()
             method = generator.choice([b"POST", b"PUT"])
             _, answer = ask(shared_dashboard, get(path, method=method, body=json.dumps(value()).encode()))
         elif kind < 0.4:
             _, answer = ask(shared_dashboard, junk(), is_whole=False)
         else:
-            lines = [f"{generator.choice(methods)} {generator.choice(paths)} HTTP/{generator.choice(versions)}"]
+            lines = [f"{generator.choice(METHODS)} {generator.choice(PATHS)} HTTP/{generator.choice(VERSIONS)}"]
             lines += ["Host: localhost"] * (kind < 0.9)
-            lines += [f"{generator.choice(names)}: {generator.choice(values)}" for _ in range(generator.randrange(4))]
+            lines += [f"{generator.choice(NAMES)}: {generator.choice(VALUES)}" for _ in range(generator.randrange(4))]
             # A complete request asks to close the connection; any other is broken off after it was sent.
-            is_whole = not any(line.split(":")[0] in lengths for line in lines) and lines[0].endswith("1.1")
+            is_whole = not any(line.split(":")[0] in LENGTHS for line in lines) and lines[0].endswith("1.1")
             lines += ["Connection: close"] * is_whole
             request = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + junk() * (not is_whole)
             _, answer = ask(shared_dashboard, request, is_whole=is_whole)
