@@ -16,6 +16,7 @@ def test_decode_is_the_inverse_of_encode_for_any_text(text):
 def test_ids_are_the_sorted_characters_then_the_special_tokens():
     vocabulary = Vocabulary("b\na")
     assert vocabulary.encode("\nab").tolist() == [0, 1, 2]
+    assert vocabulary.encode("").tolist() == []
     assert (vocabulary.n_ordinary, vocabulary.n_tokens) == (3, 5)
     assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
 
@@ -25,10 +26,6 @@ def test_the_first_unknown_character_is_named(unknown):
     with pytest.raises(ValueError, match="is not in the vocabulary") as error:
         Vocabulary("abc").encode(f"ab{unknown}Y")
     assert repr(unknown) in str(error.value)
-
-
-def test_an_empty_text_has_no_ids():
-    assert Vocabulary("abc").encode("").tolist() == []
 
 
 def test_the_description_holds_the_tokens_in_the_order_of_their_ids():

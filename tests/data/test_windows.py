@@ -17,10 +17,7 @@ def test_a_window_is_the_text_at_its_offsets(kind: type[Windows]):
 def test_random_windows_reach_both_ends_of_the_text():
     _, offsets, _ = Windows(torch.arange(40), seed=0).draw(2_000, 32)
     assert offsets[:, 0].unique().tolist() == list(range(9))
-
-
-def test_a_text_as_long_as_a_window_has_one_window():
-    tokens, _, _ = Windows(torch.arange(32), seed=0).draw(4, 32)
+    tokens, _, _ = Windows(torch.arange(32), seed=0).draw(4, 32)  # the only window
     assert torch.equal(tokens, torch.arange(32).expand(4, 32))
 
 

@@ -20,11 +20,6 @@ def model() -> MaskedLanguageModel:
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
 
 
-def test_shapes(model):
-    assert model(INPUTS).shape == (60, 30)
-    assert model(INPUTS, torch.tensor([0, 21, 59])).shape == (3, 30)
-
-
 @pytest.mark.parametrize("changed", [0, 9, 11, 19])
 def test_the_model_is_bidirectional(model, changed: int):
     """Changing a character on either side of a position changes its logits."""
@@ -80,7 +75,9 @@ def test_the_only_bias_is_the_decoders(model):
     assert [name for name, _ in model.named_parameters() if "bias" in name] == ["decoder_bias"]
 
 
-def test_windows_may_have_any_length(model):
+def test_there_are_logits_at_all_positions_or_at_some_for_windows_of_any_length(model):
+    assert model(INPUTS).shape == (60, 30)
+    assert model(INPUTS, torch.tensor([0, 21, 59])).shape == (3, 30)
     assert model(INPUTS[:, :1]).shape == (3, 30)
     assert model(INPUTS.repeat(1, 20)).shape == (1_200, 30)
 

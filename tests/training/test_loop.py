@@ -8,8 +8,10 @@ from training.step import TrainingStep
 
 
 def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=20, training__evaluations=4)
+    keys = {"training__max_steps": 20, "training__evaluations": 4, "checkpoint__every_seconds": 1e-6}
+    trained = train(data__corpus=str(corpus_file), **keys)
     rows = trained.run.metrics()
+    assert load_last(trained.run.checkpoints).state["step"] == 20  # after one at every step
     assert [row["step"] for row in rows] == [5, 10, 15, 20]
     assert [row["chars"] for row in rows] == [512 * step for step in (5, 10, 15, 20)]
     assert [row["seq_len"] for row in rows] == [32, 32, 64, 64]
@@ -117,8 +119,3 @@ def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):
     configs, keys = configs_for(corpus_file, training__max_steps=8), {"data__corpus": str(corpus_file)}
     train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True), **keys)
     assert configs.trainer.step == 4  # the first of two evaluations
-
-
-def test_periodic_checkpoints_end_with_that_of_the_last_step(corpus_file, train):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=6, checkpoint__every_seconds=1e-6)
-    assert load_last(trained.run.checkpoints).state["step"] == 6

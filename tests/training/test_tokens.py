@@ -1,6 +1,7 @@
 """Losses of runs with tokens that are not characters, and of runs with [UNK]."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch.nn import functional as F
 
 from configs.callbacks import validation_pairs
 from data.corpus import CorpusError
+from data.play.grammar import play
 from data.protocol import N_MASKED, protocol_masks
 from data.reference_losses import without_counting
 from tests.conftest import configs_for
@@ -58,7 +60,8 @@ def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     assert (trained.run.path / "curves.png").exists()
 
 
-def test_the_play_says_that_its_floor_does_not_apply(train):
+def test_the_play_says_that_its_floor_does_not_apply(train, monkeypatch):
+    monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     trained = train(data__corpus="play", data__tokens="bytes", training__max_steps=2)
     assert "counting and the floor do not apply to bytes" in "\n".join(trained.callbacks.lines)
     assert "excess" not in trained.callbacks.rows[0]

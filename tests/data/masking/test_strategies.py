@@ -25,14 +25,11 @@ def weight_of(segmenter, text: str) -> dict[str, float]:
     return dict(zip(pieces(segmenter, text), segmenter.weights.tolist(), strict=True))
 
 
-def test_whole_words():
+def test_whole_words_with_their_apostrophes():
     segmenter = STRATEGIES["whole_word"](TEXT)
     expected = ["ROMEO", ":", "\n", "But", " ", "soft", ",", " ", "what", " ", "light", " "]
     assert pieces(segmenter, TEXT)[:12] == expected
     assert set(weight_of(segmenter, TEXT).values()) == {1.0}
-
-
-def test_words_keep_their_apostrophes():
     assert cut("we'll go, know't") == ["we'll", " ", "go", ",", " ", "know't"]
 
 
