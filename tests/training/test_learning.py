@@ -9,7 +9,7 @@ LEARNING = {
     "model__d_model": 64,
     "model__d_ff": 64,
     "training__evaluations": 4,
-    "training__chars_per_step": 512,
+    "training__chars_per_step": 1024,
     "training__stages": [{"until": 0.4, "seq_len": 32}, {"until": 1.0, "seq_len": 256}],
 }
 
