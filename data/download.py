@@ -12,13 +12,13 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
 
     Raises CorpusError if the server is unreachable, breaks off, or needs more than `seconds`.
     """
-    deadline, content = time.monotonic() + seconds, b""
+    deadline, content, block = time.monotonic() + seconds, b"", b"-"
     try:
         with urllib.request.urlopen(url, timeout=seconds) as response:
-            while len(content) <= largest and (block := response.read1(1 << 16)):
-                content += block
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not done after {seconds:g} s")
+            while block and len(content) <= largest and time.monotonic() < deadline:
+                content += (block := response.read1(1 << 16))
+        if block and len(content) <= largest:
+            raise TimeoutError(f"not done after {seconds:g} s")
     except (OSError, http.client.HTTPException) as error:  # refused, timed out, reset, broken off, not HTTP
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
     return content
