@@ -128,11 +128,15 @@ def test_any_values_in_yaml_are_understood_or_refused_in_one_line(content, tmp_p
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(KEYS | ANY_TEXT, YAML), max_size=3), ENCODINGS, st.just(b"") | st.binary(max_size=200))
-@example([("seed", BOMB)], "utf-8", b"")
-@example([("training.stages", f"[{{until: 1.0, seq_len: {HUGE}}}]")], "utf-8", b"")
-@example([("logs", '"\\ud800"')], "utf-8", b"")
-@example([("data.corpus", '"\\0"')], "utf-8", b"")
+@given(
+    lines=st.lists(st.tuples(KEYS | ANY_TEXT, YAML), max_size=3),
+    encoding=ENCODINGS,
+    junk=st.just(b"") | st.binary(max_size=200),
+)
+@example(lines=[("seed", BOMB)], encoding="utf-8", junk=b"")
+@example(lines=[("training.stages", f"[{{until: 1.0, seq_len: {HUGE}}}]")], encoding="utf-8", junk=b"")
+@example(lines=[("logs", '"\\ud800"')], encoding="utf-8", junk=b"")
+@example(lines=[("data.corpus", '"\\0"')], encoding="utf-8", junk=b"")
 def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(lines, encoding, junk, tmp_path):
     path = tmp_path / "any.yaml"
     text = "".join(f"{key}: {value}\n" for key, value in lines)

@@ -113,7 +113,8 @@ def test_fill_mask_fills(exported):
     if trained.vocabulary.is_characters:
         assert [guess["token_str"] for guess in guesses] == [character for character, _ in ours.candidates]
         assert guesses[0]["sequence"] == f"the c{ours.candidates[0][0]}t sat on the mat."
-        assert guesses[0]["score"] == pytest.approx(ours.probability, abs=0.02)  # special tokens have a share there
+        # There, special tokens have a share.
+        assert 0.9 * ours.probability < guesses[0]["score"] < ours.probability + 1e-4
 
 
 @of_characters

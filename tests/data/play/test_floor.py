@@ -1,6 +1,8 @@
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
+from operator import getitem
 
 import numpy as np
 import pytest
@@ -23,20 +25,21 @@ def random_automaton(seed: int, n_states: int = 5, n_chars: int = 3) -> Automato
     return Automaton(characters, tuple({t: float(p) for t, p in enumerate(row)} for row in rows))
 
 
+def paths(automaton: Automaton, length: int) -> Iterator[tuple[list[int], float]]:
+    """All sequences of states: the ids of their characters, and their probabilities."""
+    transitions, start = automaton.transitions().to_dense().tolist(), automaton.stationary().tolist()
+    chars = [automaton.alphabet.index(character) for character in automaton.characters]
+    for states in product(range(len(chars)), repeat=length):
+        steps = [transitions[before][after] for before, after in pairwise(states)]
+        yield [chars[state] for state in states], math.prod([start[states[0]], *steps])
+
+
 def by_enumeration(automaton: Automaton, shown: np.ndarray, misprint_prob: float) -> tuple[np.ndarray, float]:
     """P(character | everything shown) at all positions and P(shown), from the probabilities of all state sequences."""
-    given = channel(len(automaton.alphabet), misprint_prob)
-    transitions, start = automaton.transitions().to_dense().numpy(), automaton.stationary().numpy()
-    chars = [automaton.alphabet.index(character) for character in automaton.characters]
+    likelihoods = channel(len(automaton.alphabet), misprint_prob)[torch.as_tensor(shown)].tolist()
     posterior = np.zeros((len(shown), len(automaton.alphabet)))
-    for states in product(range(len(automaton.characters)), repeat=len(shown)):
-        probability = start[states[0]]
-        for before, after in pairwise(states):
-            probability *= transitions[before, after]
-        for t, state in enumerate(states):
-            probability *= given[shown[t], chars[state]].item()
-        for t, state in enumerate(states):
-            posterior[t, chars[state]] += probability
+    for ids, probability in paths(automaton, len(shown)):
+        posterior[range(len(ids)), ids] += probability * math.prod(map(getitem, likelihoods, ids))
     return posterior / posterior.sum(1, keepdims=True), posterior[0].sum()
 
 
