@@ -42,7 +42,8 @@ def main(options: Namespace, path: Path) -> None:
 def candidates(trained: Trained, session: onnxruntime.InferenceSession, batch: int, length: int) -> Candidates:
     """Both ways to compute the logits of random characters `[batch, length]`."""
     ids = random_ids(trained, batch, length)
-    inputs, n = {"input_ids": ids.numpy()}, max(1, CHARS // (batch * length))
+    inputs = {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()}
+    n = max(1, CHARS // (batch * length))
 
     def turn(one_pass: Callable[[], torch.Tensor]) -> Measures:
         return {"passes per second": 1 / seconds_per_call(one_pass, n)}

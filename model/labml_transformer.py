@@ -20,9 +20,10 @@ class LabmlTransformer(nn.Module):
         self.src_embed = src_embed
         self.generator = generator
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as in MaskedLanguageModel."""
-        x = self.encoder(self.src_embed(inputs.t()), None)  # [seq_len, batch, d_model]
+        mask = None if attention_mask is None else attention_mask.t()[None]  # [1, seq_len, batch]
+        x = self.encoder(self.src_embed(inputs.t()), mask)  # [seq_len, batch, d_model]
         x = x.transpose(0, 1).flatten(0, 1)
         if positions is not None:
             x = x[positions]

@@ -27,13 +27,14 @@ class MaskedLanguageModel(nn.Module):
         if encoder.segment_embedding is not None:
             self.pair_head = nn.Sequential(linear(d_model, d_model), nn.Tanh(), nn.Linear(d_model, 1))
 
-    def forward(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`.
 
         `positions` `[n_masked]` are indices into `inputs.flatten()`; without them, all positions are predicted. If all
         windows have the same number, listed one window after the other, `[batch, n_masked // batch]` is faster.
+        `attention_mask` `[batch, seq_len]` is False at padding.
         """
-        x = self.encoder(inputs, positions=positions)
+        x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
         return self._predict(x.flatten(0, -2))
 
     def forward_pairs(self, inputs: Tensor, positions: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,8 +56,13 @@ class Attention(nn.Module):
         self.query_key_value = linear(d_model, 3 * d_model)
         self.output = linear(d_model, d_model, is_zero=True)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries."""
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries.
+
+        Keys where `mask` `[batch, 1, 1, seq_len]` is False are not seen.
+        """
         batch, seq_len, d_model = x.shape
         heads = (self.n_heads, d_model // self.n_heads)
         if positions is None or positions.ndim == 1:
@@ -71,7 +76,7 @@ class Attention(nn.Module):
             columns = positions.unsqueeze(1) % seq_len
             query, positions = rotate(query, cos[columns], sin[columns]), None
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, dropout_p=dropout)
+        mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, mask, dropout_p=dropout)
         return self.output(at(positions, mixed.transpose(1, 2).reshape(batch, -1, d_model)))
 
 
@@ -99,8 +104,10 @@ class Layer(nn.Module):
         self.feed_forward = GeGLU(d_model, d_ff)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None) -> Tensor:
-        x = at(positions, x) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions))
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        x = at(positions, x) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions, mask))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -136,19 +143,29 @@ class ModernEncoder(nn.Module):
             nn.init.normal_(self.segment_embedding.weight, std=0.02)
         self.ngrams = ngrams
 
-    def forward(self, inputs: Tensor, segments: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        inputs: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
         """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
+
+        `attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a shorter window. Other
+        positions get the vectors that the text has alone; those of padding have no meaning.
 
         With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`:
         the last feed-forward runs only there, and with `[batch, n]` the last attention too has queries only there.
         """
-        ngrams = None if self.ngrams is None else self.ngrams(inputs)  # first: torch.compile stops and restarts there
+        ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
         cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
         x = self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
         x = self.dropout(self.embedding_norm(x))
+        mask = None if attention_mask is None else attention_mask[:, None, None]
         *earlier, last = self.layers
         for layer in earlier:
-            x = layer(x, cos, sin)
-        return self.final_norm(last(x, cos, sin, positions))
+            x = layer(x, cos, sin, mask=mask)
+        return self.final_norm(last(x, cos, sin, positions, mask))

@@ -50,13 +50,17 @@ class NgramEmbedding(nn.Module):
         # The optimizers that update only the rows that were looked up set its `sparse`.
         self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors are zero."""
+        rows, table = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)), self.table.weight
         if torch.compiler.is_exporting():  # an exported program has no sparse gradients and no dropout
-            return self.table.weight[self.rows(inputs)].sum(-2)
-        rows, table = self.rows(inputs).flatten(0, 1), self.table.weight
+            return table[rows].sum(-2)
+        rows = rows.flatten(0, 1) if mask is None else rows[mask]  # no gradient for the rows around padding
         weights = F.dropout(torch.ones(rows.shape, dtype=table.dtype, device=rows.device), self.dropout, self.training)
         vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
-        return vectors.view(*inputs.shape, -1)
+        if mask is None:
+            return vectors.view(*inputs.shape, -1)
+        return vectors.new_zeros(*inputs.shape, table.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
         state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trained.batches import batches_by_length, padded
 from trained.load import Trained
 
 WIDE = re.compile(r"\\[\\_\[]|\[MASK\]")  # symbols of several characters
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
-CHARS_AT_ONCE = 16_384  # per pass of the model
 
 
 class Guess(NamedTuple):
@@ -60,19 +60,17 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
     """
     filled: dict[int, Filled] = {}
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    for length, same in groupby(by_length, key=lambda i: len(texts[i])):
-        numbers, n = list(same), max(1, CHARS_AT_ONCE // max(1, length))
-        for batch in (numbers[i : i + n] for i in range(0, len(numbers), n)):
-            results = _fill(trained, torch.stack([texts[i] for i in batch]), n_candidates, never)
-            filled |= zip(batch, results, strict=True)
+    for batch in batches_by_length(texts):
+        results = _fill(trained, [texts[i] for i in batch], n_candidates, never)
+        filled |= zip(batch, results, strict=True)
     return [filled[i] for i in range(len(texts))]
 
 
 @torch.inference_mode()
-def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[Filled]:
-    """`fill` for texts of the same length, `ids` `[batch, length]`."""
+def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str) -> list[Filled]:
+    """`fill` for texts of one batch."""
     vocabulary, device = trained.vocabulary, next(trained.model.parameters()).device
+    ids, mask = padded(texts)
     forbidden = [character.encode() for character in never]
     excluded = [i for i, surface in enumerate(vocabulary.surfaces) if any(part in surface for part in forbidden)]
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
@@ -80,7 +78,9 @@ def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
-        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device))[:, : vocabulary.n_ordinary]
+        visible = None if mask is None else mask[rows].to(device)
+        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device), visible)
+        logits = logits[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
         probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_ordinary]
         confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))
@@ -92,9 +92,9 @@ def _fill(trained: Trained, ids: Tensor, n_candidates: int, never: str) -> list[
             candidates = zip([vocabulary.decode([i]) for i in indices.tolist()], values.tolist(), strict=True)
             guesses[int(row)].append(Guess(int(column), list(candidates)))
     filled = []
-    for text, found in zip(ids, guesses, strict=True):
-        in_order = sorted(found)
+    for row, text, found in zip(ids, texts, guesses, strict=True):
+        whole, in_order = row[: len(text)], sorted(found)
         if not vocabulary.is_characters:  # from positions to offsets of characters
-            in_order = [guess._replace(offset=len(vocabulary.decode(text[: guess.offset]))) for guess in in_order]
-        filled.append(Filled(vocabulary.decode(text), in_order))
+            in_order = [guess._replace(offset=len(vocabulary.decode(whole[: guess.offset]))) for guess in in_order]
+        filled.append(Filled(vocabulary.decode(whole), in_order))
     return filled

@@ -52,7 +52,11 @@ def export(trained: Trained, folder: Path) -> None:
     model.save_pretrained(folder)
     tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", model_card(trained).encode())
-    check_logits(trained, lambda ids: model(ids).logits[..., : trained.vocabulary.n_tokens], [(2, trained.longest)])
+
+    def logits_of(ids: Tensor, mask: Tensor) -> Tensor:
+        return model(ids, attention_mask=mask).logits[..., : trained.vocabulary.n_tokens]
+
+    check_logits(trained, logits_of, [(5, trained.longest)])
 
 
 def hugging_face_model(trained: Trained) -> PreTrainedModel:

@@ -87,15 +87,21 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
     return Trained(run, values, config.get("device", device), model, vocabulary)
 
 
-def check_logits(trained: Trained, logits_of: Callable[[Tensor], Tensor], shapes: Iterable[tuple[int, int]]) -> None:
-    """Compare an exported model with the run, on random tokens of each shape `[batch, length]`.
+def check_logits(
+    trained: Trained, logits_of: Callable[[Tensor, Tensor], Tensor], shapes: Iterable[tuple[int, int]]
+) -> None:
+    """Compare an exported model with the run, on random tokens of each shape `[batch, length]`; later texts are padded.
 
-    `logits_of(ids)` is `[batch, length, n_tokens]`. Raises RuntimeError if a logit differs by more than 1e-4.
+    `logits_of(ids, mask)` is `[batch, length, n_tokens]`; `mask` is False at padding. Raises RuntimeError if a logit of
+    a text differs by more than 1e-4.
     """
     for batch, length in shapes:
-        ids = random_ids(trained, batch, min(length, trained.longest))
+        ids = random_ids(trained, batch, length := min(length, trained.longest))
+        mask = torch.arange(length) < torch.linspace(length, 1, batch).int()[:, None]
+        ids[~mask] = trained.vocabulary.padding_token
         with torch.inference_mode():
-            difference = (logits_of(ids).flatten(0, 1) - trained.model(ids)).abs().max().item()
+            logits = trained.model(ids, attention_mask=mask).view(batch, length, -1)
+            difference = (logits_of(ids, mask) - logits)[mask].abs().max().item()
         if difference > TOLERANCE:
             raise RuntimeError(f"the logits of the exported model differ by {difference:.1e}: please report this")
 

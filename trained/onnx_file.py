@@ -15,14 +15,14 @@ from trained.load import Trained, check_logits, random_ids
 
 
 class Logits(nn.Module):
-    """Token ids `[batch, length]` to logits `[batch, length, n_tokens]`."""
+    """Token ids `[batch, length]` and an attention mask, 0 at padding, to logits `[batch, length, n_tokens]`."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.model(input_ids).view(*input_ids.shape, -1)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.model(input_ids, attention_mask=attention_mask.bool()).view(*input_ids.shape, -1)
 
 
 @torch.no_grad()
@@ -39,11 +39,11 @@ def export(trained: Trained, file: Path) -> None:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PyTorch's, about its own code
             program: Any = torch.onnx.export(
                 model,
-                (example,),
+                (example, torch.ones_like(example)),
                 dynamo=True,
-                input_names=["input_ids"],
+                input_names=["input_ids", "attention_mask"],
                 output_names=["logits"],
-                dynamic_shapes={"input_ids": sizes},
+                dynamic_shapes={"input_ids": sizes, "attention_mask": sizes},
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
@@ -55,7 +55,8 @@ def export(trained: Trained, file: Path) -> None:
         raise ConfigError("the weights are too large for one ONNX file: 1.5 GB at most")
     session = onnxruntime.InferenceSession(file)
 
-    def logits_of(ids: Tensor) -> Tensor:
-        return torch.from_numpy(session.run(None, {"input_ids": ids.numpy()})[0])
+    def logits_of(ids: Tensor, mask: Tensor) -> Tensor:
+        inputs = {"input_ids": ids.numpy(), "attention_mask": mask.long().numpy()}
+        return torch.from_numpy(session.run(None, inputs)[0])
 
     check_logits(trained, logits_of, [(1, 1), (7, 33), (1, trained.longest)])

@@ -18,7 +18,7 @@ def test_onnxruntime_gives_the_logits_of_the_run(trained, tmp_path, caplog, monk
     assert json.loads(session.get_modelmeta().custom_metadata_map["vocabulary"]) == trained.run.vocabulary()
     for shape in ((1, 1), (1, 64), (7, 2), (7, 64)):
         ids = torch.randint(trained.vocabulary.n_tokens, shape, generator=torch.Generator().manual_seed(3))
-        (logits,) = session.run(None, {"input_ids": ids.numpy()})
+        (logits,) = session.run(None, {"input_ids": ids.numpy(), "attention_mask": torch.ones_like(ids).numpy()})
         assert logits.shape == (*shape, trained.vocabulary.n_tokens)
         with torch.no_grad():
             assert torch.allclose(torch.from_numpy(logits).flatten(0, 1), trained.model(ids), atol=1e-4)

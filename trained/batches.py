@@ -1,0 +1,33 @@
+"""Batches of texts of different lengths."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+TOKENS_AT_ONCE = 16_384  # per pass of the model, padding included
+
+
+def batches_by_length(texts: Sequence[Tensor], tokens: int = TOKENS_AT_ONCE) -> Iterator[list[int]]:
+    """The numbers of the texts `[length]`, in batches of similar lengths with at most `tokens` tokens each."""
+    batch: list[int] = []
+    for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):  # the first is the longest
+        if batch and (len(batch) + 1) * len(texts[batch[0]]) > tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def padded(texts: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Token ids `[batch, longest]` of texts `[length]`, 0 at padding, and the attention mask, which is False there.
+
+    The mask is None if all texts have the same length: attention is faster without one.
+    """
+    ids = pad_sequence(list(texts), batch_first=True)
+    lengths = torch.tensor([len(text) for text in texts])
+    if (lengths == ids.shape[1]).all():
+        return ids, None
+    return ids, torch.arange(ids.shape[1]) < lengths[:, None]
