@@ -1,50 +1,70 @@
-"""Fine-tune a trained run to classify texts, and compare it with models that were not pretrained.
+"""Learn tasks from few labels with a trained run, and compare it with models that were not pretrained.
 
-python finetune.py RUN --task speaker       who says a speech? RUN: a folder, a uuid or its first characters, or `last`
-python finetune.py RUN --task FILE.csv      columns text, label and optionally split (train or test)
+python finetune.py RUN --task speaker --labels 64     RUN: a folder, a uuid or its first characters, or `last`
+python finetune.py RUN --task all                     every task on the run's text
+python finetune.py RUN --task FILE.csv                texts with labels; docs/tasks.md names the columns
 
-Compares the run's model, the same model from scratch, a logistic regression on character n-grams, and the most frequent
-label. Both models are trained once per seed. Their learning rates are chosen on a fifth of the training texts. With
---freeze, the encoder is not trained: a logistic regression classifies its vectors.
+Compares the run's model, fine-tuned and as a frozen encoder with a linear probe, with the same model from scratch, a
+logistic regression on characters, and the most frequent label. Each is trained once per draw of labels. docs/tasks.md
+explains the tasks.
 """
 
+import json
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
+from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
+from data.tasks import REPORT, TASKS, Task
+from data.tasks.table import from_csv
 from runs.files import write_json
-from trained.load import load_trained
-from trained.tasks import SPEAKER, from_csv, speakers
+from trained.load import Trained, load_trained
 
-SEEDS = 5
+DRAWS = 5
+LABELS = 64
 
 
 def main(arguments: list[str]) -> int:
-    """Fine-tune and compare; returns the exit code."""
+    """Learn the tasks and compare; returns the exit code."""
     parser = run_parser(__doc__)
-    parser.add_argument("--task", required=True, help="speaker, or a CSV file")
-    parser.add_argument("--freeze", action="store_true", help="train only a classifier on the encoder's vectors")
-    parser.add_argument("--seeds", type=number(int, 1), default=SEEDS, metavar="N", help="default: %(default)s")
+    parser.add_argument("--task", required=True, metavar="TASK", help="a name, all, or a CSV file")
+    labels = "labelled texts of each draw (default: %(default)s)"
+    parser.add_argument("--labels", type=number(int, 2), default=LABELS, metavar="N", help=labels)
+    draws = "draws of labelled texts, each with a seed of its own (default: %(default)s)"
+    parser.add_argument("--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws)
     return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
 
 
 def compare_models(options: Namespace) -> None:
-    """Fine-tune and compare, and write the results into the folder of the run."""
+    """Learn and compare, and write the results into the folder of the run."""
     from trained.comparison import compare  # needs scikit-learn
 
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
-    if options.task == SPEAKER:
-        task = speakers(trained.data().loaded.validation, trained.longest)
-    else:
-        task = from_csv(Path(options.task), trained.longest)
-    results = compare(trained, task, options.freeze, options.seeds)
-    name = f"finetune-{task.file_name}{'-frozen' * options.freeze}"
-    name += "" if options.seeds == SEEDS else f"-seeds-{options.seeds}"
-    path = trained.run.path / f"{name}.json"
-    write_json(path, results, indent=1)
+    path = trained.run.path / f"tasks-{options.labels}.json"
+    results = json.loads(path.read_bytes()) if path.exists() else {}
+    for task in chosen(options.task, trained):
+        results[task.name] = compare(trained, task, options.labels, options.draws)
+        write_json(path, results, indent=1)
     print(f"written to {path}")
+
+
+def chosen(name: str, trained: Trained) -> Iterator[Task]:
+    """The task of this name, the tasks on the run's text, or that of a CSV file. Raises InputError if there is none."""
+    corpus = trained.run.corpus()["name"]
+    by_name = {task: build for tasks in TASKS.values() for task, build in tasks.items()}
+    if name == "all":
+        if corpus not in TASKS:
+            raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {', '.join(sorted(TASKS))}")
+        yield from (build(REPORT) for build in TASKS[corpus].values())
+    elif name in by_name:
+        yield by_name[name](REPORT)
+    elif Path(name).suffix or Path(name).exists():
+        yield from_csv(Path(name))
+    else:
+        raise ConfigError(f"no task is called {name}: use {', '.join(sorted(by_name))}, all, or a CSV file")
 
 
 if __name__ == "__main__":

@@ -1,49 +1,61 @@
-"""Classifiers by scikit-learn: the baselines of fine-tuning, and the linear probe of a frozen encoder."""
+"""Classifiers that need no pretraining: logistic regressions on characters, and the most frequent label."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+import numpy as np
+import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder
+from torch import Tensor
 
-from trained.tasks import Task
+from trained.examples import NO_LABEL, Units
 
 NGRAM_LENGTHS = (1, 5)
-INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-FOLDS = 5
+INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
+FOLDS = 4
+REACH = 4  # characters on each side of one
+OUTSIDE = "\0"  # of the text
+MAX_CHARACTERS = 16_384  # that a regression is fitted on
+NEVER = -1e9  # the score of a label without examples
 
 
-def by_ngrams(task: Task) -> list[str]:
-    """The labels of the test texts by a logistic regression on their character n-grams, weighted by tf-idf."""
+def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
+    """Scores `[n_texts, n_labels]` of texts, by their character n-grams weighted by tf-idf."""
     features = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
-    training, test = ([text for text, _ in part] for part in (task.training, task.test))
-    return logistic_regression(task, training, test, features)
+    return _regression(features, labelled.texts, labelled.all_labels.numpy(), test.texts, n_labels)
 
 
-def most_frequent(task: Task) -> list[str]:
-    """The label that most training texts have, for every test text."""
-    labels = [label for _, label in task.training]
-    return [max(task.labels, key=labels.count)] * len(task.test)
+def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
+    """Scores `[n_characters, n_labels]` of characters, by the characters around each, one-hot."""
+    labels = labelled.all_labels.numpy()
+    kept = np.flatnonzero(labels != NO_LABEL)
+    kept = kept[:: -(-len(kept) // MAX_CHARACTERS)]
+    features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
+    return _regression(features, _contexts(labelled.texts)[kept], labels[kept], _contexts(test.texts), n_labels)
 
 
-def scores(task: Task, guesses: Sequence[str]) -> Mapping[str, float]:
-    """Accuracy, and F1 averaged over labels, of guesses for the test texts."""
-    truth = [label for _, label in task.test]
-    return {
-        "accuracy": float(accuracy_score(truth, guesses)),
-        "macro F1": float(f1_score(truth, guesses, average="macro", labels=task.labels, zero_division=0.0)),
-    }
+def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
+    """Scores `[n_units, n_labels]`: how often each label occurs."""
+    labels = labelled.all_labels
+    counts = labels[labels != NO_LABEL].bincount(minlength=n_labels).double()
+    return counts.expand(len(test.all_labels), n_labels)
 
 
-def logistic_regression(task: Task, training: Any, test: Any, features: Any = None) -> list[str]:
-    """The labels of the test texts by a logistic regression on `features` of both parts; cross-validation on the
-    training texts chooses the penalty. By default both parts are vectors `[n_texts, d_model]`.
-    """
-    model = make_pipeline(features or StandardScaler(), LogisticRegression(max_iter=5_000))
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=folds)
-    return list(search.fit(training, [label for _, label in task.training]).predict(test))
+def _contexts(texts: list[str]) -> np.ndarray:
+    """The characters at -4 to 4 of each character, `[n_characters, 9]`."""
+    around = OUTSIDE * REACH
+    padded = [np.array(list(around + text + around)) for text in texts]
+    return np.concatenate([np.lib.stride_tricks.sliding_window_view(row, 2 * REACH + 1) for row in padded])
+
+
+def _regression(features, labelled, labels: np.ndarray, test, n_labels: int) -> Tensor:  # type: ignore[no-untyped-def]
+    """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
+    model = make_pipeline(features, LogisticRegression(max_iter=1_000))
+    # Units of one text stay together, because folds are not shuffled.
+    search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
+    search.fit(labelled, labels)
+    scores = torch.full((len(test), n_labels), NEVER, dtype=torch.float64)
+    found = torch.from_numpy(search.decision_function(test)).double()
+    scores[:, torch.from_numpy(search.classes_)] = torch.stack([-found, found], 1) if found.ndim == 1 else found
+    return scores

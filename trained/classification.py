@@ -1,80 +1,156 @@
-"""Fine-tunes a masked language model to classify texts.
+"""Classifiers of texts and characters: a linear layer on the vectors of an encoder, frozen (a probe) or fine-tuned.
 
-A text's vector is the mean of the encoder's vectors over its characters; a linear layer gives a score per label. Texts
-differ in length and the model does not support padding, so each text has a forward and a backward pass of its own. A
-step of the optimizer uses the mean of the batch's gradients.
+A character is read by its vectors in all layers, or in the last; a text by their mean and maximum over its characters.
+Fine-tuning begins with the probe's layer (Kumar et al. 2022), so the encoder's first gradients are not those of noise.
 """
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from trained.load import Trained
+from trained.batches import batches_by_length, padded
+from trained.examples import NO_LABEL
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
-EPOCHS = 10
 BATCH_SIZE = 16
-TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the others' rate
-WEIGHT_DECAY = 0.01
+N_STEPS = 60  # of fine-tuning, at least
+EPOCHS = 5
 WARMUP = 0.1  # of the steps
+WEIGHT_DECAY = 0.01
+TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the encoder's
+HEAD_RATE = 1e-3
+RATES = (3e-4, 2e-3)  # of the encoder; the inner split chooses
+INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; the inner split chooses
+MAX_UNITS = 16_384  # that a probe is fitted on
+INNER_SHARE = 0.75  # of the labelled texts; the others choose settings
+NEVER = -1e4  # the score of a label without examples
 
 
 class Classifier(nn.Module):
-    """Token ids `[length]` to scores `[n_labels]`."""
+    """Token ids `[batch, length]` to scores of texts `[batch, n_labels]` or characters `[batch, length, n_labels]`."""
 
-    def __init__(self, encoder: nn.Module, d_model: int, n_labels: int):
+    def __init__(self, encoder: Any, n_labels: int, of_characters: bool):
         super().__init__()
         self.encoder = encoder
-        self.output = nn.Linear(d_model, n_labels)
-        nn.init.zeros_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.of_characters = of_characters
+        n_features = (len(encoder.layers) + 1) * encoder.embedding.embedding_dim * (1 if of_characters else 2)
+        self.output = nn.Linear(n_features, n_labels)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.output(vector(self.encoder, ids))
+    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        return self.output(self.features(ids, mask))
+
+    def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """The vectors of all layers, `[batch, length, n_features]`; of texts, their mean and maximum over the text."""
+        x = layer_vectors(self.encoder, ids, mask)
+        if self.of_characters:
+            return x
+        if mask is None:
+            return torch.cat([x.mean(1), x.amax(1)], -1)
+        is_text = mask.unsqueeze(-1)
+        mean = (x * is_text).sum(1) / is_text.sum(1)
+        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1)], -1)
 
 
-def vector(encoder: nn.Module, ids: Tensor) -> Tensor:
-    """The vector `[d_model]` of a text `[length]`."""
-    return encoder(ids.unsqueeze(0)).mean(1).squeeze(0)
+def layer_vectors(encoder: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
+    """What each layer reads, and the encoder's output, `[batch, length, (n_layers + 1) * d_model]`."""
+    read: list[Tensor] = []
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])) for layer in encoder.layers]
+    try:
+        last = encoder(ids, attention_mask=mask)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.cat([*read, last], -1)
 
 
-def encoded(texts: Sequence[str], trained: Trained) -> list[Tensor]:
-    """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
+@torch.inference_mode()
+def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Tensor:
+    """`function` of padded batches of similar lengths, for each text or character in their order: `[n_units, ...]`."""
+    results: dict[int, Tensor] = {}
+    for batch in batches_by_length(texts):
+        values = function(*padded([texts[i] for i in batch]))
+        results |= {i: v[: len(texts[i])] if of_characters else v[None] for i, v in zip(batch, values, strict=True)}
+    return torch.cat([results[i] for i in range(len(texts))])
 
-    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
+
+def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
+    """Fit the linear layer of a classifier by logistic regression; its encoder is not changed.
+
+    The penalty, and whether the layer reads all layers or only the last, are chosen on a quarter of the texts.
     """
-    vocabulary = trained.vocabulary
-    if not vocabulary.is_characters:
-        found = [vocabulary.encode(text)[: trained.longest] for text in texts]
-        return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
-    ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-    unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
-    return [torch.tensor([ids.get(c, unknown) for c in text]) for text in texts]
+    classifier.eval()
+    features = of_units(texts, classifier.features, classifier.of_characters).double().numpy()
+    target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(texts)), [len(each) for each in labels])
+    kept = np.flatnonzero(target != NO_LABEL)
+    kept = kept[:: -(-len(kept) // MAX_UNITS)]
+    features, target, example = features[kept], target[kept], example[kept]
+    mean, scale = features.mean(0), features.std(0)
+    scale = np.maximum(scale, 0.1 * scale.mean())  # fine-tuning may change a feature that hardly varies here
+    features = (features - mean) / scale
+    inner = example < INNER_SHARE * len(texts)
+    candidates = [(columns, c) for columns in _columns(classifier) for c in INVERSE_PENALTIES]
+
+    def accuracy(candidate: tuple[np.ndarray, float]) -> float:
+        columns, c = candidate
+        if len(set(target[inner])) < 2 or inner.all():
+            return 0.0
+        model = LogisticRegression(C=c, max_iter=300).fit(features[inner][:, columns], target[inner])
+        return float(model.score(features[~inner][:, columns], target[~inner]))
+
+    columns, c = max(candidates, key=accuracy)
+    model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
+    weight = np.zeros((classifier.output.out_features, features.shape[1]))
+    bias = np.full(len(weight), NEVER)
+    coefficients, intercepts = model.coef_, model.intercept_
+    if len(model.classes_) == 2:  # scikit-learn has one row for two labels
+        coefficients, intercepts = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercepts / 2
+    weight[np.ix_(model.classes_, columns)] = coefficients / scale[columns]
+    bias[model.classes_] = intercepts - (weight @ mean)[model.classes_]
+    with torch.no_grad():
+        classifier.output.weight.copy_(torch.from_numpy(weight))
+        classifier.output.bias.copy_(torch.from_numpy(bias))
+    return classifier
 
 
-def fine_tune(
-    encoder: nn.Module, texts: Sequence[Tensor], labels: Sequence[int], *, d_model: int, learning_rate: float, seed: int
+def _columns(classifier: Classifier) -> list[np.ndarray]:
+    """The features of all layers, and those of the last."""
+    every = np.arange(classifier.output.in_features)
+    d_model = classifier.encoder.embedding.embedding_dim
+    n_layers = len(classifier.encoder.layers) + 1
+    return [every, every[every // d_model % n_layers == n_layers - 1]]
+
+
+def fine_tuned(
+    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, learning_rate: float, seed: int
 ) -> Classifier:
-    """Train a classifier, encoder included, on texts and their labels 0, 1, ..."""
-    classifier = Classifier(encoder, d_model, max(labels) + 1).train()
+    """Train a classifier, encoder included."""
+    classifier.train()
     optimizers = adamw(
-        classifier,
+        classifier.encoder,
         learning_rate=learning_rate,
         table_learning_rate=TABLE_RATE * learning_rate,
         weight_decay=WEIGHT_DECAY,
     )
+    optimizers.append(torch.optim.AdamW(classifier.output.parameters(), lr=HEAD_RATE, weight_decay=WEIGHT_DECAY))
+    set_learning_rate(optimizers, 1.0)
     generator = torch.Generator().manual_seed(seed)
-    batches = [b for _ in range(EPOCHS) for b in torch.randperm(len(texts), generator=generator).split(BATCH_SIZE)]
+    epochs = max(EPOCHS, -(-N_STEPS * BATCH_SIZE // len(texts)))
+    batches = [b for _ in range(epochs) for b in torch.randperm(len(texts), generator=generator).split(BATCH_SIZE)]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)  # for dropout
         for step, batch in enumerate(batches):
             progress = step / len(batches)
             set_learning_rate(optimizers, min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)))
-            for i in batch.tolist():
-                loss = F.cross_entropy(classifier(texts[i]), torch.tensor(labels[i]))
-                (loss / len(batch)).backward()
+            target = pad_sequence([labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL)
+            scores = classifier(*padded([texts[i] for i in batch.tolist()]))
+            F.cross_entropy(scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL).backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:
                 optimizer.step()
@@ -82,13 +158,15 @@ def fine_tune(
     return classifier.eval()
 
 
-@torch.inference_mode()
-def predictions(classifier: Classifier, texts: Sequence[Tensor]) -> list[int]:
-    """The label with the highest score, for each text."""
-    return [int(classifier(ids).argmax()) for ids in texts]
+def best_rate(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> float:
+    """The rate with the highest accuracy on a quarter of the texts, after training on the others."""
+    n = round(INNER_SHARE * len(texts))
+    start = probed(copy.deepcopy(classifier), texts[:n], labels[:n])
+    target = torch.cat(list(labels[n:]))
 
+    def accuracy(rate: float) -> float:
+        trained = fine_tuned(copy.deepcopy(start), texts[:n], labels[:n], learning_rate=rate, seed=seed)
+        guesses = of_units(texts[n:], trained, trained.of_characters).argmax(1)
+        return float((guesses == target)[target != NO_LABEL].double().mean())
 
-@torch.inference_mode()
-def vectors(encoder: nn.Module, texts: Sequence[Tensor]) -> Tensor:
-    """The vectors `[n_texts, d_model]` of texts, for a linear probe."""
-    return torch.stack([vector(encoder, ids) for ids in texts])
+    return max(RATES, key=accuracy)

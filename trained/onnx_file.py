@@ -36,7 +36,7 @@ def export(trained: Trained, file: Path) -> None:
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=trained.longest)}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # without torchvision, it warns of unused operators
     try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PyTorch's, about its own code
+        with warnings.catch_warnings(action="ignore"):  # PyTorch's, about its own code and the names of the axes
             program: Any = torch.onnx.export(
                 model,
                 (example, torch.ones_like(example)),

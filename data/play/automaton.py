@@ -74,28 +74,31 @@ class Automaton:
 
     def write(self, length: int, seed: int) -> str:
         """A text of `length` characters that begins in state 0."""
+        return "".join(self.characters[state] for state in self.path(length, seed))
+
+    def path(self, length: int, seed: int) -> list[int]:
+        """The states that write a text of `length` characters, of which the first is 0."""
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        run_from = cache(self._run)  # the characters between two choices are known in advance
-        pieces, written, state = [], 0, 0
-        while written < length:
-            text, cumulative, successors = run_from(state)
-            pieces.append(text)
-            written += len(text)
+        run_from = cache(self._run)  # the states between two choices are known in advance
+        path: list[int] = []
+        state = 0
+        while len(path) < length:
+            run, cumulative, successors = run_from(state)
+            path += run
             if not draws:
                 draws = uniform(100_000).tolist()
             state = successors[bisect_right(cumulative, draws.pop())]
-        return "".join(pieces)[:length]
+        return path[:length]
 
-    def _run(self, state: int) -> tuple[str, list[float], list[int]]:
-        """The text from `state` to the next choice, the successors there, and before them the cumulative probabilities
-        of all but the last."""
-        text = self.characters[state]
-        while len(self.successors[state]) == 1:
-            (state,) = self.successors[state]
-            text += self.characters[state]
-        following = self.successors[state]
-        return text, np.cumsum(list(following.values()))[:-1].tolist(), list(following)
+    def _run(self, state: int) -> tuple[list[int], list[float], list[int]]:
+        """The states from `state` to the next choice, the successors there, and before them the cumulative
+        probabilities of all but the last."""
+        run = [state]
+        while len(self.successors[run[-1]]) == 1:
+            run += self.successors[run[-1]]
+        following = self.successors[run[-1]]
+        return run, np.cumsum(list(following.values()))[:-1].tolist(), list(following)
 
 
 class Builder:

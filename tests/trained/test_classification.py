@@ -1,36 +1,128 @@
 import copy
 
+import pytest
 import torch
 
-from trained.classification import encoded, fine_tune, predictions
+from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
+from trained.classification import Classifier, fine_tuned, of_units, probed
+from trained.comparison import compare, interval
+from trained.examples import NO_LABEL, accuracies, token_ids, units
+from trained.zero_shot import pseudo_log_likelihoods
 
-LABELS = [0, 1] * 20
-TEXTS = [("the cat sat", "a dog ran")[label] + " on"[: i % 4] for i, label in enumerate(LABELS)]
-
-
-def classified(trained, learning_rate=3e-3, seed=0):
-    ids = encoded(TEXTS, trained)
-    encoder = copy.deepcopy(trained.model.encoder)
-    classifier = fine_tune(encoder, ids, LABELS, d_model=32, learning_rate=learning_rate, seed=seed)
-    return classifier, ids
+TEXTS = [("the cat sat", "a dog ran")[i % 2] + " on"[: i % 4] for i in range(40)]
+GENERATOR = torch.Generator().manual_seed(0)
 
 
-def test_fine_tuning_learns_labels_and_changes_the_encoder(with_ngrams):
-    classifier, ids = classified(with_ngrams)
-    assert predictions(classifier, ids) == LABELS
-    before, after = with_ngrams.model.encoder.state_dict(), classifier.encoder.state_dict()
+def of_first_letter(n: int) -> Task:
+    """A task whose label is the first letter."""
+    examples = [Example((text,), text[0]) for text in (f"{'at'[i % 2]} cat {'door'[: i % 5]}" for i in range(n))]
+    return Task("first letter", TEXT, examples[: n // 2], examples[n // 2 :])
+
+
+def of_letters(n: int) -> Task:
+    """A tagging task: is a letter one of a to m? Other characters have no label."""
+    labels = [[("early" if c < "n" else "late") if c.isalpha() else None for c in text] for text in TEXTS]
+    examples = [Example((text,), label) for text, label in zip(TEXTS, labels, strict=True)]
+    return Task("letters", CHARACTER, examples[: n // 2], examples[n // 2 : n])
+
+
+def of_nothing(n: int) -> Task:
+    """A task whose label is random."""
+    draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
+    examples = [Example((TEXTS[i % 40] + f" {i % 7}".strip("0123456789"),), "xy"[draw]) for i, draw in enumerate(draws)]
+    return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
+
+
+def classifier(trained, n_labels: int = 2, of_characters: bool = False) -> Classifier:
+    return Classifier(copy.deepcopy(trained.model.encoder), n_labels, of_characters)
+
+
+@pytest.mark.parametrize("task", [of_first_letter(80), of_letters(40)], ids=lambda task: task.name)
+def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
+    results = compare(with_ngrams, task, n_labels=32, n_draws=2)
+    scores = {name: score["mean"] for name, score in results["scores"].items()}
+    assert scores.pop("most frequent label") < 0.8
+    assert min(scores.values()) > 0.97, scores
+    assert "no clear effect" in capsys.readouterr().out
+
+
+def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
+    results = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
+    assert all(0.38 < score["mean"] < 0.62 for score in results["scores"].values()), results["scores"]
+    assert all(gain["verdict"] != "pretraining helps" for gain in results["gains"].values())
+
+
+@pytest.mark.parametrize("of_characters", [False, True], ids=["texts", "characters"])
+def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, of_characters):
+    model = classifier(with_ngrams, of_characters=of_characters).eval()
+    task = of_first_letter(40)
+    ids = token_ids([example.texts[0] for example in task.pool], with_ngrams, task)
+    together = of_units(ids, model, of_characters)
+    alone = torch.cat([of_units([text], model, of_characters) for text in ids])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_a_probe_leaves_the_encoder_and_fine_tuning_changes_it(with_ngrams):
+    task = of_first_letter(40)
+    part = units(task, task.pool, 64)
+    ids = token_ids(part.texts, with_ngrams, task)
+    probe = probed(classifier(with_ngrams), ids, part.labels)
+    before = with_ngrams.model.encoder.state_dict()
+    assert all(torch.equal(weight, before[name]) for name, weight in probe.encoder.state_dict().items())
+    first, second, other = (
+        fine_tuned(copy.deepcopy(probe), ids, part.labels, learning_rate=1e-3, seed=seed) for seed in (0, 0, 1)
+    )
+    after = first.encoder.state_dict()
     assert {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])} >= {"ngrams", "layers"}
-
-
-def test_the_same_seed_gives_the_same_weights(with_ngrams, monkeypatch):
-    monkeypatch.setattr("trained.classification.EPOCHS", 1)
-    (first, _), (second, _), (other, _) = (classified(with_ngrams, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.output.weight, second.output.weight)
     assert not torch.equal(first.output.weight, other.output.weight)
 
 
 def test_unknown_characters_become_masks(with_ngrams):
-    known, unknown = encoded(["cat", "cüt"], with_ngrams)
+    known, unknown = token_ids(["cat", "cüt"], with_ngrams, of_first_letter(20))
     vocabulary = with_ngrams.vocabulary
     assert vocabulary.decode(known) == "cat"
     assert unknown.tolist() == [known[0], vocabulary.mask_token, known[2]]
+
+
+def test_equal_scores_of_a_choice_are_wrong():
+    task = Task("t", CHOICE, [], [Example(("a", "b"))] * 3)
+    scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
+    right, counts = accuracies(task, scores, units(task, task.test, 9))
+    assert right.tolist() == [1.0, 0.0, 0.0]
+    assert counts.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_characters_without_a_label_do_not_count():
+    task = Task("t", CHARACTER, [Example(("abc",), ("x", None, "y"))], [Example(("abc",), ("x", None, "y"))] * 2)
+    part = units(task, task.test, longest=9)
+    assert part.all_labels.tolist() == [0, NO_LABEL, 1] * 2
+    right, counts = accuracies(task, torch.tensor([[1.0, 0.0]] * 6), part)
+    assert (right.tolist(), counts.tolist()) == ([1.0, 1.0], [2.0, 2.0])
+    assert units(task, task.test, longest=2).all_labels.tolist() == [0, NO_LABEL] * 2
+
+
+@torch.inference_mode()
+def test_a_pseudo_log_likelihood_masks_one_character_at_a_time(plain):
+    texts = [plain.vocabulary.encode(text) for text in ("the cat", "a dog ran", "o")]
+    found = pseudo_log_likelihoods(plain, texts)
+    for text, total in zip(texts, found.tolist(), strict=True):
+        expected = 0.0
+        for t, target in enumerate(text):
+            ids = text.clone()
+            ids[t] = plain.vocabulary.mask_token
+            logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary].double()
+            expected += float(logits.log_softmax(0)[target])
+        assert total == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says():
+    """Draws and test texts have effects of their own."""
+    covered = 0
+    for _ in range(300):
+        of_draws, of_texts = (torch.randn(n, generator=GENERATOR) * 0.1 for n in (5, 100))
+        noise = torch.randn(5, 100, generator=GENERATOR) * 0.3
+        rows = (0.5 + of_draws[:, None] + of_texts + noise).double().numpy()
+        found = interval(rows, torch.ones(100).numpy())
+        covered += abs(found.mean - 0.5) <= found.margin
+    assert covered / 300 > 0.92

@@ -1,0 +1,213 @@
+"""Seven tasks on the built-in play. Their labels are exact, and so is the best possible score.
+
+The texts come from seeds that pretraining does not use. The ceiling of a task is the expected accuracy of the
+Bayes-optimal classifier given the visible text, by the grammar's exact posterior for 400 texts of the test.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.play import words
+from data.play.floor import NONE, Floor
+from data.play.grammar import PLAY, grammar
+from data.tasks.task import CHARACTER, N_POOL, N_TEST, REPORT, SELECTION, TEXT, Example, Task, task
+
+SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
+WINDOW = 128  # characters of an example of tagging
+LONGEST = 160  # characters of a speech
+PIECE = 60  # characters of a speech in `follows`
+PARAGRAPH = "\n\n"  # between speeches
+CEILING_TEXTS = 400  # of the test; more take minutes and change the third digit
+HEADING = "____:\n"  # all names have four letters; `_` hides one
+
+
+class Speech(NamedTuple):
+    """A speech without its heading, and the states that wrote it."""
+
+    speaker: str
+    text: str
+    states: Sequence[int]
+
+
+def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
+    """The first `n` speeches of a play that have at most `longest` characters."""
+    found: list[Speech] = []
+    automaton, length = grammar(), 500 * n
+    while len(found) < n:
+        path = automaton.path(length, seed)
+        begin, found = 0, []
+        for paragraph in "".join(automaton.characters[state] for state in path).split(PARAGRAPH)[:-1]:
+            speaker, text = paragraph.split(":\n", 1)
+            end = begin + len(paragraph)
+            if longest is None or len(text) <= longest:
+                found.append(Speech(speaker, text, path[end - len(text) : end]))
+            begin = end + len(PARAGRAPH)
+        length *= 2
+    return found[:n]
+
+
+@lru_cache(maxsize=1)
+def floor() -> Floor:
+    """The exact posterior of the play."""
+    return Floor(grammar())
+
+
+def shown(texts: Sequence[str]) -> Tensor:
+    """Ids of the floor, `[n, longest]`: `_` is a hidden character, and so is what follows a shorter text."""
+    ids = {character: i for i, character in enumerate(grammar().alphabet + "_")}
+    longest = max(map(len, texts))
+    return torch.tensor([[ids[character] for character in text.ljust(longest, "_")] for text in texts])
+
+
+def log_probabilities(texts: Sequence[str]) -> Tensor:
+    """log P(all visible characters) of each text, `[n]`; -inf if the grammar cannot write it."""
+    return floor().log_probability(shown(texts))
+
+
+def _tagging(name: str, distinction: str, use: str) -> Task:
+    """Windows of 128 characters; the label of a character is its state's value of a distinction, if it has one."""
+    pool, test = (_windows(distinction, n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+
+    def ceiling() -> float:
+        ids = shown([example.texts[0] for example in test[:CEILING_TEXTS]])
+        has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
+        beliefs = floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)[:, has_label]
+        return float(beliefs.amax(1).sum() / beliefs.sum())  # each character counts as far as it has a label
+
+    return Task(name, CHARACTER, pool, test, ceiling)
+
+
+def _windows(distinction: str, n: int, seed: int) -> list[Example]:
+    automaton = grammar()
+    path = automaton.path(n * WINDOW, seed)
+    labels = [automaton.descriptions[state].get(distinction) for state in path]
+    text = "".join(automaton.characters[state] for state in path)
+    return [Example((text[i : i + WINDOW],), labels[i : i + WINDOW]) for i in range(0, len(text), WINDOW)]
+
+
+@task(PLAY)
+def word_class(use: str) -> Task:
+    """The kind of word that each character belongs to: noun, verb ending, article, ..."""
+    return _tagging("word_class", "word", use)
+
+
+@task(PLAY)
+def number(use: str) -> Task:
+    """Whether each character belongs to a singular or a plural phrase."""
+    return _tagging("number", "number", use)
+
+
+@task(PLAY)
+def sentence_kind(use: str) -> Task:
+    """Whether each character belongs to a statement, a question or an exclamation."""
+    return _tagging("sentence_kind", "sentence", use)
+
+
+def _of_speeches(name: str, distinction: str, use: str) -> Task:
+    """Speeches of at most 160 characters, whose label is the value of a distinction in their states."""
+    descriptions = grammar().descriptions
+    pool, test = (
+        [Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in speeches(n, seed, LONGEST)]
+        for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True)
+    )
+
+    def ceiling() -> float:
+        before = PARAGRAPH + HEADING
+        ids = shown([before + example.texts[0] + PARAGRAPH for example in test[:CEILING_TEXTS]])
+        wanted = torch.zeros_like(ids, dtype=torch.bool)
+        wanted[:, len(before)] = True
+        return float(floor().beliefs(ids, wanted, distinction).amax(1).mean())
+
+    return Task(name, TEXT, pool, test, ceiling)
+
+
+@task(PLAY)
+def topic(use: str) -> Task:
+    """The topic of a speech, of four."""
+    return _of_speeches("topic", "topic", use)
+
+
+@task(PLAY)
+def play_speaker(use: str) -> Task:
+    """The speaker of a speech, of eight. Both speakers of a topic speak alike, so half of the answers must be wrong."""
+    return _of_speeches("play_speaker", "speaker", use)
+
+
+@task(PLAY)
+def follows(use: str) -> Task:
+    """Whether a speech follows another: the last 60 characters of one, and the first 60 of one.
+
+    In half of the examples, the second is a speech from elsewhere. The posterior compares P(both, consecutive) with
+    P(first) * P(second). A piece of fewer than 60 characters is a whole speech, and its end and heading count.
+    """
+    pool, test = (_pairs_of_speeches(n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+
+    def ceiling() -> float:
+        pairs = [example.texts[0].split(PARAGRAPH) for example in test[:CEILING_TEXTS]]
+        firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs]
+        seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in pairs]
+        together = log_probabilities([first + second for first, second in zip(firsts, seconds, strict=True)])
+        apart = log_probabilities(firsts) + log_probabilities([PARAGRAPH + second for second in seconds])
+        log_odds = together + log_probabilities([PARAGRAPH]) - apart
+        return float(log_odds.abs().sigmoid().mean())
+
+    return Task("follows", TEXT, pool, test, ceiling)
+
+
+def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
+    found = speeches(2 * n, seed)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    elsewhere = generator.permutation(n)
+    examples = []
+    for i, is_next in enumerate(generator.integers(2, size=n).tolist()):
+        first, second = found[2 * i].text, found[2 * (i if is_next else elsewhere[i]) + 1].text
+        examples.append(Example((first[-PIECE:] + PARAGRAPH + second[:PIECE],), "next" if is_next else "elsewhere"))
+    return examples
+
+
+@task(PLAY)
+def grammatical(use: str) -> Task:
+    """Whether a speech is grammatical.
+
+    In half of the examples one character breaks a rule: the agreement of a verb, the plural of a noun, the mark of a
+    question, or the vowel of the topic. The grammar cannot write any of these, so the ceiling is 1.
+    """
+    pool, test = (_some_broken(n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+    return Task("grammatical", TEXT, pool, test, lambda: 1.0)
+
+
+def _some_broken(n: int, seed: int) -> list[Example]:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    found = speeches(2 * n, seed, LONGEST - 1)
+    changed = [broken(speech, generator) for speech in found]
+    is_possible = log_probabilities([PARAGRAPH + HEADING + text + PARAGRAPH for text in changed]).isfinite().tolist()
+    kept = [pair for pair, possible in zip(zip(found, changed, strict=True), is_possible, strict=True) if not possible]
+    return [
+        Example((text,), "broken") if i % 2 else Example((speech.text,), "grammatical")
+        for i, (speech, text) in enumerate(kept[:n])
+    ]
+
+
+def broken(speech: Speech, generator: np.random.Generator) -> str:
+    """The speech with one character replaced, added or left out; almost always this breaks a rule."""
+    text, descriptions = speech.text, grammar().descriptions
+    changes: list[tuple[int, int, str]] = []  # from, to, the text there
+    kinds = [descriptions[state]["word"] for state in speech.states]
+    for i, (character, kind, after) in enumerate(zip(text, kinds, [*kinds[1:], ""], strict=True)):
+        if kind == "verb ending":
+            changes.append((i, i + 1, words.PLURAL_VERB if character == words.SINGULAR_VERB else words.SINGULAR_VERB))
+        elif kind == "noun ending":
+            changes.append((i, i + 1, ""))
+        elif kind == "noun" and after not in ("noun", "noun ending"):
+            changes.append((i + 1, i + 1, words.PLURAL_NOUN))
+        elif character in ".?":
+            changes.append((i, i + 1, "." if character == "?" else "?"))
+        if kind in ("noun", "verb", "adjective") and character in words.TOPIC_VOWELS:
+            changes += [(i, i + 1, vowel) for vowel in words.TOPIC_VOWELS if vowel != character]
+    begin, end, new = changes[int(generator.integers(len(changes)))]
+    return text[:begin] + new + text[end:]

@@ -1,0 +1,70 @@
+"""What a task is, and the registry of tasks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+N_POOL = 1_024  # labelled examples; a draw of labels is a part of them
+N_TEST = 2_000  # test examples, or as many as the text has
+REPORT, SELECTION = "report", "selection"  # the uses of a task: their texts differ
+CHARACTER, TEXT, CHOICE = "character", "text", "choice"  # the kinds of tasks
+Labels = Sequence[str | None]  # per character; None where a character has no label
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text and its label.
+
+    The label of a `character` task is a sequence with one label per character. A `choice` has two texts, of which the
+    first is right; all others have one.
+    """
+
+    texts: tuple[str, ...]
+    label: str | Labels = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labelled examples to learn from, and others to test."""
+
+    name: str
+    kind: str  # character, text, or choice
+    pool: Sequence[Example]
+    test: Sequence[Example]
+    ceiling: Callable[[], float] | None = None  # the expected accuracy of the Bayes-optimal classifier on `test`
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the pool, sorted."""
+        found = [example.label for example in self.pool]
+        return sorted({label for each in found for label in ([each] if isinstance(each, str) else each) if label})
+
+    def draw(self, n_labels: int, seed: int) -> list[Example]:
+        """`n_labels` examples of the pool, without replacement; all of them if there are fewer.
+
+        In a `text` task each label has as equal a number as the pool allows.
+        """
+        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self.pool)).tolist()
+        if self.kind == TEXT:  # the first of each label, then the second of each, ...
+            seen: dict[str | Labels, int] = {}
+            rank = {}
+            for i in order:
+                label = self.pool[i].label
+                rank[i] = seen[label] = seen.get(label, 0) + 1
+            order.sort(key=rank.__getitem__)
+        return [self.pool[i] for i in order[:n_labels]]
+
+
+Build = Callable[[str], Task]  # of the use
+TASKS: dict[str, dict[str, Build]] = {}  # corpus -> name -> function
+
+
+def task(corpus: str) -> Callable[[Build], Build]:
+    """Register a task on a corpus under the name of its function, which `finetune.py --task` accepts."""
+
+    def register(function: Build) -> Build:
+        TASKS.setdefault(corpus, {})[function.__name__] = function
+        return function
+
+    return register

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+
+from data.play.grammar import grammar, play
+from data.tasks import play as tasks
+from data.tasks.task import CHARACTER, REPORT, SELECTION, TASKS
+
+N_POOL, N_TEST = 40, 400
+NAMES = list(TASKS["play"])
+
+
+@pytest.fixture(autouse=True)
+def few_examples(monkeypatch):
+    monkeypatch.setattr(tasks, "N_POOL", N_POOL)
+    monkeypatch.setattr(tasks, "N_TEST", N_TEST)
+
+
+@pytest.fixture(params=NAMES)
+def task(request, few_examples):
+    return TASKS["play"][request.param](REPORT)
+
+
+def test_a_task_has_its_examples_and_labels(task):
+    assert (len(task.pool), len(task.test)) == (N_POOL, N_TEST)
+    assert 2 <= len(task.labels) <= 16
+    labels = {
+        label for example in task.test for label in (example.label if task.kind == CHARACTER else [example.label])
+    }
+    assert labels - {None} <= set(task.labels)
+
+
+def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
+    training = play(200_000)
+    long = [text for example in [*task.pool, *task.test] for text in example.texts if len(text) > 80]
+    assert len(long) > 20
+    assert not [text for text in long if text in training]
+
+
+def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task):
+    other = TASKS["play"][task.name](SELECTION)
+    parts = [{text for example in part for text in example.texts if len(text) > 80} for part in (task.pool, task.test)]
+    parts += [
+        {text for example in part for text in example.texts if len(text) > 80} for part in (other.pool, other.test)
+    ]
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+@pytest.mark.parametrize(("name", "distinction"), [("number", "number"), ("sentence_kind", "sentence")])
+def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(name, distinction):
+    task = TASKS["play"][name](REPORT)
+    ids = tasks.shown([example.texts[0] for example in task.test])
+    values = tasks.floor().values(distinction)
+    beliefs = tasks.floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
+    beliefs[:, values.index("none")] = 0.0
+    guesses = [values[i] for i in beliefs.argmax(1)]
+    labels = [label for example in task.test for label in example.label]
+    right = np.array([a == b for a, b in zip(guesses, labels, strict=True) if b is not None])
+    assert right.mean() == pytest.approx(task.ceiling(), abs=0.002)
+
+
+def test_half_of_the_speakers_can_be_told_from_their_speeches():
+    task = TASKS["play"]["play_speaker"](REPORT)
+    assert 0.48 < task.ceiling() < 0.6
+    assert TASKS["play"]["topic"](REPORT).ceiling() > 0.98
+
+
+def test_the_exact_posterior_reaches_the_ceiling_of_speech_pairs():
+    """The posterior of a consecutive pair, by enumeration of both hypotheses, is calibrated."""
+    task = TASKS["play"]["follows"](REPORT)
+    ceiling = task.ceiling()
+    assert 0.8 < ceiling < 1.0
+    shared = [set(first) & set("aeio") & set(second) for first, second in (e.texts[0].split("\n\n") for e in task.test)]
+    simple = np.mean([bool(vowels) == (e.label == "next") for vowels, e in zip(shared, task.test, strict=True)])
+    assert simple < ceiling + 0.05  # no simple rule is better
+
+
+def test_a_broken_speech_cannot_be_written_and_others_can():
+    task = TASKS["play"]["grammatical"](REPORT)
+    texts = [f"\n\n____:\n{example.texts[0]}\n\n" for example in task.test]
+    possible = tasks.log_probabilities(texts[:100]).isfinite()
+    assert [["broken", "grammatical"][i] for i in possible.long().tolist()] == [e.label for e in task.test[:100]]
+    assert sum(example.label == "broken" for example in task.test) == N_TEST // 2
+
+
+def test_labels_are_those_of_the_states_that_wrote_the_text():
+    task = TASKS["play"]["word_class"](REPORT)
+    text = "".join(example.texts[0] for example in task.test)
+    assert text == grammar().write(len(text), tasks.SEEDS[REPORT][1])
+    labels = [label for example in task.test for label in example.label]
+    assert {label for label, c in zip(labels, text, strict=True) if c in " .,?!\n:"} == {"space or punctuation"}
+
+
+def test_a_draw_has_equally_many_of_each_label():
+    task = TASKS["play"]["topic"](REPORT)
+    drawn = task.draw(16, seed=0)
+    counts = [[example.label for example in drawn].count(label) for label in task.labels]
+    assert counts == [4, 4, 4, 4]
+    assert drawn != task.draw(16, seed=1)
+    assert drawn == task.draw(16, seed=0)

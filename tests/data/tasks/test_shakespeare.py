@@ -1,0 +1,58 @@
+import pytest
+
+from data.tasks.shakespeare import PUNCTUATION
+from data.tasks.task import CHARACTER, CHOICE, REPORT, SELECTION, TASKS
+
+NAMES = list(TASKS["tiny_shakespeare"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespeare, name):
+    task = TASKS["tiny_shakespeare"][name](REPORT)
+    split = int(len(shakespeare) * 0.9)
+    training, validation = shakespeare[:split], shakespeare[split:]
+    if name == "capitals":
+        training, validation = training.lower(), validation.lower()
+    if name == "punctuation":
+        training, validation = (text.translate(dict.fromkeys(map(ord, PUNCTUATION))) for text in (training, validation))
+    assert all(example.texts[0] in training for example in task.pool)
+    assert all(example.texts[0] in validation for example in task.test)
+    assert not {example.texts for example in task.pool} & {example.texts for example in task.test}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
+    task = TASKS["tiny_shakespeare"][name](SELECTION)
+    if name in ("speaker", "question", "word_order"):
+        training = shakespeare[: int(len(shakespeare) * 0.9)]
+        assert all(example.texts[0] in training for example in [*task.pool, *task.test])
+    assert len(task.pool) >= 256
+
+
+def test_the_labels_are_those_of_the_text(shakespeare):
+    tasks = {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
+    for example in tasks["speaker"].test[:50]:
+        assert f"{example.label}:\n{example.texts[0]}" in shakespeare
+    for example in tasks["question"].test[:50]:
+        assert (example.texts[0] + "?" in shakespeare) == (example.label == "question")
+    for example in tasks["capitals"].test[:50]:
+        cases = [
+            c.upper() if label == "capital" else c for c, label in zip(example.texts[0], example.label, strict=True)
+        ]
+        assert "".join(cases).lower() in shakespeare.lower()
+        scored = [label for label in example.label if label]
+        assert 10 < len(scored) < 50
+    for example in tasks["word_order"].test[:50]:
+        original, swapped = example.texts
+        assert original in shakespeare
+        assert swapped != original
+        assert sorted(swapped) == sorted(original)
+
+
+def test_kinds_and_sizes():
+    tasks = {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
+    assert {name for name, task in tasks.items() if task.kind == CHARACTER} == {"punctuation", "capitals"}
+    assert {name for name, task in tasks.items() if task.kind == CHOICE} == {"word_order"}
+    assert all(len(task.pool) >= 128 and len(task.test) >= 400 for task in tasks.values())
+    labels = [label for example in tasks["punctuation"].test for label in example.label if label]
+    assert 0.6 < labels.count("none") / len(labels) < 0.9

@@ -1,0 +1,83 @@
+import os
+
+import pytest
+
+from data.sources import CorpusError
+from data.tasks.table import from_csv
+from data.tasks.task import CHARACTER, TEXT, Example
+
+
+def written(tmp_path, *rows: str, encoding: str = "utf-8"):
+    (tmp_path / "a.csv").write_text("\n".join(rows), encoding=encoding)
+    return tmp_path / "a.csv"
+
+
+def texts(part) -> set[str]:
+    return {example.texts[0] for example in part}
+
+
+def test_a_text_that_trains_never_tests(tmp_path):
+    rows = [f"{word} {i},{label}" for label, word in (("x", "one"), ("y", "two")) for i in range(10)]
+    task = from_csv(written(tmp_path, "text,label", "same,x", *rows, "same,y"))
+    assert "same" in texts(task.pool)
+    assert not texts(task.pool) & texts(task.test)
+    assert (len(task.pool), len(task.test)) == (14, 7)
+
+
+def test_a_csv_file_may_split_itself(tmp_path):
+    rows = [f'"{label}, {i}",{label},train' for label in "xy" for i in range(5)] + ['"four\nfive",x,test']
+    task = from_csv(written(tmp_path, "text,label,split", *rows, encoding="utf-8-sig"))  # with a byte order mark
+    assert task.pool == [Example((f"{label}, {i}",), label) for label in "xy" for i in range(5)]
+    assert task.test == [Example(("four\nfive",), "x")]
+
+
+def test_pairs_of_texts_are_joined(tmp_path):
+    task = from_csv(written(tmp_path, "text_a,text_b,label", *(f"a{i},b{i},{'xy'[i % 2]}" for i in range(20))))
+    assert task.kind == TEXT
+    assert task.pool[0] == Example(("a0\n\nb0",), "x")
+
+
+def test_characters_have_labels(tmp_path):
+    task = from_csv(written(tmp_path, "text,labels", *(f"a{i:02},x{'yx'[i % 2]}z" for i in range(20))))
+    assert (task.kind, task.labels) == (CHARACTER, ["x", "y", "z"])
+    assert task.pool[1] == Example(("a01",), ("x", "x", "z"))
+    assert (len(task.pool), len(task.test)) == (14, 6)
+
+
+HEADER = "needs the columns text and label, or .* in lower case, separated by commas; it has "
+SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff", "cannot read"),
+        (b"text,kind\na,b\n", HEADER + "text, kind"),
+        (b"text,label,label\na,b,c\n", HEADER + "text, label, label"),
+        (b"Text,Label\na,b\n", HEADER + "Text, Label"),
+        (b"text;label\na;b\n", HEADER + "text;label"),
+        (b"", HEADER + "none"),
+        (b"text,label\na,\n", "row 1 of .*: no column may be empty"),
+        (b"text,label,split\na,b,dev\n", "split must be train or test"),
+        (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
+        (b"text,labels\nab,x\n", "row 1 of .* one character per character"),
+        (b"text,label\na,x\nb,x\nc,y\n", "2 of 2 labels have fewer than 5 training texts, such as 'x' with 1"),
+        (f"text,label\n{SCORES}".encode(), "20 of 20 labels .* such as '0.0' with 0: .* group numbers into classes"),
+        (("text,label\n" + "".join(f"{i},x\n" for i in range(20))).encode(), "two labels are needed"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path, content, message):
+    file = tmp_path / "a.csv"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CorpusError, match=message) as error:
+        from_csv(file)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+def test_only_regular_files_are_read(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match="not a regular file"):
+        from_csv(tmp_path / name)

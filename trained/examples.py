@@ -1,0 +1,73 @@
+"""The examples of a task as token ids and numbers of labels, and which of a classifier's scores are right."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
+from trained.load import Trained
+
+NO_LABEL = -100
+RIGHT = ["wrong", "right"]  # the labels of a choice: each of its texts is an example of its own
+
+
+class Units(NamedTuple):
+    """What is classified: texts, or the characters of texts."""
+
+    texts: list[str]
+    labels: list[Tensor]  # one per text: `[1]`, or `[length]` for characters, NO_LABEL where there is none
+
+    @property
+    def all_labels(self) -> Tensor:
+        """`[n_units]`."""
+        return torch.cat(self.labels)
+
+
+def label_names(task: Task) -> list[str]:
+    """The names that the numbers of labels stand for."""
+    return RIGHT if task.kind == CHOICE else task.labels
+
+
+def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
+    """The units of examples, whose texts are cut after `longest` characters."""
+    number = {label: i for i, label in enumerate(label_names(task))}
+    if task.kind == CHOICE:
+        texts = [text[:longest] for example in examples for text in example.texts]
+        return Units(texts, [torch.tensor([number[label]]) for _ in examples for label in ("right", "wrong")])
+    texts = [example.texts[0][:longest] for example in examples]
+    if task.kind == TEXT:
+        return Units(texts, [torch.tensor([number.get(str(example.label), NO_LABEL)]) for example in examples])
+    labels = [[number.get(label or "", NO_LABEL) for label in example.label[:longest]] for example in examples]
+    return Units(texts, [torch.tensor(each) for each in labels])
+
+
+def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
+    """The right answers and the answers of each example, both `[n_examples]`. Of a choice, equal scores are wrong."""
+    if task.kind == CHOICE:
+        right = (scores[0::2, 1] > scores[1::2, 1]).double()
+        return right, torch.ones_like(right)
+    labels = test.all_labels
+    example = torch.repeat_interleave(torch.tensor([len(each) for each in test.labels]))
+    counts = labels != NO_LABEL
+    right = (scores.argmax(1) == labels) & counts
+    n = len(test.texts)
+    return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
+
+
+def token_ids(texts: Sequence[str], trained: Trained, task: Task) -> list[Tensor]:
+    """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
+
+    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`. Raises ValueError for
+    labels per character if the run's tokens are not characters.
+    """
+    vocabulary = trained.vocabulary
+    if not vocabulary.is_characters:
+        if task.kind == CHARACTER:
+            raise ValueError(f"{task.name} has a label per character, and the run's tokens are {vocabulary.tokens}")
+        found = [vocabulary.encode(text)[: trained.longest] for text in texts]
+        return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
+    ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
+    unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
+    return [torch.tensor([ids.get(c, unknown) for c in text]) for text in texts]
