@@ -66,7 +66,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     trainer = built(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # references are known before compiling
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # say the reference losses before compiling
         if command.resumed:
             resume(run, trainer, command.values, data.loaded)
         else:
@@ -115,16 +115,16 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     from runs import hardware
     from training.tracking import Tracking
 
-    tracking, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
+    tracker, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
     try:
         with (
             interruption.watched(),
-            tracking.training(lambda: not is_finished(trainer)),
+            tracker.training(lambda: not is_finished(trainer)),
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_losses(),
         ):
-            trainer.callbacks.insert(0, tracking)
+            trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
             trainer.train(run)
     except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
         raise

@@ -27,7 +27,7 @@ class Now(NamedTuple):
 
 
 class Trainer:
-    """Trains, evaluates and saves a model."""
+    """Trains, evaluates and saves a model. `distributed.parallel` has the subclass for several processes."""
 
     def __init__(self, training_step: TrainingStep, schedule: Schedule, evaluator: Evaluator, clock: TrainingClock):
         self.training_step, self.model = training_step, training_step.update.model
@@ -39,7 +39,7 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self, run: RunFolder | None = None, *callbacks: Callback) -> None:
-        """Train until the budget is spent or a callback sets `must_stop`. Without a `run`, nothing is saved.
+        """Train until the budget is spent, or a callback or signal sets `must_stop`. Without a `run`, nothing is saved.
 
         `callbacks` come after those of `self.callbacks`. Raises OSError if the last state cannot be saved.
         """
@@ -66,7 +66,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
-                now = self.now()._replace(progress=now.progress)  # a signal may have arrived meanwhile
+                now = self.now()._replace(progress=now.progress)  # only a signal may have changed something
             if now.must_save:
                 with self.clock.stopped(), reporting_os_errors(self.report, "the checkpoint; will try again"):
                     self.save(run)
@@ -83,7 +83,7 @@ class Trainer:
         facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
         row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
         self.call("measured", row, evaluation)
-        loss = row.get("loss.bound", row["loss.valid"])  # a callback measures the bound of runs that write
+        loss = row.get("loss.bound", row["loss.valid"])  # of runs that write text, a callback has added the bound
         best = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         self.call("evaluated", row, best)
@@ -92,7 +92,7 @@ class Trainer:
     def save(self, run: RunFolder | None) -> None:
         """Save a checkpoint. Raises OSError, for example if the disk is full."""
         self.wall_seconds = time.monotonic() - self.began
-        weights, state = self.weights(), self.state_dict()
+        weights, state = self.weights(), self.state_dict()  # of all processes; the first has the `run`
         if run is not None:
             save_last(run.checkpoints, weights, state)
 

@@ -16,7 +16,7 @@ from training.schedule import Stage
 
 
 class TrainingStep:
-    """Draws windows, masks them, and updates the weights with them."""
+    """Draws windows, masks them, and updates the weights. `distributed.parallel` overrides it for several processes."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class TrainingStep:
         grad_accum_steps: int = 1,  # batches per step
     ):
         self.windows, self.masker, self.update = windows, masker, update
-        self.run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a wrapper of it
+        self.run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or its CUDA graph
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
@@ -65,7 +65,7 @@ class TrainingStep:
 
 
 class Update:
-    """Updates the weights with masked batches.
+    """Updates the weights with masked batches. `distributed.parallel` overrides parts for several processes.
 
     A step that is not finite changes no weight and adds nothing to the sums; `skipped_in_a_row` counts such steps. On a
     GPU no value is read back, and all state changes in place, so that a CUDA graph can record an update.
