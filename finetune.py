@@ -9,7 +9,7 @@ logistic regression on characters, and the most frequent label. Each is trained 
 explains the tasks.
 """
 
-import json
+import hashlib
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,11 @@ from pathlib import Path
 from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
-from data.tasks import REPORT, TASKS, Task
+from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
+from data.tasks.task import CHARACTER
 from runs.files import write_json
+from runs.run_files import read_object
 from trained.load import Trained, load_trained
 
 DRAWS = 5
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__)
     parser.add_argument("--task", required=True, metavar="TASK", help="a name, all, or a CSV file")
     labels = "labelled texts of each draw (default: %(default)s)"
-    parser.add_argument("--labels", type=number(int, 2), default=LABELS, metavar="N", help=labels)
+    parser.add_argument("--labels", type=number(int, 8), default=LABELS, metavar="N", help=labels)
     draws = "draws of labelled texts, each with a seed of its own (default: %(default)s)"
     parser.add_argument("--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws)
     return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
@@ -44,25 +46,37 @@ def compare_models(options: Namespace) -> None:
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
-    results = json.loads(path.read_bytes()) if path.exists() else {}
-    for task in chosen(options.task, trained):
-        results[task.name] = compare(trained, task, options.labels, options.draws)
-        write_json(path, results, indent=1)
+    for name, task in chosen(options.task, trained):
+        measured = compare(trained, task, options.labels, options.draws)
+        earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
+        write_json(path, earlier | {name: measured}, indent=1)
     print(f"written to {path}")
 
 
-def chosen(name: str, trained: Trained) -> Iterator[Task]:
-    """The task of this name, the tasks on the run's text, or that of a CSV file. Raises InputError if there is none."""
+def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
+    """The tasks that a name stands for, each with a name for its results. Raises InputError if there is none."""
     corpus = trained.run.corpus()["name"]
     by_name = {task: build for tasks in TASKS.values() for task, build in tasks.items()}
     if name == "all":
         if corpus not in TASKS:
             raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {', '.join(sorted(TASKS))}")
-        yield from (build(REPORT) for build in TASKS[corpus].values())
+        for each, build in TASKS[corpus].items():
+            task = build(REPORT)
+            if task.kind == CHARACTER and not trained.vocabulary.is_characters:
+                print(f"{each} is left out: it has a label per character, and the run has other tokens")
+            else:
+                yield each, task
+    elif name == "speaker":
+        yield name, shakespeare.speaker(REPORT, corpus)
     elif name in by_name:
-        yield by_name[name](REPORT)
+        (home,) = (each for each, tasks in TASKS.items() if name in tasks)
+        if corpus != home:
+            print(f"{name} is a task on {home}, and the run was trained on {corpus}, which may contain its test texts")
+        yield name, by_name[name](REPORT)
     elif Path(name).suffix or Path(name).exists():
-        yield from_csv(Path(name))
+        task = from_csv(Path(name))
+        digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()
+        yield f"{task.name} {digest[:8]}", task  # files with the same name have results of their own
     else:
         raise ConfigError(f"no task is called {name}: use {', '.join(sorted(by_name))}, all, or a CSV file")
 

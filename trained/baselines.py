@@ -51,11 +51,14 @@ def _contexts(texts: list[str]) -> np.ndarray:
 
 def _regression(features, labelled, labels: np.ndarray, test, n_labels: int) -> Tensor:  # type: ignore[no-untyped-def]
     """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
+    scores = torch.full((len(test), n_labels), NEVER, dtype=torch.float64)
+    if len(set(labels)) < 2:
+        scores[:, labels[0]] = 0.0
+        return scores
     model = make_pipeline(features, LogisticRegression(max_iter=1_000))
-    # Units of one text stay together, because folds are not shuffled.
+    # Folds are not shuffled, so most units of a text are in one fold.
     search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
     search.fit(labelled, labels)
-    scores = torch.full((len(test), n_labels), NEVER, dtype=torch.float64)
     found = torch.from_numpy(search.decision_function(test)).double()
     scores[:, torch.from_numpy(search.classes_)] = torch.stack([-found, found], 1) if found.ndim == 1 else found
     return scores

@@ -59,7 +59,7 @@ class Classifier(nn.Module):
 
 
 def layer_vectors(encoder: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
-    """What each layer reads, and the encoder's output, `[batch, length, (n_layers + 1) * d_model]`."""
+    """The input of each layer, and the encoder's output, `[batch, length, (n_layers + 1) * d_model]`."""
     read: list[Tensor] = []
     hooks = [layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])) for layer in encoder.layers]
     try:
@@ -104,19 +104,31 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
         model = LogisticRegression(C=c, max_iter=300).fit(features[inner][:, columns], target[inner])
         return float(model.score(features[~inner][:, columns], target[~inner]))
 
-    columns, c = max(candidates, key=accuracy)
-    model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
     weight = np.zeros((classifier.output.out_features, features.shape[1]))
     bias = np.full(len(weight), NEVER)
-    coefficients, intercepts = model.coef_, model.intercept_
-    if len(model.classes_) == 2:  # scikit-learn has one row for two labels
-        coefficients, intercepts = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercepts / 2
-    weight[np.ix_(model.classes_, columns)] = coefficients / scale[columns]
-    bias[model.classes_] = intercepts - (weight @ mean)[model.classes_]
+    if len(set(target)) > 1:
+        columns, c = max(candidates, key=accuracy)
+        _fit(weight, bias, features, target, columns, c)
+        weight /= scale
+        bias -= weight @ mean
+    else:
+        bias[target[0]] = 0.0
     with torch.no_grad():
         classifier.output.weight.copy_(torch.from_numpy(weight))
         classifier.output.bias.copy_(torch.from_numpy(bias))
     return classifier
+
+
+def _fit(
+    weight: np.ndarray, bias: np.ndarray, features: np.ndarray, target: np.ndarray, columns: np.ndarray, c: float
+) -> None:
+    """Write a logistic regression on some columns into weights and biases of all labels."""
+    model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
+    coefficients, intercepts = model.coef_, model.intercept_
+    if len(model.classes_) == 2:  # scikit-learn has one row for two labels
+        coefficients, intercepts = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercepts / 2
+    weight[np.ix_(model.classes_, columns)] = coefficients
+    bias[model.classes_] = intercepts
 
 
 def _columns(classifier: Classifier) -> list[np.ndarray]:

@@ -24,7 +24,7 @@ BASELINES = {NGRAMS: by_ngrams, CONTEXT: by_context, FREQUENT: by_frequency}
 
 
 class Interval(NamedTuple):
-    """A mean with half the width of its 95% interval, None if there is one draw of labels only."""
+    """A mean with half the width of its 95% interval, which is None for one draw of labels or one test text."""
 
     mean: float
     margin: float | None
@@ -51,7 +51,7 @@ def interval(right: np.ndarray, counts: np.ndarray) -> Interval:
     """
     n_draws, n_test = right.shape
     mean = right.sum() / counts.sum() / n_draws
-    if n_draws == 1:
+    if min(n_draws, n_test) == 1:
         return Interval(mean, None)
     of_draws = right.sum(1) / counts.sum()
     residuals = right.mean(0) - mean * counts
@@ -71,6 +71,7 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     right: dict[str, list[Tensor]] = {}
     counts = torch.ones(len(task.test), dtype=torch.float64)
     if task.kind == CHOICE:  # needs no labels
+        print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
         likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained, task))
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * n_draws
     for draw in range(n_draws):
@@ -82,21 +83,25 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
             share, seconds = float(correct.sum() / counts.sum()), time.perf_counter() - began
             print(f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
     measured = {name: torch.stack(rows).numpy() for name, rows in right.items()}
-    return results(task, measured, counts.numpy())
+    is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
+    ceiling = task.ceiling() if task.ceiling and not is_cut else None
+    sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
+    return sizes | results(measured, counts.numpy(), ceiling)
 
 
-def results(task: Task, right: dict[str, np.ndarray], counts: np.ndarray) -> dict[str, Any]:
+def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | None) -> dict[str, Any]:
     """Print and return the score of each method, and the gain of the fine-tuned model over the others."""
     scores = {name: interval(rows, counts) for name, rows in right.items()}
     for name, score in scores.items():
         print(f"  {name:24} {score.mean:.3f}{score.plus_minus}")
-    found: dict[str, Any] = {"task": task.name, "scores": {name: score._asdict() for name, score in scores.items()}}
-    if task.ceiling:
-        best = max(scores[name].mean for name in BASELINES if name in scores)
-        ceiling = task.ceiling()
-        closed = (scores[PRETRAINED].mean - best) / (ceiling - best)
-        print(f"  {'ceiling':24} {ceiling:.3f}: {closed:.0%} of the gap between it and the best baseline is closed")
-        found |= {"ceiling": ceiling, "gap closed": closed}
+    found: dict[str, Any] = {"scores": {name: score._asdict() for name, score in scores.items()}}
+    if ceiling is not None:
+        print(f"  {'ceiling':24} {ceiling:.3f}")
+        found["ceiling"] = ceiling
+        best = max((scores[name] for name in BASELINES if name in scores), key=lambda score: score.mean)
+        if best.margin is not None and ceiling - best.mean > best.margin:
+            found["gap closed"] = (scores[PRETRAINED].mean - best.mean) / (ceiling - best.mean)
+            print(f"  {found['gap closed']:.0%} of the gap between the best baseline and the ceiling is closed")
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:
@@ -132,7 +137,7 @@ def scores_of(trained: Trained, task: Task, examples: Sequence[Example], draw: i
     for name in (CONTEXT,) if of_characters else (NGRAMS,):
         methods[name] = lambda name=name: BASELINES[name](labelled, test, n_labels)  # type: ignore[misc]
     if task.kind != CHOICE:
-        methods[FREQUENT] = lambda: by_frequency(labelled, test, n_labels)
+        methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest), test, n_labels)
     return methods
 
 

@@ -6,15 +6,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
 from trained.load import Trained
 
 NO_LABEL = -100
-RIGHT = ["wrong", "right"]  # the labels of a choice: each of its texts is an example of its own
+CHOICE_LABELS = ["wrong", "right"]  # the labels of a choice: each of its texts is an example of its own
 
 
 class Units(NamedTuple):
-    """What is classified: texts, or the characters of texts."""
+    """The units of a classification: texts, or the characters of texts."""
 
     texts: list[str]
     labels: list[Tensor]  # one per text: `[1]`, or `[length]` for characters, NO_LABEL where there is none
@@ -27,7 +28,7 @@ class Units(NamedTuple):
 
 def label_names(task: Task) -> list[str]:
     """The names that the numbers of labels stand for."""
-    return RIGHT if task.kind == CHOICE else task.labels
+    return CHOICE_LABELS if task.kind == CHOICE else task.labels
 
 
 def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
@@ -44,7 +45,7 @@ def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
 
 
 def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]:
-    """The right answers and the answers of each example, both `[n_examples]`. Of a choice, equal scores are wrong."""
+    """The numbers of right and of all answers per example, both `[n_examples]`. Equal scores of a choice are wrong."""
     if task.kind == CHOICE:
         right = (scores[0::2, 1] > scores[1::2, 1]).double()
         return right, torch.ones_like(right)
@@ -59,13 +60,13 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
 def token_ids(texts: Sequence[str], trained: Trained, task: Task) -> list[Tensor]:
     """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
 
-    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`. Raises ValueError for
+    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`. Raises ConfigError for
     labels per character if the run's tokens are not characters.
     """
     vocabulary = trained.vocabulary
     if not vocabulary.is_characters:
         if task.kind == CHARACTER:
-            raise ValueError(f"{task.name} has a label per character, and the run's tokens are {vocabulary.tokens}")
+            raise ConfigError(f"{task.name} has a label per character, and the run's tokens are {vocabulary.tokens}")
         found = [vocabulary.encode(text)[: trained.longest] for text in texts]
         return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
     ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}

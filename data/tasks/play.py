@@ -22,7 +22,7 @@ WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech
 PIECE = 60  # characters of a speech in `follows`
 PARAGRAPH = "\n\n"  # between speeches
-CEILING_TEXTS = 400  # of the test; more take minutes and change the third digit
+CEILING_TEXTS = 400  # of the test; all of them would take minutes
 HEADING = "____:\n"  # all names have four letters; `_` hides one
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from data.corpus import TINY_SHAKESPEARE, load_corpus
+from data.sources import CorpusError
 from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Example, Task, task
 
 WINDOW = 128  # characters of an example of tagging
@@ -23,9 +24,9 @@ PUNCTUATION = ",.;:?!"
 NEIGHBORS = re.compile(r"(?<=[a-z] )([a-z]+) ([a-z]+)(?= [a-z])")
 
 
-def parts(use: str) -> tuple[str, str]:
-    """The text of labelled examples, and that of test examples. Raises CorpusError if tiny Shakespeare is missing."""
-    corpus = load_corpus(TINY_SHAKESPEARE)
+def parts(use: str, name: str = TINY_SHAKESPEARE) -> tuple[str, str]:
+    """The text of labelled examples, and that of test examples. Raises CorpusError if the corpus is missing."""
+    corpus = load_corpus(name)
     if use == REPORT:
         return corpus.training, corpus.validation
     end = int(0.9 * len(corpus.training))
@@ -46,11 +47,17 @@ def _sampled(name: str, kind: str, pool: list[Example], test: list[Example]) -> 
 
 
 @task(TINY_SHAKESPEARE)
-def speaker(use: str) -> Task:
-    """The speaker of a speech without its heading: the ten who speak most often in both parts of the text."""
-    pool, test = (SPEECH.findall(text) for text in parts(use))
+def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
+    """The speaker of a speech without its heading: the ten who speak most often in both parts of a text.
+
+    Raises CorpusError if no two speakers do.
+    """
+    pool, test = (SPEECH.findall(text) for text in parts(use, corpus))
     in_pool, in_test = (Counter(who for who, _ in speeches) for speeches in (pool, test))
     both = sorted(in_pool, key=lambda who: (-min(in_pool[who], in_test[who]), who))[:SPEAKERS]
+    both = [who for who in both if in_test[who]]
+    if len(both) < 2:
+        raise CorpusError("speaker: the text has no speeches of two speakers (a line NAME: and the text below it)")
     examples = ([Example((text[:LONGEST],), who) for who, text in speeches if who in both] for speeches in (pool, test))
     return _sampled("speaker", TEXT, *examples)
 

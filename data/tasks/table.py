@@ -72,6 +72,8 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
             f" {rare[0]!r} with {counts[rare[0]]}: merge such labels, and group numbers into classes"
         )
     task = Task(name, kind, pool, test)
+    if only_in_test := sorted(set(Task(name, kind, test, []).labels) - set(task.labels)):
+        raise CorpusError(f"{name}: no training text has the label {only_in_test[0]!r}, and a test text has")
     if len(task.labels) < 2 or not test:
         raise CorpusError(f"{name}: two labels are needed, and a test text that is not a training text")
     return task

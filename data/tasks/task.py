@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,8 +17,8 @@ Labels = Sequence[str | None]  # per character; None where a character has no la
 class Example:
     """A text and its label.
 
-    The label of a `character` task is a sequence with one label per character. A `choice` has two texts, of which the
-    first is right; all others have one.
+    The label of a `character` task is a sequence with one label per character. An example of a `choice` has two texts,
+    of which the first is right; examples of other kinds have one.
     """
 
     texts: tuple[str, ...]
@@ -32,7 +33,7 @@ class Task:
     kind: str  # character, text, or choice
     pool: Sequence[Example]
     test: Sequence[Example]
-    ceiling: Callable[[], float] | None = None  # the expected accuracy of the Bayes-optimal classifier on `test`
+    ceiling: Callable[[], float] | None = None  # expected accuracy of the Bayes-optimal classifier
 
     @property
     def labels(self) -> list[str]:
@@ -56,8 +57,8 @@ class Task:
         return [self.pool[i] for i in order[:n_labels]]
 
 
-Build = Callable[[str], Task]  # of the use
-TASKS: dict[str, dict[str, Build]] = {}  # corpus -> name -> function
+Build = TypeVar("Build", bound=Callable[..., Task])
+TASKS: dict[str, dict[str, Callable[[str], Task]]] = {}  # corpus -> name -> function of the use
 
 
 def task(corpus: str) -> Callable[[Build], Build]:

@@ -116,6 +116,25 @@ def test_a_pseudo_log_likelihood_masks_one_character_at_a_time(plain):
         assert total == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_choice_with_characters_that_the_run_does_not_know_is_scored(plain):
+    task = Task("t", CHOICE, [], [])
+    known, unknown = pseudo_log_likelihoods(plain, token_ids(["the ct", "the cät"], plain, task)).tolist()
+    assert unknown != known
+    assert unknown < 0
+
+
+@pytest.mark.parametrize("of_characters", [False, True])
+def test_labels_of_one_kind_only_are_learned_as_such(plain, of_characters):
+    ids = token_ids(["the cat", "a dog"] * 4, plain, of_first_letter(20))
+    labels = [torch.ones(len(text) if of_characters else 1, dtype=torch.int64) for text in ids]
+    learned = probed(classifier(plain, 3, of_characters), ids, labels)
+    assert of_units(ids, learned, of_characters).argmax(1).unique().tolist() == [1]
+
+
+def test_one_test_text_gives_no_interval():
+    assert interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy()).verdict == "no verdict"
+
+
 def test_an_interval_covers_the_truth_as_often_as_it_says():
     """Draws and test texts have effects of their own."""
     covered = 0

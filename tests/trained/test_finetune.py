@@ -26,7 +26,7 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert finetuned(with_ngrams, "--task", csv_file, "--labels", 16, "--draws", 2) == 0
     output, progress = capsys.readouterr()
     assert "animals.csv: 16 labelled of 28, 12 for testing, 2 labels, 2 draws of labels" in output
-    results = json.loads((with_ngrams.run.path / "tasks-16.json").read_text())["animals.csv"]
+    (results,) = json.loads((with_ngrams.run.path / "tasks-16.json").read_text()).values()
     assert results["scores"]["most frequent label"]["mean"] == 0.5
     assert results["scores"]["character n-grams"]["mean"] == 1.0
     assert set(results["gains"]) == {"from scratch", "character n-grams"}
@@ -46,8 +46,10 @@ def test_results_of_other_tasks_are_kept(plain, csv_file):
     path.write_text('{"other": 1}')
     assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
     results = json.loads(path.read_text())
-    assert set(results) == {"other", "animals.csv"}
-    assert all(gain["verdict"] == "no verdict" for gain in results["animals.csv"]["gains"].values())
+    assert results.pop("other") == 1
+    (found,) = results.values()
+    assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
+    assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 220"])])
@@ -69,6 +71,8 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, 
         (["--task", "missing.csv"], "cannot read missing.csv (No such file or directory): give a CSV file, or"),
         (["--task", "speekers"], "no task is called speekers: use capitals, follows,"),
         (["--task", "all"], "the corpora with tasks are play, tiny_shakespeare"),
+        (["--task", "speaker"], "speaker: the text has no speeches of two speakers"),
+        (["--task", "speaker", "--labels", "7"], "--labels: 7 is out of range: it must be at least 8"),
         (["--task", "speaker", "--draws", "0"], "--draws: 0 is out of range: it must be at least 1"),
         ([], "--task"),
     ],

@@ -68,11 +68,11 @@ def test_it_is_measured(trained, capsys):
 def test_it_is_fine_tuned(trained, tmp_path, capsys):
     rows = [f"the {'cat' if i % 2 else 'dog'} sat {i} Ω,{'cat' if i % 2 else 'dog'}" for i in range(40)]
     (tmp_path / "animals.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    words = ["--task", str(tmp_path / "animals.csv"), "--seeds", "1", "--freeze"]
+    words = ["--task", str(tmp_path / "animals.csv"), "--draws", "1"]
     assert finetune.main([str(trained.run.path), *words]) == 0
     output = capsys.readouterr().out
-    assert "28 texts for training" in output
-    assert ("both models read them as [UNK]" in output) == (trained.vocabulary.tokens == "characters")
+    assert "28 labelled of 28, 12 for testing" in output
+    assert ("the models read them as [UNK]" in output) == (trained.vocabulary.tokens == "characters")
 
 
 def test_characters_are_compared_with_characters_only(trained):

@@ -49,7 +49,7 @@ def test_the_labels_are_those_of_the_text(shakespeare):
         assert sorted(swapped) == sorted(original)
 
 
-def test_kinds_and_sizes():
+def test_kinds_and_sizes(shakespeare):
     tasks = {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
     assert {name for name, task in tasks.items() if task.kind == CHARACTER} == {"punctuation", "capitals"}
     assert {name for name, task in tasks.items() if task.kind == CHOICE} == {"word_order"}
