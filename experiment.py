@@ -102,7 +102,7 @@ def built(configs: Configs, command: Command, processes: "Processes") -> "Traine
     trainer, initial = configs.trainer, command.values["initial_weights"]
     if initial and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
-    trainer.callbacks = steering(configs)
+    trainer.callbacks = [*steering(configs), *trainer.callbacks]
     return trainer
 
 

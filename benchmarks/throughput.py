@@ -19,7 +19,6 @@ import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.peak import flops_of, peak_flops_per_second
 from benchmarks.turns import Measures, compare, seconds_per_call
-from configs.callbacks import acceleration
 from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
@@ -103,13 +102,13 @@ def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:
 
     Raises RuntimeError if compiling or recording fails.
     """
-    step, (stage,), callbacks = configs.step, configs.training.stage_rows, acceleration(configs)
-    for compilation in (each for each in callbacks if isinstance(each, Compilation)):
-        compilation.compile([stage], _raise_failure)
+    step, (stage,) = configs.step, configs.training.stage_rows
+    if configs.compiled:
+        Compilation(configs.compiled, step, [stage]).compile([stage], _raise_failure)
     for _ in range(EAGER_STEPS):
         step(stage)
-    for recorder in (each for each in callbacks if isinstance(each, CudaGraphRecorder)):
-        recorder.record(stage, _raise_failure)
+    if configs.cuda_graphs:
+        CudaGraphRecorder(configs.cuda_graphs, step).record(stage, _raise_failure)
     return lambda: step(stage)["loss"]
 
 

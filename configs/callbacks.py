@@ -1,4 +1,4 @@
-"""The callbacks of a run, which write, steer, check or accelerate it."""
+"""The callbacks of a run, which write, steer or check it."""
 
 import math
 
@@ -10,13 +10,11 @@ from data.reference_process import References
 from data.windows import WindowBatch
 from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
-from model.embedding import make_deterministic
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from training.callbacks import AnyOrderBound, KnobPanel, ReferenceLosses, Samples
 from training.checkpoint import environment
-from training.compilation import Compilation
-from training.cuda_graph import CudaGraphRecorder, can_record
+from training.cuda_graph import CudaGraphRecorder
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
 from training.resume import Recorder
@@ -24,7 +22,7 @@ from training.resume import Recorder
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
     """The callbacks that write a run. Only the first process has them, before those of all processes."""
-    facts = environment(c.torch_device, is_compiled(c), n_started())
+    facts = environment(c.torch_device, c.compiled is not None, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     return [ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not)), Recorder(run, facts)]
 
@@ -33,30 +31,15 @@ def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
     rates = [stage.masking_prob for stage in c.training.stage_rows]
     found: list[Callback] = [in_all_processes(KnobPanel)(rates), HealthChecks(simple_losses(c)["unigram"])]
+    if c.cuda_graphs:
+        found.append(CudaGraphRecorder(c.cuda_graphs, c.step))
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     if len(rates) > len(c.training.stages):  # some row has several masking rates
         found.append(AnyOrderBound())
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
-    return [*found, *acceleration(c)]
-
-
-def acceleration(c: Configs) -> list[Compilation | CudaGraphRecorder]:
-    """The callbacks that make the steps faster, which they change at once."""
-    found: list[Compilation | CudaGraphRecorder] = []
-    if is_compiled(c):
-        make_deterministic(c.network)
-        found.append(in_all_processes(Compilation)(c.step, c.training.stage_rows))
-    # A graph cannot record what processes exchange.
-    if c.training.cuda_graph and c.torch_device.type == "cuda" and n_started() == 1 and can_record(c.update):
-        found.append(CudaGraphRecorder(c.step))
     return found
-
-
-def is_compiled(c: Configs) -> bool:
-    """Whether the step is to be compiled; the compiler does not know the hooks that gather a sharded layer."""
-    return c.training.compile and not c.is_sharded
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

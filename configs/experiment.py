@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from training.compilation import Compiled
+    from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
     from training.loop import Trainer
+    from training.objective import MaskedObjective
     from training.step import TrainingStep, Update
 
 
@@ -49,7 +52,9 @@ class Configs(BaseConfigs):
     torch_device: "torch.device"
     is_sharded: bool
     network: "nn.Module"
+    compiled: "Compiled | None"
     update: "Update"
+    cuda_graphs: "CudaGraphs | None"
     step: "TrainingStep"
     schedule: Schedule
     evaluator: "Evaluator"
@@ -101,19 +106,42 @@ def network(c: Configs) -> "nn.Module":
     return model
 
 
-@option(Configs.update)
-def update(c: Configs) -> "Update":
+@option(Configs.compiled)
+def compiled(c: Configs) -> "Compiled | None":
+    """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
+    from training.compilation import Compiled
+
+    return Compiled(eager_objective(c)) if c.training.compile and not c.is_sharded else None
+
+
+def eager_objective(c: Configs) -> "MaskedObjective":
     from training.objective import MaskedObjective
     from training.pairs import PairObjective
+
+    return PairObjective() if c.objective.pairs else MaskedObjective()
+
+
+@option(Configs.update)
+def update(c: Configs) -> "Update":
     from training.step import Update
 
     return in_all_processes(Update)(
         c.network,
-        PairObjective() if c.objective.pairs else MaskedObjective(),
+        c.compiled or eager_objective(c),
         c.training.optimizer,
         grad_norm_clip=c.training.grad_norm_clip,
         autocast=c.training.autocast,
     )
+
+
+@option(Configs.cuda_graphs)
+def cuda_graphs(c: Configs) -> "CudaGraphs | None":
+    """None if nothing can be recorded. A graph cannot record what processes exchange."""
+    from training.cuda_graph import CudaGraphs, can_record
+
+    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
+        return None
+    return CudaGraphs(c.update) if can_record(c.update) else None
 
 
 @option(Configs.step)
@@ -126,6 +154,7 @@ def step(c: Configs) -> "TrainingStep":
         c.update,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
+        run_update=c.cuda_graphs,
     )
 
 
@@ -151,9 +180,13 @@ def evaluator(c: Configs) -> "Evaluator":
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    """The training loop; `configs.callbacks` has what a run adds to it, such as compilation."""
+    """The training loop, which compiles its steps; `configs.callbacks` has the other callbacks of a run."""
     from training.clock import TrainingClock
+    from training.compilation import Compilation
     from training.loop import Trainer
 
     clock = in_all_processes(TrainingClock)(c.torch_device)
-    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
+    trainer = in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
+    if c.compiled:
+        trainer.callbacks.append(in_all_processes(Compilation)(c.compiled, c.step, c.training.stage_rows))
+    return trainer

@@ -1,4 +1,4 @@
-"""Embeddings whose gradient is the same in every run, also compiled."""
+"""Token embedding whose gradient is deterministic, compiled or not."""
 
 import zlib
 from pathlib import Path
@@ -52,17 +52,8 @@ lookup.register_autograd(_gradients, setup_context=_save)
 
 
 class Embedding(nn.Embedding):
-    """`nn.Embedding` whose compiled gradient is deterministic, as its eager one is; its options have no effect."""
+    """`nn.Embedding` with a deterministic gradient; its options have no effect."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        # Without gradients there is nothing to make deterministic.
+        # Without gradients there is nothing to make deterministic, and exporters do not know `lookup`.
         return lookup(self.weight, tokens) if torch.is_grad_enabled() else F.embedding(tokens, self.weight)
-
-
-def make_deterministic(model: nn.Module) -> None:
-    """Make the gradients of a model's embeddings deterministic, except of those with options."""
-    for module in model.modules():
-        if type(module) is nn.Embedding:
-            has_options = module.max_norm is not None or module.scale_grad_by_freq or module.sparse
-            if module.padding_idx is None and not has_options:
-                module.__class__ = Embedding

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model.embedding import Embedding
 from model.ngrams import NgramEmbedding
 
 NORM_EPS = 1e-5
@@ -132,13 +133,13 @@ class ModernEncoder(nn.Module):
         """
         super().__init__()
         self.d_head = d_model // n_heads
-        self.embedding = nn.Embedding(n_tokens, d_model)
+        self.embedding = Embedding(n_tokens, d_model)
         self.embedding_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        self.segment_embedding = nn.Embedding(n_segments, d_model) if n_segments else None
+        self.segment_embedding = Embedding(n_segments, d_model) if n_segments else None
         if self.segment_embedding is not None:
             nn.init.normal_(self.segment_embedding.weight, std=0.02)
         self.ngrams = ngrams

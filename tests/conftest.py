@@ -244,7 +244,7 @@ def train_in(
 ) -> Trained:
     """Train a small model in this process; keyword arguments are keys with `__` in place of the dot.
 
-    The plot of its curves, which takes half of the time, is empty unless the run `draws`.
+    The plot of its curves is empty unless the run `draws`.
     """
     overridden = dotted(keys)
     values = resolve(TINY, overridden)
@@ -261,7 +261,7 @@ def train_in(
 def watched(configs: Configs, run: RunFolder) -> Trainer:
     """The trainer with the callbacks that `experiment.py` gives it, without those that show the run."""
     trainer = configs.trainer
-    trainer.callbacks = [*writing(configs, run), *steering(configs)]
+    trainer.callbacks = [*writing(configs, run), *steering(configs), *trainer.callbacks]
     return trainer
 
 

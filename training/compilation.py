@@ -10,21 +10,36 @@ import torch
 from torch import nn
 
 from data import corpus
+from data.masking import MaskedBatch
 from runs.callbacks import Callback
 from runs.locks import filling
+from training.objective import MaskedObjective, Outcome
 from training.schedule import Stage
 from training.step import TrainingStep
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
 
 
+class Compiled:
+    """An objective whose `outcome` is compiled. If compiling fails, `give_up` goes back to eager mode."""
+
+    def __init__(self, objective: MaskedObjective):
+        self.counts, self.loss = objective.counts, objective.loss
+        self.eager = objective.outcome
+        self.compiled: Callable[..., Outcome] = torch.compile(objective.outcome, dynamic=False)
+
+    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
+        return self.compiled(model, batch)
+
+    def give_up(self) -> None:
+        self.compiled = self.eager
+
+
 class Compilation(Callback):
     """Compiles for all shapes of the schedule before the first step, and for a new shape before its first step."""
 
-    def __init__(self, step: TrainingStep, stages: Sequence[Stage]):
-        self.step, self.stages = step, stages
-        objective = step.update.objective
-        objective.outcome = torch.compile(objective.outcome, dynamic=False)  # type: ignore[method-assign]
+    def __init__(self, objective: Compiled, step: TrainingStep, stages: Sequence[Stage]):
+        self.objective, self.step, self.stages = objective, step, stages
         self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
 
     def begin(self, trainer: Any) -> None:
@@ -57,12 +72,12 @@ class Compilation(Callback):
             with _kept_code(report), without_side_effects(self.step):
                 for stage in shapes.values():
                     batches = self.step.draw(stage)
-                    self.step.update.backward(batches[0], self.step.update.objective.counts(batches))
+                    self.step.update.backward(batches[0], self.objective.counts(batches))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))
         if reason := self.agreed(reason):
-            del self.step.update.objective.outcome  # the method of the class is the eager one
+            self.objective.give_up()
             self.shapes = set()
             report(f"training without torch.compile: {reason}")
             return

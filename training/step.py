@@ -26,9 +26,9 @@ class TrainingStep:
         *,
         chars_per_step: int,
         grad_accum_steps: int = 1,  # batches per step
+        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,  # calls `update`
     ):
-        self.windows, self.masker, self.update = windows, masker, update
-        self.run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or its CUDA graph
+        self.windows, self.masker, self.update, self.run_update = windows, masker, update, run_update or update
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:

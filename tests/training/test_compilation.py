@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from configs.callbacks import acceleration
 from configs.experiment import Configs
 from tests.conftest import check_same, configs_for, weights
 from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
@@ -143,7 +142,7 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
 
 def compilation_of(configs: Configs) -> Compilation:
     """The callback that compiles the step of `configs`."""
-    return next(callback for callback in acceleration(configs) if isinstance(callback, Compilation))
+    return next(callback for callback in configs.trainer.callbacks if isinstance(callback, Compilation))
 
 
 def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:

@@ -47,8 +47,8 @@ def recordable(configs: Configs) -> Recorded:
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
-    recorder = CudaGraphRecorder(step)
-    return Recorded(configs, recorder.graphs, recorder)
+    step.run_update = graphs = CudaGraphs(step.update)
+    return Recorded(configs, graphs, CudaGraphRecorder(graphs, step))
 
 
 def ready_to_record(configs: Configs) -> Recorded:
