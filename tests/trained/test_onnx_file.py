@@ -2,14 +2,13 @@ import json
 import logging
 
 import onnxruntime
-import pytest
 import torch
 
-from tests.trained.conftest import CHARACTERS
+from tests.trained.conftest import of_all_tokens
 from trained.onnx_file import export
 
 
-@pytest.mark.parametrize("trained", [*CHARACTERS, "bpe"], indirect=True)  # an export takes seconds
+@of_all_tokens
 def test_onnxruntime_gives_the_logits_of_the_run(trained, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("torch"), "handlers", [caplog.handler])
     export(trained, tmp_path / "model.onnx")

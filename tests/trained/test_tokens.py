@@ -48,7 +48,6 @@ def test_lines_stay_lines_and_are_limited_in_tokens(trained, capsys, monkeypatch
     assert "the run was trained on at most 64" in output.err
 
 
-@pytest.mark.parametrize("trained", ["bytes", "bpe", "unknown"], indirect=True)
 def test_it_is_measured(trained, capsys):
     assert evaluate.main([str(trained.run.path)]) == 0
     output, results = capsys.readouterr().out, json.loads((trained.run.path / "evaluation.json").read_text())
@@ -64,7 +63,6 @@ def test_it_is_measured(trained, capsys):
         assert f"{results['bits_per_character']:.4f} bits" in output
 
 
-@pytest.mark.parametrize("trained", ["bpe", "unknown"], indirect=True)
 def test_it_is_fine_tuned(trained, tmp_path, capsys):
     rows = [f"the {'cat' if i % 2 else 'dog'} sat {i} Ω,{'cat' if i % 2 else 'dog'}" for i in range(40)]
     (tmp_path / "animals.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
