@@ -4,8 +4,8 @@ The texts come from seeds that pretraining does not use. The ceiling of a task i
 Bayes-optimal classifier given the visible text, by the grammar's exact posterior for 400 texts of the test.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -69,14 +69,26 @@ def log_probabilities(texts: Sequence[str]) -> Tensor:
     return floor().log_probability(shown(texts))
 
 
+def _parts(examples: Callable[[int, int], list[Example]], use: str) -> tuple[list[Example], list[Example]]:
+    """The pool and the test of a use, from a function of their size and seed."""
+    pool_seed, test_seed = SEEDS[use]
+    return examples(N_POOL, pool_seed), examples(N_TEST, test_seed)
+
+
+def beliefs_about(distinction: str, texts: Sequence[str]) -> Tensor:
+    """P(value of a distinction | text) at each character of texts of one length, `[n_texts * length, n_values]`, in the
+    order of the floor's `values`."""
+    ids = shown(texts)
+    return floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
+
+
 def _tagging(name: str, distinction: str, use: str) -> Task:
     """Windows of 128 characters; the label of a character is its state's value of a distinction, if it has one."""
-    pool, test = (_windows(distinction, n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+    pool, test = _parts(partial(_windows, distinction), use)
 
     def ceiling() -> float:
-        ids = shown([example.texts[0] for example in test[:CEILING_TEXTS]])
         has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
-        beliefs = floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)[:, has_label]
+        beliefs = beliefs_about(distinction, [example.texts[0] for example in test[:CEILING_TEXTS]])[:, has_label]
         return float(beliefs.amax(1).sum() / beliefs.sum())  # each character counts as far as it has a label
 
     return Task(name, CHARACTER, pool, test, ceiling)
@@ -108,20 +120,29 @@ def sentence_kind(use: str) -> Task:
     return _tagging("sentence_kind", "sentence", use)
 
 
-def _of_speeches(name: str, distinction: str, use: str) -> Task:
+def _speeches_about(distinction: str, n: int, seed: int) -> list[Example]:
     """Speeches of at most 160 characters, whose label is the value of a distinction in their states."""
     descriptions = grammar().descriptions
-    pool, test = (
-        [Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in speeches(n, seed, LONGEST)]
-        for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True)
-    )
+    found = speeches(n, seed, LONGEST)
+    return [Example((speech.text,), descriptions[speech.states[0]][distinction]) for speech in found]
+
+
+def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
+    """P(value of a distinction | speech without its heading), `[n_texts, n_values]`."""
+    before = PARAGRAPH + HEADING
+    ids = shown([before + text + PARAGRAPH for text in texts])
+    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    wanted[:, len(before)] = True
+    return floor().beliefs(ids, wanted, distinction)
+
+
+def _of_speeches(name: str, distinction: str, use: str) -> Task:
+    """Speeches, whose label is the value of a distinction in their states."""
+    pool, test = _parts(partial(_speeches_about, distinction), use)
 
     def ceiling() -> float:
-        before = PARAGRAPH + HEADING
-        ids = shown([before + example.texts[0] + PARAGRAPH for example in test[:CEILING_TEXTS]])
-        wanted = torch.zeros_like(ids, dtype=torch.bool)
-        wanted[:, len(before)] = True
-        return float(floor().beliefs(ids, wanted, distinction).amax(1).mean())
+        texts = [example.texts[0] for example in test[:CEILING_TEXTS]]
+        return float(beliefs_about_speeches(distinction, texts).amax(1).mean())
 
     return Task(name, TEXT, pool, test, ceiling)
 
@@ -143,20 +164,26 @@ def follows(use: str) -> Task:
     """Whether a speech follows another: the last 60 characters of one, and the first 60 of one.
 
     In half of the examples, the second is a speech from elsewhere. The posterior compares P(both, consecutive) with
-    P(first) * P(second). A piece of fewer than 60 characters is a whole speech, and its end and heading count.
+    P(first) * P(second). A piece of fewer than 60 characters is a whole speech, so its end and its heading count too.
     """
-    pool, test = (_pairs_of_speeches(n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+    pool, test = _parts(_pairs_of_speeches, use)
+    return Task(
+        "follows",
+        TEXT,
+        pool,
+        test,
+        lambda: float(log_odds([example.texts[0] for example in test[:CEILING_TEXTS]]).abs().sigmoid().mean()),
+    )
 
-    def ceiling() -> float:
-        pairs = [example.texts[0].split(PARAGRAPH) for example in test[:CEILING_TEXTS]]
-        firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs]
-        seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in pairs]
-        together = log_probabilities([first + second for first, second in zip(firsts, seconds, strict=True)])
-        apart = log_probabilities(firsts) + log_probabilities([PARAGRAPH + second for second in seconds])
-        log_odds = together + log_probabilities([PARAGRAPH]) - apart
-        return float(log_odds.abs().sigmoid().mean())
 
-    return Task("follows", TEXT, pool, test, ceiling)
+def log_odds(pairs: Sequence[str]) -> Tensor:
+    """The log of the posterior odds, `[n]`, that the second speech of each pair follows the first."""
+    split = [pair.split(PARAGRAPH) for pair in pairs]
+    firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in split]
+    seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in split]
+    together = log_probabilities([first + second for first, second in zip(firsts, seconds, strict=True)])
+    apart = log_probabilities(firsts) + log_probabilities([PARAGRAPH + second for second in seconds])
+    return together + log_probabilities([PARAGRAPH]) - apart
 
 
 def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
@@ -177,19 +204,23 @@ def grammatical(use: str) -> Task:
     In half of the examples one character breaks a rule: the agreement of a verb, the plural of a noun, the mark of a
     question, or the vowel of the topic. The grammar cannot write any of these, so the ceiling is 1.
     """
-    pool, test = (_some_broken(n, seed) for n, seed in zip((N_POOL, N_TEST), SEEDS[use], strict=True))
+    pool, test = _parts(_some_broken, use)
     return Task("grammatical", TEXT, pool, test, lambda: 1.0)
 
 
 def _some_broken(n: int, seed: int) -> list[Example]:
+    """Grammatical and broken speeches in turn."""
     generator = np.random.Generator(np.random.PCG64(seed))
-    found = speeches(2 * n, seed, LONGEST - 1)
-    changed = [broken(speech, generator) for speech in found]
+    spare = n // 4  # of the changed speeches, a few are grammatical
+    found = speeches(n + spare, seed, LONGEST - 1)
+    whole, changed = found[: n // 2], [broken(speech, generator) for speech in found[n // 2 :]]
     is_possible = log_probabilities([PARAGRAPH + HEADING + text + PARAGRAPH for text in changed]).isfinite().tolist()
-    kept = [pair for pair, possible in zip(zip(found, changed, strict=True), is_possible, strict=True) if not possible]
+    impossible = [text for text, possible in zip(changed, is_possible, strict=True) if not possible]
+    pairs = zip(whole, impossible, strict=False)
     return [
-        Example((text,), "broken") if i % 2 else Example((speech.text,), "grammatical")
-        for i, (speech, text) in enumerate(kept[:n])
+        example
+        for speech, text in pairs
+        for example in (Example((speech.text,), "grammatical"), Example((text,), "broken"))
     ]
 
 
