@@ -1,7 +1,7 @@
 """Convert a trained run for other tools.
 
 python export.py RUN --to huggingface DIR       RUN: a folder, a uuid or its first characters, or `last`
-python export.py RUN --to onnx FILE
+python export.py RUN --to onnx FILE             RUN may be a classifier of finetune.py --save, for these two
 python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
 """
 
@@ -19,6 +19,7 @@ from runs.find import find_run
 from runs.run_folder import RunFolder
 from trained import trackers
 from trained.load import load
+from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
 
 
 def main(arguments: list[str]) -> int:
@@ -38,13 +39,19 @@ def convert(options: Namespace) -> int:
         raise ConfigError(f"--to {name} {options.to[1]!r} names no new file or folder: give its path")
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists already: choose another path")
-    run = find_run(options.run, options.logs)
+    source: RunFolder | SavedClassifier
+    if is_classifier(Path(options.run)):
+        if name not in OF_MODELS:
+            raise ConfigError(f"{options.run} is a classifier: use --to {' or --to '.join(OF_MODELS)}")
+        source, write = load_classifier(Path(options.run)), OF_MODELS[name]
+    else:
+        source, write = find_run(options.run, options.logs), FORMATS[name]  # type: ignore[assignment]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A temporary path until the export is complete. The suffix stays, because libraries read it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
-            FORMATS[name](run, part)
+            write(source, part)
             give_usual_modes(part)
             part.rename(path)
     except OSError as error:
@@ -62,23 +69,32 @@ def give_usual_modes(path: Path) -> None:
             file.chmod(0o666 & ~umask)
 
 
-def to_hugging_face(run: RunFolder, folder: Path) -> None:
+def to_hugging_face(source: RunFolder | SavedClassifier, folder: Path) -> None:
     # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
     from trained import hugging_face
 
-    hugging_face.export(load(run), folder)
+    if isinstance(source, RunFolder):
+        hugging_face.export(load(source), folder)
+    else:
+        hugging_face.export_classifier(source, folder)
 
 
-def to_onnx(run: RunFolder, file: Path) -> None:
+def to_onnx(source: RunFolder | SavedClassifier, file: Path) -> None:
     from trained import onnx_file
 
-    onnx_file.export(load(run), file)
+    if isinstance(source, RunFolder):
+        onnx_file.export(load(source), file)
+    else:
+        onnx_file.export_classifier(source, file)
 
 
-FORMATS: dict[str, Callable[[RunFolder, Path], None]] = {
+OF_MODELS: dict[str, Callable[[RunFolder | SavedClassifier, Path], None]] = {
     "huggingface": to_hugging_face,
     "onnx": to_onnx,
+}
+FORMATS: dict[str, Callable[[RunFolder, Path], None]] = {
+    **OF_MODELS,
     "tensorboard": trackers.to_tensorboard,
     "wandb": trackers.to_wandb,
     "csv": trackers.to_csv,

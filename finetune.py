@@ -3,6 +3,7 @@
 python finetune.py RUN --task speaker --labels 64     RUN: a folder, a uuid or its first characters, or `last`
 python finetune.py RUN --task all                     every task on the run's text
 python finetune.py RUN --task FILE.csv                texts with labels; docs/tasks.md names the columns
+python finetune.py RUN --task TASK --save FOLDER      keep the classifier: python predict.py FOLDER < texts.txt
 
 Compares the run's model, fine-tuned and as a frozen encoder with a linear probe, with the same model from scratch, a
 logistic regression on characters, and the most frequent label. Each is trained once per draw of labels. docs/tasks.md
@@ -22,6 +23,7 @@ from data.tasks.table import from_csv
 from data.tasks.task import CHARACTER
 from runs.files import write_json
 from runs.run_files import read_object
+from trained.examples import label_names
 from trained.load import Trained, load_trained
 
 DRAWS = 5
@@ -36,13 +38,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--labels", type=number(int, 8), default=LABELS, metavar="N", help=labels)
     draws = "draws of labelled texts, each with a seed of its own (default: %(default)s)"
     parser.add_argument("--draws", type=number(int, 1), default=DRAWS, metavar="N", help=draws)
+    save = "new folder for the fine-tuned classifier of the first draw"
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help=save)
     return run_script(parser, arguments, compare_models, "requirements-finetune.txt")
 
 
 def compare_models(options: Namespace) -> None:
     """Learn and compare, and write the results into the folder of the run."""
-    from trained.comparison import compare  # needs scikit-learn
+    from trained.comparison import compare, learned  # needs scikit-learn
+    from trained.saved_classifier import SavedClassifier, check_new, save
 
+    if options.save:
+        if options.task == "all":
+            raise ConfigError("--save keeps the classifier of one task: name it instead of all")
+        check_new(options.save)
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
@@ -50,6 +59,10 @@ def compare_models(options: Namespace) -> None:
         measured = compare(trained, task, options.labels, options.draws)
         earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
         write_json(path, earlier | {name: measured}, indent=1)
+        if options.save:
+            classifier = learned(trained, trained.model, task, task.draw(options.labels, seed=0), seed=0)
+            save(options.save, SavedClassifier(trained, classifier, name, task.kind, label_names(task), measured))
+            print(f"the classifier is saved: python predict.py {options.save} TEXT")
     print(f"written to {path}")
 
 

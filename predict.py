@@ -1,7 +1,9 @@
-r"""Fill the blanks of a text with a trained run.
+r"""Fill the blanks of a text with a trained run, or classify texts with a classifier that finetune.py has saved.
 
 python predict.py RUN "To be, or n__ to be"         RUN: a folder, a uuid or its first characters, or `last`
 python predict.py RUN < texts.txt                   one text per line, one filled line each
+
+python predict.py FOLDER < texts.txt                one text per line, one label each; FOLDER: of finetune.py --save
 
 A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore.
 """
@@ -10,18 +12,23 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from torch import Tensor
 
 from configs.keys import ConfigError
 from configs.one_line import fail, run_main
 from configs.scripts import number, run_parser, run_script
+from data.tasks.task import CHARACTER
 from data.vocabulary import printable
 from trained.fill import Filled, encode, fill
-from trained.load import Trained, load_trained
+from trained.load import load_trained
+from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
 
+T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
 LONGEST_LINE = 2**24  # bytes
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
@@ -31,22 +38,44 @@ def main(arguments: list[str]) -> int:
     """Fill the texts of the command line, or the lines of standard input; returns the exit code."""
     parser = run_parser(__doc__)
     parser.add_argument("texts", metavar="TEXT", nargs="*", default=[], help="default: the lines of standard input")
-    top = "show the N most probable characters (or tokens) per blank; all of them if the run knows fewer"
+    top = "show the N most probable characters (or tokens) per blank, or labels per text"
     parser.add_argument("--top", type=number(int, 1), metavar="N", help=top)
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
-    return run_script(parser, arguments, fill_texts)
+    return run_script(parser, arguments, answer)
+
+
+def answer(options: Namespace) -> int:
+    """Fill or classify the texts; returns the exit code."""
+    if not options.texts and sys.stdin is None:
+        raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
+    return (classify_texts if is_classifier(Path(options.run)) else fill_texts)(options)
+
+
+def classify_texts(options: Namespace) -> int:
+    """Print the labels of the texts, up to the first that cannot be read; returns the exit code."""
+    saved, n_cut = load_classifier(Path(options.run)), 0
+    named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
+    for chunk in [named] if named else lines(sys.stdin.buffer):
+        texts, problem = read(chunk, str)
+        for text, probabilities in zip(texts, saved.probabilities(texts) if texts else [], strict=True):
+            show_labels(text, probabilities, saved, options)
+        n_cut += sum(len(text) > saved.trained.longest for text in texts)
+        sys.stdout.flush()
+        if problem:
+            return fail(problem)
+    if n_cut:
+        print(f"{n_cut:,} texts were cut to {saved.trained.longest} tokens", file=sys.stderr)
+    return 0
 
 
 def fill_texts(options: Namespace) -> int:
     """Print the filled texts, up to the first that the model cannot read; returns the exit code."""
-    if not options.texts and sys.stdin is None:
-        raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
     trained = load_trained(options.run, options.logs)
     unit = "character" if trained.vocabulary.is_characters else "token"
     named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
     never = "" if options.texts else "\n"  # a line stays one line
     for texts in [named] if named else lines(sys.stdin.buffer):
-        ids, problem = encoded(texts, trained)
+        ids, problem = read(texts, lambda text: encode(text, trained))
         for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
             show(filled, options.top is not None, options.json, unit)
         sys.stdout.flush()
@@ -74,17 +103,43 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
             raise ConfigError(f"line {number + 1} is longer than {LONGEST_LINE:,} bytes")
 
 
-def encoded(texts: Sequence[tuple[str, str | bytes]], trained: Trained) -> tuple[list[Tensor], str]:
-    """Token ids of texts with names, up to the first that the model cannot read, and what is wrong with that one."""
-    ids: list[Tensor] = []
+def read(texts: Sequence[tuple[str, str | bytes]], reader: Callable[[str], T]) -> tuple[list[T], str]:
+    """`reader` of texts with names, up to the first that it cannot read, and what is wrong with that one."""
+    found: list[T] = []
     for name, text in texts:
         try:
-            ids.append(encode(text if isinstance(text, str) else text.decode(), trained))
+            found.append(reader(text if isinstance(text, str) else text.decode()))
         except UnicodeDecodeError:
-            return ids, f"{name} is not UTF-8 text"
+            return found, f"{name} is not UTF-8 text"
         except ValueError as error:
-            return ids, f"{name}: {error}"
-    return ids, ""
+            return found, f"{name}: {error}"
+    return found, ""
+
+
+def show_labels(text: str, probabilities: Tensor, saved: SavedClassifier, options: Namespace) -> None:
+    """Print the most probable labels of a text, or of its pieces if characters have labels.
+
+    `probabilities` is `[1, n_labels]`, or `[length, n_labels]` for the characters.
+    """
+    n, of_characters = min(options.top or 1, len(saved.labels)), saved.kind == CHARACTER
+    found = []
+    for piece, each in pieces_of(text, probabilities) if of_characters else [(text, probabilities[0])]:
+        best = [{"label": saved.labels[i], "probability": float(each[i])} for i in each.topk(n).indices.tolist()]
+        found.append({"text": piece, "labels": best})
+        if not options.json:
+            named = "  ".join(f"{each['label']} {each['probability']:.1%}" for each in best)
+            print(f"{piece!r}  {named}" if of_characters else named)
+    if options.json:
+        print(json.dumps({"text": text, "pieces": found} if of_characters else found[0], ensure_ascii=False))
+
+
+def pieces_of(text: str, probabilities: Tensor) -> list[tuple[str, Tensor]]:
+    """Neighboring characters with the same most probable label, and the mean of their probabilities."""
+    pieces = []
+    for _, group in groupby(range(len(probabilities)), probabilities.argmax(1).tolist().__getitem__):
+        first, *_, last = *(columns := list(group)), columns[-1]
+        pieces.append((text[first : last + 1], probabilities[first : last + 1].mean(0)))
+    return pieces
 
 
 def show(filled: Filled, with_candidates: bool, as_json: bool, unit: str) -> None:

@@ -1,4 +1,4 @@
-"""The `modern` model with n-gram embeddings, for Hugging Face's transformers: ModernBERT with one addition.
+"""Folio's models for Hugging Face's transformers: ModernBERT with n-gram embeddings, and with Folio's classifiers.
 
 `export.py` builds the model with this file and copies it, with `ngrams.py`, beside the weights.
 `trust_remote_code=True` loads both files.
@@ -6,8 +6,11 @@
 
 from typing import Any
 
-from torch import Tensor
-from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertForSequenceClassification, ModernBertModel
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel, ModernBertPreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.modernbert.modeling_modernbert import ModernBertEmbeddings
 
 from .ngrams import NgramEmbedding  # relative, because transformers looks for it beside this file
@@ -63,13 +66,45 @@ class FolioForMaskedLM(ModernBertForMaskedLM):
         self.post_init()
 
 
-class FolioForSequenceClassification(ModernBertForSequenceClassification):
+class FolioForTokenClassification(ModernBertPreTrainedModel):
+    """A linear layer on the vectors of all layers at each token: `trained.classifier.Classifier`."""
+
     config_class = FolioConfig
+    vectors_per_layer = 1
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
-        self.model = FolioModel(config)
+        self.num_labels = config.num_labels
+        self.model = FolioModel(config) if config.ngrams else ModernBertModel(config)
+        n_vectors = (config.num_hidden_layers + 1) * self.vectors_per_layer
+        self.output = nn.Linear(n_vectors * config.hidden_size, config.num_labels)
         self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **options: Any
+    ) -> SequenceClassifierOutput:
+        """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
+        found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
+        inputs = found.hidden_states[: self.config.num_hidden_layers]
+        scores = self.output(self.read(torch.cat([*inputs, found.last_hidden_state], -1), attention_mask))
+        loss = None if labels is None else F.cross_entropy(scores.view(-1, self.num_labels), labels.flatten())
+        return SequenceClassifierOutput(loss=loss, logits=scores)
+
+    def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return x
+
+
+class FolioForSequenceClassification(FolioForTokenClassification):
+    """The same on the mean and the maximum over the tokens of a text: scores `[batch, num_labels]`."""
+
+    vectors_per_layer = 2
+
+    def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return torch.cat([x.mean(1), x.amax(1)], -1)
+        is_text = mask.bool().unsqueeze(-1)
+        mean = (x * is_text).sum(1) / is_text.sum(1)
+        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1)], -1)
 
 
 AUTO_MAP: dict[str, Any] = {
@@ -77,4 +112,5 @@ AUTO_MAP: dict[str, Any] = {
     "AutoModel": "modeling_folio.FolioModel",
     "AutoModelForMaskedLM": "modeling_folio.FolioForMaskedLM",
     "AutoModelForSequenceClassification": "modeling_folio.FolioForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_folio.FolioForTokenClassification",
 }

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from runs.statistics import CONFIDENCE, t_quantile
 from trained.baselines import by_context, by_frequency, by_ngrams
-from trained.classification import Classifier, best_rate, fine_tuned, of_units, probed
+from trained.classification import best_rate, fine_tuned, probed
+from trained.classifier import Classifier, of_units
 from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, untrained
 from trained.zero_shot import pseudo_log_likelihoods
@@ -60,7 +62,13 @@ def interval(right: np.ndarray, counts: np.ndarray) -> Interval:
 
 
 def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[str, Any]:
-    """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and return the results."""
+    """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and return the results.
+
+    Raises ConfigError for labels of characters if the run's tokens are not characters.
+    """
+    if task.kind == CHARACTER and not trained.vocabulary.is_characters:
+        tokens = trained.vocabulary.tokens
+        raise ConfigError(f"{task.name} has a label per character, and the run's tokens are {tokens}")
     test = units(task, task.test, trained.longest)
     print(
         f"{task.name}: {min(n_labels, len(task.pool))} labelled of {len(task.pool)}, {len(task.test)} for testing,",
@@ -72,15 +80,19 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     counts = torch.ones(len(task.test), dtype=torch.float64)
     if task.kind == CHOICE:  # needs no labels
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
-        likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained, task))
+        likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained))
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * n_draws
+    began = time.monotonic()
     for draw in range(n_draws):
+        if draw:
+            left = (time.monotonic() - began) / draw * (n_draws - draw)
+            print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
         examples = task.draw(n_labels, draw)
         for name, scores in scores_of(trained, task, examples, draw).items():
-            began = time.perf_counter()
+            started = time.monotonic()
             correct, counts = accuracies(task, scores(), test)
             right.setdefault(name, []).append(correct)
-            share, seconds = float(correct.sum() / counts.sum()), time.perf_counter() - began
+            share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started
             print(f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
     measured = {name: torch.stack(rows).numpy() for name, rows in right.items()}
     is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
@@ -115,30 +127,39 @@ def scores_of(trained: Trained, task: Task, examples: Sequence[Example], draw: i
     """The methods for one draw of labels: name -> a function that learns from them and scores the units of the test."""
     labelled, test = (units(task, part, trained.longest) for part in (examples, task.test))
     n_labels, of_characters = len(label_names(task)), task.kind == CHARACTER
-    ids, test_ids = (token_ids(part.texts, trained, task) for part in (labelled, test))
-
-    def classifier(is_pretrained: bool) -> Classifier:
-        model = trained.model if is_pretrained else untrained({**trained.values, "seed": draw}, trained.vocabulary)
-        return Classifier(copy.deepcopy(model.encoder), n_labels, of_characters)
+    ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
 
     def scored(learned: Classifier) -> Tensor:
         return of_units(test_ids, learned, of_characters)
 
-    def tuned(is_pretrained: bool) -> Tensor:
-        rate = best_rate(classifier(is_pretrained), ids, labelled.labels, draw)
-        start = probed(classifier(is_pretrained), ids, labelled.labels)
-        return scored(fine_tuned(start, ids, labelled.labels, learning_rate=rate, seed=draw))
-
     methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: tuned(True),
-        PROBE: lambda: scored(probed(classifier(True), ids, labelled.labels)),
-        FROM_SCRATCH: lambda: tuned(False),
+        PRETRAINED: lambda: scored(learned(trained, trained.model, task, examples, draw)),
+        PROBE: lambda: scored(probed(new_classifier(trained.model, task), ids, labelled.labels)),
+        FROM_SCRATCH: lambda: scored(learned(trained, initial_model(trained, draw), task, examples, draw)),
     }
     for name in (CONTEXT,) if of_characters else (NGRAMS,):
         methods[name] = lambda name=name: BASELINES[name](labelled, test, n_labels)  # type: ignore[misc]
     if task.kind != CHOICE:
         methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest), test, n_labels)
     return methods
+
+
+def new_classifier(model: Any, task: Task) -> Classifier:
+    """A classifier with a copy of a model's encoder."""
+    return Classifier(copy.deepcopy(model.encoder), len(label_names(task)), task.kind == CHARACTER)
+
+
+def initial_model(trained: Trained, seed: int) -> Any:
+    """The run's model before it was trained, with another seed."""
+    return untrained({**trained.values, "seed": seed}, trained.vocabulary)
+
+
+def learned(trained: Trained, model: Any, task: Task, examples: Sequence[Example], seed: int) -> Classifier:
+    """A classifier fine-tuned on labelled examples, which also choose the rate; `model` gives its first weights."""
+    texts, labels = units(task, examples, trained.longest)
+    ids, new = token_ids(texts, trained), new_classifier(model, task)
+    rate = best_rate(new, ids, labels, seed)
+    return fine_tuned(probed(new, ids, labels), ids, labels, learning_rate=rate, seed=seed)
 
 
 def print_unknown(trained: Trained, task: Task) -> None:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
+from data.tasks.task import CHOICE, TEXT, Example, Task
 from trained.load import Trained
 
 NO_LABEL = -100
@@ -57,18 +56,16 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
 
 
-def token_ids(texts: Sequence[str], trained: Trained, task: Task) -> list[Tensor]:
+def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:
     """Token ids of each text, at most as many as in the windows of training; for a text without tokens, `[MASK]`.
 
-    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`. Raises ConfigError for
-    labels per character if the run's tokens are not characters.
+    Characters that the run does not know become `[UNK]` if the run has it, otherwise `[MASK]`.
     """
-    vocabulary = trained.vocabulary
-    if not vocabulary.is_characters:
-        if task.kind == CHARACTER:
-            raise ConfigError(f"{task.name} has a label per character, and the run's tokens are {vocabulary.tokens}")
-        found = [vocabulary.encode(text)[: trained.longest] for text in texts]
-        return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]
-    ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
-    unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
-    return [torch.tensor([ids.get(c, unknown) for c in text]) for text in texts]
+    vocabulary, longest = trained.vocabulary, trained.longest
+    if vocabulary.is_characters:
+        ids = {character: vocabulary.id_of(character) for character in vocabulary.characters}
+        unknown = vocabulary.mask_token if vocabulary.unknown_token is None else vocabulary.unknown_token
+        found = [torch.tensor([ids.get(character, unknown) for character in text[:longest]]) for text in texts]
+    else:
+        found = [vocabulary.encode(text)[:longest] for text in texts]
+    return [ids if len(ids) else torch.tensor([vocabulary.mask_token]) for ids in found]

@@ -7,6 +7,7 @@ the run does not know becomes `[UNK]`; if the run has no such token, it is embed
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -17,11 +18,13 @@ from transformers.utils import logging
 
 from configs.keys import ConfigError
 from data.subwords import SubwordVocabulary, byte_alphabet
+from data.tasks.task import CHARACTER
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
 from trained.load import Trained, check_logits
+from trained.saved_classifier import SavedClassifier, check_scores
 
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
 ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
@@ -39,7 +42,9 @@ NAMES = {  # Folio's names of weights -> Hugging Face's
     r"head\.0\.": "head.dense.",
     r"head\.2\.": "head.norm.",
     r"decoder_bias$": "decoder.bias",
+    r"output\.": "output.",
 }
+EMBEDDING = "model.embeddings.tok_embeddings.weight"
 
 
 def export(trained: Trained, folder: Path) -> None:
@@ -59,13 +64,35 @@ def export(trained: Trained, folder: Path) -> None:
     check_logits(trained, logits_of, [(5, trained.longest)])
 
 
-def hugging_face_model(trained: Trained) -> PreTrainedModel:
-    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
-    values, vocabulary, ngrams = trained.values, trained.vocabulary, trained.encoder.ngrams
-    n_layers = values["model.n_layers"]
+def export_classifier(saved: SavedClassifier, folder: Path) -> None:
+    """Write a saved classifier of texts or characters into a new folder; otherwise as `export`."""
+    logging.disable_progress_bar()
+    kind = "AutoModelForTokenClassification" if saved.kind == CHARACTER else "AutoModelForSequenceClassification"
+    labels = dict(enumerate(saved.labels))
+    config = modeling_folio.FolioConfig(
+        **shape_of(saved.trained),
+        **ngrams_of(saved.trained),
+        id2label=labels,
+        label2id={label: i for i, label in labels.items()},
+        auto_map={name: modeling_folio.AUTO_MAP[name] for name in ("AutoConfig", kind)},
+    )
+    model: Any = getattr(modeling_folio, kind.replace("AutoModel", "Folio"))(config).eval()
+    model.register_for_auto_class(kind)
+    weights = renamed(saved.classifier.state_dict())
+    weights[EMBEDDING] = with_unknown(weights[EMBEDDING], saved.trained.vocabulary.mask_token)
+    model.load_state_dict(weights)
+    model.save_pretrained(folder)
+    tokenizer(saved.trained.vocabulary, saved.trained.longest).save_pretrained(folder)
+    write_atomically(folder / "README.md", classifier_card(saved).encode())
+    check_scores(saved, lambda ids, mask: model(ids, attention_mask=mask).logits)
+
+
+def shape_of(trained: Trained) -> dict[str, Any]:
+    """The arguments of ModernBERT's config. Raises ConfigError if it cannot express the model."""
+    values, vocabulary, n_layers = trained.values, trained.vocabulary, trained.values["model.n_layers"]
     if values["objective.nsp"] or values["objective.sop"]:
         raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
-    shape = {
+    return {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
         "num_hidden_layers": n_layers,
@@ -81,29 +108,44 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
         "unk_token_id": vocabulary.n_tokens,
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
-    if ngrams is None:
+
+
+def ngrams_of(trained: Trained) -> dict[str, Any]:
+    """The arguments of FolioConfig for n-gram embeddings; none without them."""
+    ngrams = trained.encoder.ngrams
+    rows = trained.values["model.ngram_rows"]
+    return {} if ngrams is None else {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": rows}
+
+
+def hugging_face_model(trained: Trained) -> PreTrainedModel:
+    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
+    shape, ngrams = shape_of(trained), ngrams_of(trained)
+    if not ngrams:
         model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**shape))
     else:
-        shape |= {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": values["model.ngram_rows"]}
-        config = modeling_folio.FolioConfig(**shape)
+        config = modeling_folio.FolioConfig(**shape, **ngrams)
         model = modeling_folio.FolioForMaskedLM(config)
         model.register_for_auto_class("AutoModelForMaskedLM")  # copies the code beside the weights
         config.auto_map = modeling_folio.AUTO_MAP
-    model.load_state_dict(renamed(trained.model.state_dict(), vocabulary.mask_token))
+    weights = renamed(trained.model.state_dict())
+    embedding = with_unknown(weights[EMBEDDING], trained.vocabulary.mask_token)
+    bias = F.pad(weights["decoder.bias"], (0, 1), value=NEVER)
+    model.load_state_dict(weights | {EMBEDDING: embedding, "decoder.weight": embedding, "decoder.bias": bias})
     return model.eval()
 
 
-def renamed(weights: dict[str, Tensor], mask_token: int) -> dict[str, Tensor]:
-    """The weights by Hugging Face's names, with a row for `[UNK]`."""
+def renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights by Hugging Face's names."""
     found: dict[str, Tensor] = {}
     for name, weight in weights.items():
         (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
         found[new] = weight
-    embedding = found["model.embeddings.tok_embeddings.weight"]
-    embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
-    bias = F.pad(found["decoder.bias"], (0, 1), value=NEVER)
-    tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
-    return found | tied | {"decoder.bias": bias}
+    return found
+
+
+def with_unknown(embedding: Tensor, mask_token: int) -> Tensor:
+    """Token embeddings with a row for `[UNK]`, which is that of `[MASK]`."""
+    return torch.cat([embedding, embedding[mask_token : mask_token + 1]])
 
 
 def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
@@ -172,3 +214,46 @@ Run: `{run.path.name}`
 
 SHA-256 of the text: `{corpus["sha256"]}`
 """
+
+
+def classifier_card(saved: SavedClassifier) -> str:
+    """How a classifier was learned and what it reaches, in Markdown, and how to use the folder."""
+    pipeline = "token-classification" if saved.kind == CHARACTER else "text-classification"
+    results = saved.results
+    scores = results["scores"].items()
+    rows = "\n".join(f"| {name} | {score['mean']:.3f} | {_margin(score)} |" for name, score in scores)
+    ceiling = f"| best possible | {results['ceiling']:.3f} | |\n" if "ceiling" in results else ""
+    return f"""\
+---
+library_name: transformers
+pipeline_tag: {pipeline}
+---
+# {saved.task}: a classifier
+
+Fine-tuned by Folio from a model of `{Path(saved.trained.run.corpus()["name"]).name}`.
+Labels: {", ".join(saved.labels)}.
+
+Accuracy on {results["test"]:,} test texts, with {results["labelled"]:,} labelled texts, as the mean of
+{results["draws"]} draws of labels:
+
+| learned by | accuracy | 95% interval |
+|---|---|---|
+{rows}
+{ceiling}
+This model is the fine-tuned one of the first draw. Texts longer than {saved.trained.longest} tokens must be cut.
+Before you publish it, add the license, the language of the texts, where they come from, and what the model must not be
+used for.
+
+```python
+from transformers import pipeline
+
+classify = pipeline("{pipeline}", "PATH OF THIS FOLDER", trust_remote_code=True)
+classify("To be, or not to be")
+```
+
+`trust_remote_code=True` runs `modeling_folio.py`, which has the classifier that Folio adds to ModernBERT.
+"""
+
+
+def _margin(score: dict[str, Any]) -> str:
+    return "" if score["margin"] is None else f"± {score['margin']:.3f}"

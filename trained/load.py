@@ -68,23 +68,28 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs", device: str = "
 
 def load(run: RunFolder, device: str = "cpu") -> Trained:
     """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is missing or damaged."""
-    tracking.be_quiet()
-    config = read_config(run.config_path)
-    values = resolve(config, {"device": device})
+    values, vocabulary, trained_on = load_keys(run, device)
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         if run.metrics():
             raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
+    model = untrained(values, vocabulary)
+    put_weights(model.load_state_dict, load_checkpoint(weights))
+    return Trained(run, values, trained_on, model, vocabulary)
+
+
+def load_keys(run: RunFolder, device: str) -> tuple[dict[str, Any], Vocabulary, str]:
+    """A run's keys with another device, its vocabulary, and the device of its training. Raises InputError."""
+    tracking.be_quiet()
+    config = read_config(run.config_path)
     try:
         vocabulary = load_vocabulary(run.vocabulary())
     except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
-    model = untrained(values, vocabulary)
-    put_weights(model.load_state_dict, load_checkpoint(weights))
-    return Trained(run, values, config.get("device", device), model, vocabulary)
+    return resolve(config, {"device": device}), vocabulary, config.get("device", device)
 
 
 def check_logits(

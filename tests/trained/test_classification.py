@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
-from trained.classification import Classifier, fine_tuned, of_units, probed
+from trained.classification import fine_tuned, probed
+from trained.classifier import Classifier, of_units
 from trained.comparison import compare, interval
 from trained.examples import NO_LABEL, accuracies, token_ids, units
 from trained.zero_shot import pseudo_log_likelihoods
@@ -56,7 +57,7 @@ def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
 def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, of_characters):
     model = classifier(with_ngrams, of_characters=of_characters).eval()
     task = of_first_letter(40)
-    ids = token_ids([example.texts[0] for example in task.pool], with_ngrams, task)
+    ids = token_ids([example.texts[0] for example in task.pool], with_ngrams)
     together = of_units(ids, model, of_characters)
     alone = torch.cat([of_units([text], model, of_characters) for text in ids])
     assert torch.allclose(together, alone, atol=1e-5)
@@ -65,7 +66,7 @@ def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, of_c
 def test_a_probe_leaves_the_encoder_and_fine_tuning_changes_it(with_ngrams):
     task = of_first_letter(40)
     part = units(task, task.pool, 64)
-    ids = token_ids(part.texts, with_ngrams, task)
+    ids = token_ids(part.texts, with_ngrams)
     probe = probed(classifier(with_ngrams), ids, part.labels)
     before = with_ngrams.model.encoder.state_dict()
     assert all(torch.equal(weight, before[name]) for name, weight in probe.encoder.state_dict().items())
@@ -79,7 +80,7 @@ def test_a_probe_leaves_the_encoder_and_fine_tuning_changes_it(with_ngrams):
 
 
 def test_unknown_characters_become_masks(with_ngrams):
-    known, unknown = token_ids(["cat", "cüt"], with_ngrams, of_first_letter(20))
+    known, unknown = token_ids(["cat", "cüt"], with_ngrams)
     vocabulary = with_ngrams.vocabulary
     assert vocabulary.decode(known) == "cat"
     assert unknown.tolist() == [known[0], vocabulary.mask_token, known[2]]
@@ -117,15 +118,14 @@ def test_a_pseudo_log_likelihood_masks_one_character_at_a_time(plain):
 
 
 def test_a_choice_with_characters_that_the_run_does_not_know_is_scored(plain):
-    task = Task("t", CHOICE, [], [])
-    known, unknown = pseudo_log_likelihoods(plain, token_ids(["the ct", "the cät"], plain, task)).tolist()
+    known, unknown = pseudo_log_likelihoods(plain, token_ids(["the ct", "the cät"], plain)).tolist()
     assert unknown != known
     assert unknown < 0
 
 
 @pytest.mark.parametrize("of_characters", [False, True])
 def test_labels_of_one_kind_only_are_learned_as_such(plain, of_characters):
-    ids = token_ids(["the cat", "a dog"] * 4, plain, of_first_letter(20))
+    ids = token_ids(["the cat", "a dog"] * 4, plain)
     labels = [torch.ones(len(text) if of_characters else 1, dtype=torch.int64) for text in ids]
     learned = probed(classifier(plain, 3, of_characters), ids, labels)
     assert of_units(ids, learned, of_characters).argmax(1).unique().tolist() == [1]

@@ -1,0 +1,126 @@
+"""Classifiers that `finetune.py --save` writes are used by predict.py, transformers and onnxruntime."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import transformers
+
+import export
+import finetune
+import predict
+from tests.trained.conftest import of_characters
+from trained.saved_classifier import load_classifier
+
+TEXTS = ["the cat sat on the mat.", "a dog", "the cat"]
+
+
+def csv_of_animals(path):
+    rows = [
+        f"the {'cat' if i % 2 else 'dog'} sat {'on the mat'[: i % 9]},{'cat' if i % 2 else 'dog'}" for i in range(90)
+    ]
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    return path
+
+
+def csv_of_vowels(path):
+    texts = [f"the {'cat' if i % 2 else 'dog'} sat {'on the mat'[: i % 9]}" for i in range(60)]
+    rows = [f"{text},{''.join('v' if c in 'aeiou' else '-' for c in text)}" for text in texts]
+    path.write_text("\n".join(["text,labels", *rows]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=[csv_of_animals, csv_of_vowels], ids=["texts", "characters"])
+def folder(request, trained, tmp_path_factory):
+    """A classifier of a CSV file, saved."""
+    file = request.param(tmp_path_factory.mktemp("csv") / "own.csv")
+    path = tmp_path_factory.mktemp("saved") / "classifier"
+    words = ["--task", str(file), "--labels", "24", "--draws", "1", "--save", str(path)]
+    assert finetune.main([str(trained.run.path), *words]) == 0
+    return path
+
+
+def predicted(capsys, *words) -> list[str]:
+    assert predict.main([*map(str, words)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@of_characters
+def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
+    saved = load_classifier(folder)
+    capsys.readouterr()
+    if saved.kind == "text":
+        assert [line.split()[0] for line in predicted(capsys, folder, *TEXTS)] == ["cat", "dog", "cat"]
+        (found,) = (json.loads(line) for line in predicted(capsys, folder, "a dog", "--json", "--top", "9"))
+        assert [each["label"] for each in found["labels"]] == ["dog", "cat"]
+        assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("the cat\n\na dög Ω\n".encode() + b"x" * 99)))
+        assert predict.main([str(folder)]) == 0
+        output = capsys.readouterr()
+        assert len(output.out.splitlines()) == 4  # an empty line and unknown characters have a label too
+        assert "1 texts were cut to 64 tokens" in output.err
+    else:
+        assert [line.rsplit(maxsplit=2)[:2] for line in predicted(capsys, folder, "the cat")][:2] == [
+            ["'th'", "-"],
+            ["'e'", "v"],
+        ]
+        (found,) = (json.loads(line) for line in predicted(capsys, folder, "the cat", "--json"))
+        pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in found["pieces"]]
+        assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
+
+
+@of_characters
+def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
+    assert export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
+    saved = load_classifier(folder)
+    task = "text-classification" if saved.kind == "text" else "token-classification"
+    auto = {
+        "text-classification": transformers.AutoModelForSequenceClassification,
+        "token-classification": transformers.AutoModelForTokenClassification,
+    }[task]
+    model = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    with torch.no_grad():
+        theirs = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    for ours, their in zip(saved.probabilities(TEXTS), theirs, strict=True):
+        assert torch.allclose(ours, their.view(-1, len(saved.labels))[: len(ours)], atol=1e-5)
+    classify = transformers.pipeline(task, str(tmp_path / "model"), trust_remote_code=True)
+    found = classify("the cat")
+    assert {each.get("label", each.get("entity")) for each in found} <= set(saved.labels)
+    assert "own.csv" in (tmp_path / "model" / "README.md").read_text()
+
+
+@of_characters
+def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
+    assert export.main([str(folder), "--to", "onnx", str(tmp_path / "model.onnx")]) == 0
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    saved = load_classifier(folder)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["labels"]) == saved.labels
+    for text in TEXTS:
+        ids = saved.trained.vocabulary.encode(text)[None].numpy()
+        (scores,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        ours = saved.probabilities([text])[0]
+        assert torch.allclose(torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("trained", ["plain"], indirect=True)
+def test_wrong_uses_are_one_line(folder, plain, tmp_path, capsys):
+    file = str(csv_of_animals(tmp_path / "own.csv"))
+    for words, message in (
+        (["--task", file, "--save", str(tmp_path)], "exists already: choose another folder"),
+        (["--task", "all", "--save", str(tmp_path / "new")], "--save keeps the classifier of one task"),
+        (["--task", file, "--save", "/proc/x/y"], "cannot create /proc/x"),
+    ):
+        assert finetune.main([str(plain.run.path), *words]) == 2
+        assert message in capsys.readouterr().err
+    assert export.main([str(folder), "--to", "csv", str(tmp_path / "x.csv")]) == 2
+    assert "is a classifier: use --to huggingface or --to onnx" in capsys.readouterr().err
+    (tmp_path / "damaged").mkdir()
+    for path in folder.iterdir():
+        (tmp_path / "damaged" / path.name).write_bytes(path.read_bytes()[:-9])
+    assert predict.main([str(tmp_path / "damaged"), "the cat"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
