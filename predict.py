@@ -22,7 +22,7 @@ from torch import Tensor
 from configs.keys import ConfigError
 from configs.one_line import fail, run_main
 from configs.scripts import number, run_parser, run_script
-from data.tasks.task import CHARACTER
+from data.tasks.task import CHARACTER, PAIR
 from data.vocabulary import printable
 from trained.fill import Filled, encode, fill
 from trained.load import load_trained
@@ -30,6 +30,7 @@ from trained.saved_classifier import SavedClassifier, is_classifier, load_classi
 
 T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
+SEPARATOR = "\t"  # between the texts of a pair
 LONGEST_LINE = 2**24  # bytes
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
 
@@ -56,10 +57,11 @@ def classify_texts(options: Namespace) -> int:
     saved, n_cut = load_classifier(Path(options.run)), 0
     named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
     for chunk in [named] if named else lines(sys.stdin.buffer):
-        texts, problem = read(chunk, str)
-        for text, probabilities in zip(texts, saved.probabilities(texts) if texts else [], strict=True):
-            show_labels(text, probabilities, saved, options)
-        n_cut += sum(len(text) > saved.trained.longest for text in texts)
+        texts, problem = read(chunk, pair_of if saved.kind == PAIR else lambda text: (text,))
+        flat = [text for parts in texts for text in parts]
+        for parts, probabilities in zip(texts, saved.probabilities(flat) if flat else [], strict=True):
+            show_labels(SEPARATOR.join(parts), probabilities, saved, options)
+        n_cut += sum(len(text) > saved.trained.longest for text in flat)
         sys.stdout.flush()
         if problem:
             return fail(problem)
@@ -114,6 +116,13 @@ def read(texts: Sequence[tuple[str, str | bytes]], reader: Callable[[str], T]) -
         except ValueError as error:
             return found, f"{name}: {error}"
     return found, ""
+
+
+def pair_of(text: str) -> tuple[str, ...]:
+    """The two texts of a pair. Raises ValueError if there are not two."""
+    if text.count(SEPARATOR) != 1:
+        raise ValueError("a pair is two texts with a tab between them")
+    return tuple(text.split(SEPARATOR))
 
 
 def show_labels(text: str, probabilities: Tensor, saved: SavedClassifier, options: Namespace) -> None:

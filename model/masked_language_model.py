@@ -35,7 +35,7 @@ class MaskedLanguageModel(nn.Module):
         `attention_mask` `[batch, seq_len]` is False at padding.
         """
         x = self.encoder(inputs, positions=positions, attention_mask=attention_mask)
-        return self._predict(x.flatten(0, -2))
+        return self.predict(x.flatten(0, -2))
 
     def forward_pairs(self, inputs: Tensor, positions: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[n_masked, n_tokens]` as above, and logits `[batch]` of the pairs' labels.
@@ -45,7 +45,8 @@ class MaskedLanguageModel(nn.Module):
         batch, seq_len = inputs.shape
         first = torch.arange(0, batch * seq_len, seq_len, device=inputs.device)  # the positions of [CLS]
         masked, cls = self.encoder(inputs, segments, torch.cat([positions, first])).split([len(positions), batch])
-        return self._predict(masked), self.pair_head(cls).squeeze(-1)
+        return self.predict(masked), self.pair_head(cls).squeeze(-1)
 
-    def _predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor) -> Tensor:
+        """Logits `[..., n_tokens]` for the encoder's vectors `[..., d_model]`."""
         return nn.functional.linear(self.head(x), self.encoder.embedding.weight, self.decoder_bias)

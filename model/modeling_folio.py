@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel, ModernBertPreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.models.modernbert.modeling_modernbert import ModernBertEmbeddings
+from transformers.models.modernbert.modeling_modernbert import ModernBertEmbeddings, ModernBertPredictionHead
 
 from .ngrams import NgramEmbedding  # relative, because transformers looks for it beside this file
 
@@ -67,17 +67,19 @@ class FolioForMaskedLM(ModernBertForMaskedLM):
 
 
 class FolioForTokenClassification(ModernBertPreTrainedModel):
-    """A linear layer on the vectors of all layers at each token: `trained.classifier.Classifier`."""
+    """A linear layer on the vectors of all layers and the surprise of each token: `trained.classifier.Classifier`."""
 
     config_class = FolioConfig
-    vectors_per_layer = 1
+    n_vectors = 1  # per text or token
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = FolioModel(config) if config.ngrams else ModernBertModel(config)
-        n_vectors = (config.num_hidden_layers + 1) * self.vectors_per_layer
-        self.output = nn.Linear(n_vectors * config.hidden_size, config.num_labels)
+        self.head = ModernBertPredictionHead(config)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
+        n_features = (config.num_hidden_layers + 1) * config.hidden_size + 1
+        self.output = nn.Linear(self.n_vectors * n_features, len(config.id2label or {}))
         self.post_init()
 
     def forward(
@@ -85,8 +87,11 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
     ) -> SequenceClassifierOutput:
         """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
         found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
-        inputs = found.hidden_states[: self.config.num_hidden_layers]
-        scores = self.output(self.read(torch.cat([*inputs, found.last_hidden_state], -1), attention_mask))
+        inputs, last = found.hidden_states[: self.config.num_hidden_layers], found.last_hidden_state
+        symbols = input_ids.masked_fill(input_ids == self.config.unk_token_id, self.config.mask_token_id)
+        logits = self.decoder(self.head(last))
+        surprise = logits.logsumexp(-1, keepdim=True) - logits.gather(-1, symbols.unsqueeze(-1))
+        scores = self.output(self.read(torch.cat([*inputs, last, surprise], -1), attention_mask))
         loss = None if labels is None else F.cross_entropy(scores.view(-1, self.num_labels), labels.flatten())
         return SequenceClassifierOutput(loss=loss, logits=scores)
 
@@ -97,7 +102,7 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
 class FolioForSequenceClassification(FolioForTokenClassification):
     """The same on the mean and the maximum over the tokens of a text: scores `[batch, num_labels]`."""
 
-    vectors_per_layer = 2
+    n_vectors = 2
 
     def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix, hstack, issparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
@@ -22,8 +23,23 @@ NEVER = -1e9  # the score of a label without examples
 
 def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
     """Scores `[n_texts, n_labels]` of texts, by their character n-grams weighted by tf-idf."""
-    features = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
-    return _regression(features, labelled.texts, labelled.all_labels.numpy(), test.texts, n_labels)
+    return _regression(_ngrams(), labelled.texts, labelled.all_labels.numpy(), test.texts, n_labels)
+
+
+def by_ngrams_of_pairs(labelled: Units, test: Units, n_labels: int) -> Tensor:
+    """Scores `[n_pairs, n_labels]` of pairs of texts, by the n-grams u and v of both: |u - v|, u and v."""
+    vectors = _ngrams().fit(labelled.texts)
+
+    def features(texts: list[str]) -> csr_matrix:
+        first, second = vectors.transform(texts[0::2]), vectors.transform(texts[1::2])
+        return hstack([abs(first - second), first, second]).tocsr()
+
+    labels = labelled.all_labels.numpy()
+    return _regression("passthrough", features(labelled.texts), labels, features(test.texts), n_labels)
+
+
+def _ngrams() -> TfidfVectorizer:
+    return TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -51,7 +67,8 @@ def _contexts(texts: list[str]) -> np.ndarray:
 
 def _regression(features, labelled, labels: np.ndarray, test, n_labels: int) -> Tensor:  # type: ignore[no-untyped-def]
     """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
-    scores = torch.full((len(test), n_labels), NEVER, dtype=torch.float64)
+    n_test = test.shape[0] if issparse(test) else len(test)
+    scores = torch.full((n_test, n_labels), NEVER, dtype=torch.float64)
     if len(set(labels)) < 2:
         scores[:, labels[0]] = 0.0
         return scores

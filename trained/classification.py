@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from data.tasks.task import CHARACTER, CHOICE, PAIR
 from trained.batches import padded
-from trained.classifier import Classifier, of_units
+from trained.classifier import Classifier, inputs_of, scores_of
 from trained.examples import NO_LABEL
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
@@ -26,41 +27,40 @@ WEIGHT_DECAY = 0.01
 TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the encoder's
 HEAD_RATE = 1e-3
 RATES = (3e-4, 2e-3)  # of the encoder; the inner split chooses
-INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; the inner split chooses
+INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
+FOLDS = 4
+MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_UNITS = 16_384  # that a probe is fitted on
 INNER_SHARE = 0.75  # of the labelled texts; the others choose settings
 NEVER = -1e4  # the score of a label without examples
 
 
 def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
-    """Fit the linear layer of a classifier by logistic regression; its encoder is not changed.
+    """Fit the linear layer of a classifier by logistic regression; its model is not changed.
 
-    The penalty, and whether the layer reads all layers or only the last, are chosen on a quarter of the texts.
+    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads.
     """
     classifier.eval()
-    features = of_units(texts, classifier.features, classifier.of_characters).double().numpy()
-    target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(texts)), [len(each) for each in labels])
+    features = inputs_of(classifier, texts).double().numpy()
+    target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS)]
     features, target, example = features[kept], target[kept], example[kept]
     mean, scale = features.mean(0), features.std(0)
     scale = np.maximum(scale, 0.1 * scale.mean())  # fine-tuning may change a feature that hardly varies here
     features = (features - mean) / scale
-    inner = example < INNER_SHARE * len(texts)
-    candidates = [(columns, c) for columns in _columns(classifier) for c in INVERSE_PENALTIES]
-
-    def accuracy(candidate: tuple[np.ndarray, float]) -> float:
-        columns, c = candidate
-        if len(set(target[inner])) < 2 or inner.all():
-            return 0.0
-        model = LogisticRegression(C=c, max_iter=300).fit(features[inner][:, columns], target[inner])
-        return float(model.score(features[~inner][:, columns], target[~inner]))
-
     weight = np.zeros((classifier.output.out_features, features.shape[1]))
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
-        columns, c = max(candidates, key=accuracy)
-        _fit(weight, bias, features, target, columns, c)
+        fold = example // (2 if classifier.kind == CHOICE else 1) % FOLDS  # both texts of a choice in one
+        columns, c = best_candidate(columns_of(classifier), features, target, fold)
+        model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
+        coefficients, intercepts = model.coef_, model.intercept_
+        if len(model.classes_) == 2:  # scikit-learn has one row for two labels
+            coefficients = np.concatenate([-coefficients, coefficients]) / 2
+            intercepts = np.array([-1, 1]) * intercepts / 2
+        weight[np.ix_(model.classes_, columns)] = coefficients
+        bias[model.classes_] = intercepts
         weight /= scale
         bias -= weight @ mean
     else:
@@ -71,24 +71,36 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     return classifier
 
 
-def _fit(
-    weight: np.ndarray, bias: np.ndarray, features: np.ndarray, target: np.ndarray, columns: np.ndarray, c: float
-) -> None:
-    """Write a logistic regression on some columns into weights and biases of all labels."""
-    model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
-    coefficients, intercepts = model.coef_, model.intercept_
-    if len(model.classes_) == 2:  # scikit-learn has one row for two labels
-        coefficients, intercepts = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercepts / 2
-    weight[np.ix_(model.classes_, columns)] = coefficients
-    bias[model.classes_] = intercepts
+def best_candidate(
+    columns: Sequence[np.ndarray], features: np.ndarray, target: np.ndarray, fold: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The columns and the inverse penalty with the best accuracy on units whose fold was left out."""
+    folds = range(FOLDS if len(target) < MANY_UNITS else 1)
+
+    def accuracy(candidate: tuple[np.ndarray, float]) -> float:
+        (columns, c), right = candidate, []
+        for left_out in folds:
+            inner = fold != left_out
+            if inner.all() or len(set(target[inner])) < 2:
+                return 0.0
+            model = LogisticRegression(C=c, max_iter=300).fit(features[inner][:, columns], target[inner])
+            right.append(model.score(features[~inner][:, columns], target[~inner]))
+        return float(np.mean(right))
+
+    return max(((some, c) for some in columns for c in INVERSE_PENALTIES), key=accuracy)
 
 
-def _columns(classifier: Classifier) -> list[np.ndarray]:
-    """The features of all layers, and those of the last."""
+def columns_of(classifier: Classifier) -> list[np.ndarray]:
+    """The inputs of the linear layer that a probe may read: all; those of the last layer; the surprise; of pairs, the
+    differences."""
     every = np.arange(classifier.output.in_features)
-    d_model = classifier.encoder.embedding.embedding_dim
-    n_layers = len(classifier.encoder.layers) + 1
-    return [every, every[every // d_model % n_layers == n_layers - 1]]
+    layer = every % classifier.n_features // classifier.d_model
+    found = [every, every[layer == classifier.n_layers - 1]]
+    if classifier.kind == PAIR:
+        found.insert(0, every[: len(every) // 3])
+    elif classifier.kind != CHARACTER:
+        found.append(every[layer == classifier.n_layers])
+    return found
 
 
 def fine_tuned(
@@ -97,7 +109,7 @@ def fine_tuned(
     """Train a classifier, encoder included."""
     classifier.train()
     optimizers = adamw(
-        classifier.encoder,
+        classifier.model,
         learning_rate=learning_rate,
         table_learning_rate=TABLE_RATE * learning_rate,
         weight_decay=WEIGHT_DECAY,
@@ -105,15 +117,17 @@ def fine_tuned(
     optimizers.append(torch.optim.AdamW(classifier.output.parameters(), lr=HEAD_RATE, weight_decay=WEIGHT_DECAY))
     set_learning_rate(optimizers, 1.0)
     generator = torch.Generator().manual_seed(seed)
-    epochs = max(EPOCHS, -(-N_STEPS * BATCH_SIZE // len(texts)))
-    batches = [b for _ in range(epochs) for b in torch.randperm(len(texts), generator=generator).split(BATCH_SIZE)]
+    epochs = max(EPOCHS, -(-N_STEPS * BATCH_SIZE // len(labels)))
+    batches = [b for _ in range(epochs) for b in torch.randperm(len(labels), generator=generator).split(BATCH_SIZE)]
+    per_label = len(texts) // len(labels)  # 2 for pairs
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)  # for dropout
         for step, batch in enumerate(batches):
             progress = step / len(batches)
             set_learning_rate(optimizers, min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)))
             target = pad_sequence([labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL)
-            scores = classifier(*padded([texts[i] for i in batch.tolist()]))
+            read = [texts[per_label * i + j] for i in batch.tolist() for j in range(per_label)]
+            scores = classifier(*padded(read))
             F.cross_entropy(scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL).backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:
@@ -124,13 +138,14 @@ def fine_tuned(
 
 def best_rate(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> float:
     """The rate with the highest accuracy on a quarter of the texts, after training on the others."""
-    n = round(INNER_SHARE * len(texts))
-    start = probed(copy.deepcopy(classifier), texts[:n], labels[:n])
+    n = round(INNER_SHARE * len(labels))
+    n_texts = n * (len(texts) // len(labels))
+    start = probed(copy.deepcopy(classifier), texts[:n_texts], labels[:n])
     target = torch.cat(list(labels[n:]))
 
     def accuracy(rate: float) -> float:
-        trained = fine_tuned(copy.deepcopy(start), texts[:n], labels[:n], learning_rate=rate, seed=seed)
-        guesses = of_units(texts[n:], trained, trained.of_characters).argmax(1)
+        trained = fine_tuned(copy.deepcopy(start), texts[:n_texts], labels[:n], learning_rate=rate, seed=seed)
+        guesses = scores_of(trained, texts[n_texts:]).argmax(1)
         return float((guesses == target)[target != NO_LABEL].double().mean())
 
     return max(RATES, key=accuracy)

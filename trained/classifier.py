@@ -1,7 +1,4 @@
-"""Classifiers of texts and characters: a linear layer on the vectors of an encoder.
-
-A character is read by its vectors in all layers; a text by their mean and maximum over its characters.
-"""
+"""Classifiers of characters, texts and pairs of texts: a linear layer on what a masked language model says of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,32 +6,56 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
 from trained.batches import batches_by_length, padded
+
+READ = {CHARACTER: 1, TEXT: 2, CHOICE: 2, PAIR: 6}  # features of each kind, as a multiple of those of a character
 
 
 class Classifier(nn.Module):
-    """Token ids `[batch, length]` to scores of texts `[batch, n_labels]` or characters `[batch, length, n_labels]`."""
+    """Token ids `[batch, length]` to scores: of characters `[batch, length, n_labels]`, of texts `[batch, n_labels]`,
+    or of the pairs that rows 0 and 1, 2 and 3, ... are `[batch / 2, n_labels]`.
 
-    def __init__(self, encoder: Any, n_labels: int, of_characters: bool):
+    A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
+    model that was trained with random characters among the visible ones is surprised by those that do not fit. A text
+    has the mean and the maximum over its characters. A pair has |u - v|, u and v of its two texts, which are read apart
+    (Reimers and Gurevych 2019).
+    """
+
+    def __init__(self, model: Any, n_labels: int, kind: str):
         super().__init__()
-        self.encoder = encoder
-        self.of_characters = of_characters
-        n_features = (len(encoder.layers) + 1) * encoder.embedding.embedding_dim * (1 if of_characters else 2)
-        self.output = nn.Linear(n_features, n_labels)
+        self.model, self.kind = model, kind
+        self.n_layers, self.d_model = len(model.encoder.layers) + 1, model.encoder.embedding.embedding_dim
+        self.output = nn.Linear(READ[kind] * self.n_features, n_labels)
+
+    @property
+    def n_features(self) -> int:
+        """Of a character."""
+        return self.n_layers * self.d_model + 1
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        return self.output(self.features(ids, mask))
+        return self.output(self.inputs(self.features(ids, mask)))
 
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """The vectors of all layers, `[batch, length, n_features]`; of texts, their mean and maximum over the text."""
-        x = layer_vectors(self.encoder, ids, mask)
-        if self.of_characters:
+        """The features of characters `[batch, length, n_features]`, or of texts `[batch, 2 * n_features]`."""
+        vectors = layer_vectors(self.model.encoder, ids, mask)
+        logits = self.model.predict(vectors[..., -self.d_model :])
+        surprise = logits.logsumexp(-1, keepdim=True) - logits.gather(-1, ids.unsqueeze(-1))
+        x = torch.cat([vectors, surprise], -1)
+        if self.kind == CHARACTER:
             return x
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1)], -1)
         is_text = mask.unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1)], -1)
+
+    def inputs(self, features: Tensor) -> Tensor:
+        """The inputs of the linear layer for features of characters or texts."""
+        if self.kind != PAIR:
+            return features
+        first, second = features[0::2], features[1::2]
+        return torch.cat([(first - second).abs(), first, second], -1)
 
 
 def layer_vectors(encoder: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
@@ -57,3 +78,17 @@ def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Ten
         values = function(*padded([texts[i] for i in batch]))
         results |= {i: v[: len(texts[i])] if of_characters else v[None] for i, v in zip(batch, values, strict=True)}
     return torch.cat([results[i] for i in range(len(texts))])
+
+
+@torch.inference_mode()
+def inputs_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
+    """The inputs of the linear layer, `[n_units, n_inputs]`."""
+    return classifier.inputs(of_units(texts, classifier.features, classifier.kind == CHARACTER))
+
+
+@torch.inference_mode()
+def scores_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
+    """The scores of the labels, `[n_units, n_labels]`."""
+    if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
+        return of_units(texts, classifier, of_characters=True)
+    return classifier.output(inputs_of(classifier, texts))

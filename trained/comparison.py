@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, PAIR, Example, Task
 from runs.statistics import CONFIDENCE, t_quantile
-from trained.baselines import by_context, by_frequency, by_ngrams
+from trained.baselines import by_context, by_frequency, by_ngrams, by_ngrams_of_pairs
 from trained.classification import best_rate, fine_tuned, probed
-from trained.classifier import Classifier, of_units
+from trained.classifier import Classifier, scores_of
 from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, untrained
 from trained.zero_shot import pseudo_log_likelihoods
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
 NGRAMS, CONTEXT, FREQUENT = "character n-grams", "characters around", "most frequent label"
-BASELINES = {NGRAMS: by_ngrams, CONTEXT: by_context, FREQUENT: by_frequency}
+BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 
 
 class Interval(NamedTuple):
@@ -88,7 +88,7 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
             left = (time.monotonic() - began) / draw * (n_draws - draw)
             print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
         examples = task.draw(n_labels, draw)
-        for name, scores in scores_of(trained, task, examples, draw).items():
+        for name, scores in methods_of(trained, task, examples, draw).items():
             started = time.monotonic()
             correct, counts = accuracies(task, scores(), test)
             right.setdefault(name, []).append(correct)
@@ -123,30 +123,29 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     return found | {"gains": gains}
 
 
-def scores_of(trained: Trained, task: Task, examples: Sequence[Example], draw: int) -> dict[str, Callable[[], Tensor]]:
+def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: int) -> dict[str, Callable[[], Tensor]]:
     """The methods for one draw of labels: name -> a function that learns from them and scores the units of the test."""
     labelled, test = (units(task, part, trained.longest) for part in (examples, task.test))
-    n_labels, of_characters = len(label_names(task)), task.kind == CHARACTER
     ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
-
-    def scored(learned: Classifier) -> Tensor:
-        return of_units(test_ids, learned, of_characters)
-
+    n_labels = len(label_names(task))
     methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: scored(learned(trained, trained.model, task, examples, draw)),
-        PROBE: lambda: scored(probed(new_classifier(trained.model, task), ids, labelled.labels)),
-        FROM_SCRATCH: lambda: scored(learned(trained, initial_model(trained, draw), task, examples, draw)),
+        PRETRAINED: lambda: scores_of(learned(trained, trained.model, task, examples, draw), test_ids),
+        PROBE: lambda: scores_of(probed(new_classifier(trained.model, task), ids, labelled.labels), test_ids),
+        FROM_SCRATCH: lambda: scores_of(learned(trained, initial_model(trained, draw), task, examples, draw), test_ids),
     }
-    for name in (CONTEXT,) if of_characters else (NGRAMS,):
-        methods[name] = lambda name=name: BASELINES[name](labelled, test, n_labels)  # type: ignore[misc]
+    if task.kind == CHARACTER:
+        methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
+    else:
+        by = by_ngrams_of_pairs if task.kind == PAIR else by_ngrams
+        methods[NGRAMS] = lambda: by(labelled, test, n_labels)
     if task.kind != CHOICE:
         methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest), test, n_labels)
     return methods
 
 
 def new_classifier(model: Any, task: Task) -> Classifier:
-    """A classifier with a copy of a model's encoder."""
-    return Classifier(copy.deepcopy(model.encoder), len(label_names(task)), task.kind == CHARACTER)
+    """A classifier with a copy of a model."""
+    return Classifier(copy.deepcopy(model), len(label_names(task)), task.kind)
 
 
 def initial_model(trained: Trained, seed: int) -> Any:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from data.tasks.task import CHOICE, TEXT, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from trained.load import Trained
 
 NO_LABEL = -100
@@ -14,10 +14,10 @@ CHOICE_LABELS = ["wrong", "right"]  # the labels of a choice: each of its texts 
 
 
 class Units(NamedTuple):
-    """The units of a classification: texts, or the characters of texts."""
+    """The units of a classification: texts, pairs of texts, or the characters of texts."""
 
-    texts: list[str]
-    labels: list[Tensor]  # one per text: `[1]`, or `[length]` for characters, NO_LABEL where there is none
+    texts: list[str]  # two per pair, one after the other
+    labels: list[Tensor]  # one per text or pair: `[1]`, or `[length]` for characters, NO_LABEL where there is none
 
     @property
     def all_labels(self) -> Tensor:
@@ -36,8 +36,8 @@ def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
     if task.kind == CHOICE:
         texts = [text[:longest] for example in examples for text in example.texts]
         return Units(texts, [torch.tensor([number[label]]) for _ in examples for label in ("right", "wrong")])
-    texts = [example.texts[0][:longest] for example in examples]
-    if task.kind == TEXT:
+    texts = [text[:longest] for example in examples for text in example.texts]
+    if task.kind != CHARACTER:
         return Units(texts, [torch.tensor([number.get(str(example.label), NO_LABEL)]) for example in examples])
     labels = [[number.get(label or "", NO_LABEL) for label in example.label[:longest]] for example in examples]
     return Units(texts, [torch.tensor(each) for each in labels])
@@ -52,7 +52,7 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     example = torch.repeat_interleave(torch.tensor([len(each) for each in test.labels]))
     counts = labels != NO_LABEL
     right = (scores.argmax(1) == labels) & counts
-    n = len(test.texts)
+    n = len(test.labels)
     return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
 
 

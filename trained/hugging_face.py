@@ -24,7 +24,7 @@ from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
 from trained.load import Trained, check_logits
-from trained.saved_classifier import SavedClassifier, check_scores
+from trained.saved_classifier import SavedClassifier, check_not_of_pairs, check_scores
 
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
 ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
@@ -42,9 +42,7 @@ NAMES = {  # Folio's names of weights -> Hugging Face's
     r"head\.0\.": "head.dense.",
     r"head\.2\.": "head.norm.",
     r"decoder_bias$": "decoder.bias",
-    r"output\.": "output.",
 }
-EMBEDDING = "model.embeddings.tok_embeddings.weight"
 
 
 def export(trained: Trained, folder: Path) -> None:
@@ -66,6 +64,7 @@ def export(trained: Trained, folder: Path) -> None:
 
 def export_classifier(saved: SavedClassifier, folder: Path) -> None:
     """Write a saved classifier of texts or characters into a new folder; otherwise as `export`."""
+    check_not_of_pairs(saved)
     logging.disable_progress_bar()
     kind = "AutoModelForTokenClassification" if saved.kind == CHARACTER else "AutoModelForSequenceClassification"
     labels = dict(enumerate(saved.labels))
@@ -74,13 +73,12 @@ def export_classifier(saved: SavedClassifier, folder: Path) -> None:
         **ngrams_of(saved.trained),
         id2label=labels,
         label2id={label: i for i, label in labels.items()},
-        auto_map={name: modeling_folio.AUTO_MAP[name] for name in ("AutoConfig", kind)},
     )
+    config.auto_map = {name: modeling_folio.AUTO_MAP[name] for name in ("AutoConfig", kind)}
     model: Any = getattr(modeling_folio, kind.replace("AutoModel", "Folio"))(config).eval()
     model.register_for_auto_class(kind)
-    weights = renamed(saved.classifier.state_dict())
-    weights[EMBEDDING] = with_unknown(weights[EMBEDDING], saved.trained.vocabulary.mask_token)
-    model.load_state_dict(weights)
+    output = {f"output.{name}": weight for name, weight in saved.classifier.output.state_dict().items()}
+    model.load_state_dict(renamed(saved.trained) | output)
     model.save_pretrained(folder)
     tokenizer(saved.trained.vocabulary, saved.trained.longest).save_pretrained(folder)
     write_atomically(folder / "README.md", classifier_card(saved).encode())
@@ -127,25 +125,21 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
         model = modeling_folio.FolioForMaskedLM(config)
         model.register_for_auto_class("AutoModelForMaskedLM")  # copies the code beside the weights
         config.auto_map = modeling_folio.AUTO_MAP
-    weights = renamed(trained.model.state_dict())
-    embedding = with_unknown(weights[EMBEDDING], trained.vocabulary.mask_token)
-    bias = F.pad(weights["decoder.bias"], (0, 1), value=NEVER)
-    model.load_state_dict(weights | {EMBEDDING: embedding, "decoder.weight": embedding, "decoder.bias": bias})
+    model.load_state_dict(renamed(trained))
     return model.eval()
 
 
-def renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights by Hugging Face's names."""
+def renamed(trained: Trained) -> dict[str, Tensor]:
+    """The model's weights by Hugging Face's names, with a row for `[UNK]`."""
     found: dict[str, Tensor] = {}
-    for name, weight in weights.items():
+    for name, weight in trained.model.state_dict().items():
         (new,) = [re.sub(old, new, name) for old, new in NAMES.items() if re.match(old, name)]
         found[new] = weight
-    return found
-
-
-def with_unknown(embedding: Tensor, mask_token: int) -> Tensor:
-    """Token embeddings with a row for `[UNK]`, which is that of `[MASK]`."""
-    return torch.cat([embedding, embedding[mask_token : mask_token + 1]])
+    mask_token, embedding = trained.vocabulary.mask_token, found["model.embeddings.tok_embeddings.weight"]
+    embedding = torch.cat([embedding, embedding[mask_token : mask_token + 1]])
+    bias = F.pad(found["decoder.bias"], (0, 1), value=NEVER)
+    tied = {"model.embeddings.tok_embeddings.weight": embedding, "decoder.weight": embedding}
+    return found | tied | {"decoder.bias": bias}
 
 
 def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:

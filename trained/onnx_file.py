@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from configs.keys import ConfigError
 from trained.load import Trained, check_logits, random_ids
-from trained.saved_classifier import SavedClassifier, check_scores
+from trained.saved_classifier import SavedClassifier, check_not_of_pairs, check_scores
 
 
 class Logits(nn.Module):
@@ -49,6 +49,7 @@ def export(trained: Trained, file: Path) -> None:
 
 def export_classifier(saved: SavedClassifier, file: Path) -> None:
     """Write a saved classifier; the metadata has the vocabulary and the labels. Raises as `export`."""
+    check_not_of_pairs(saved)
     check_scores(saved, write(Scores(saved.classifier), saved.trained, file, {"labels": json.dumps(saved.labels)}))
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER
+from data.tasks.task import CHARACTER, PAIR
 from runs.run_folder import RunFolder
-from trained.classifier import Classifier, of_units
+from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
 from trained.load import TOLERANCE, Trained, load_keys, random_ids, untrained
 from training.checkpoint import load_checkpoint, put_weights, save_checkpoint
@@ -26,21 +26,21 @@ OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
 class SavedClassifier:
     """A classifier with what it needs to read texts."""
 
-    trained: Trained  # the run that it began with, whose model is the classifier's encoder with an untrained head
+    trained: Trained  # the run that it began with, and the classifier's model
     classifier: Classifier
     task: str
-    kind: str  # character, text, or choice
+    kind: str  # character, text, pair, or choice
     labels: list[str]
     results: dict[str, Any]  # of the comparison with other models
 
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for labels of characters.
 
-        Texts are cut to the longest windows of the training.
+        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut to the longest windows of the training.
         """
         ids = token_ids(texts, self.trained)
-        scores = of_units(ids, self.classifier, self.kind == CHARACTER).softmax(-1)
-        return list(scores.split([len(each) if self.kind == CHARACTER else 1 for each in ids]))
+        found = scores_of(self.classifier, ids).softmax(-1)
+        return list(found.split([len(each) for each in ids] if self.kind == CHARACTER else 1))
 
 
 def check_scores(saved: SavedClassifier, scores_of: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -57,6 +57,12 @@ def check_scores(saved: SavedClassifier, scores_of: Callable[[Tensor, Tensor], T
         difference = (differences[mask] if saved.kind == CHARACTER else differences).max().item()
         if difference > TOLERANCE:
             raise RuntimeError(f"the scores of the exported classifier differ by {difference:.1e}: please report this")
+
+
+def check_not_of_pairs(saved: SavedClassifier) -> None:
+    """Raises ConfigError for a classifier of pairs, which reads two texts apart."""
+    if saved.kind == PAIR:
+        raise ConfigError("a classifier of pairs of texts cannot be exported: use it with predict.py")
 
 
 def is_classifier(folder: Path) -> bool:
@@ -94,7 +100,7 @@ def load_classifier(folder: Path) -> SavedClassifier:
     found = load_checkpoint(run.path / FILE)
     model: Any = untrained(values, vocabulary)
     facts = found.state
-    classifier = Classifier(model.encoder, len(facts["labels"]), facts["kind"] == CHARACTER).eval()
+    classifier = Classifier(model, len(facts["labels"]), facts["kind"]).eval()
     put_weights(classifier.load_state_dict, found)
     trained = Trained(run, values, trained_on, model, vocabulary)
     return SavedClassifier(trained, classifier, **{name: facts[name] for name in ("task", "kind", "labels", "results")})

@@ -15,7 +15,7 @@ from torch import Tensor
 from data.play import words
 from data.play.floor import NONE, Floor
 from data.play.grammar import PLAY, grammar
-from data.tasks.task import CHARACTER, N_POOL, N_TEST, REPORT, SELECTION, TEXT, Example, Task, task
+from data.tasks.task import CHARACTER, N_POOL, N_TEST, PAIR, REPORT, SELECTION, TEXT, Example, Task, task
 
 SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
 WINDOW = 128  # characters of an example of tagging
@@ -169,18 +169,17 @@ def follows(use: str) -> Task:
     pool, test = _parts(_pairs_of_speeches, use)
     return Task(
         "follows",
-        TEXT,
+        PAIR,
         pool,
         test,
-        lambda: float(log_odds([example.texts[0] for example in test[:CEILING_TEXTS]]).abs().sigmoid().mean()),
+        lambda: float(log_odds([example.texts for example in test[:CEILING_TEXTS]]).abs().sigmoid().mean()),
     )
 
 
-def log_odds(pairs: Sequence[str]) -> Tensor:
+def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
     """The log of the posterior odds, `[n]`, that the second speech of each pair follows the first."""
-    split = [pair.split(PARAGRAPH) for pair in pairs]
-    firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in split]
-    seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in split]
+    firsts = [(PARAGRAPH + HEADING) * (len(first) < PIECE) + first + PARAGRAPH for first, _ in pairs]
+    seconds = [HEADING + second + PARAGRAPH * (len(second) < PIECE) for _, second in pairs]
     together = log_probabilities([first + second for first, second in zip(firsts, seconds, strict=True)])
     apart = log_probabilities(firsts) + log_probabilities([PARAGRAPH + second for second in seconds])
     return together + log_probabilities([PARAGRAPH]) - apart
@@ -193,7 +192,7 @@ def _pairs_of_speeches(n: int, seed: int) -> list[Example]:
     examples = []
     for i, is_next in enumerate(generator.integers(2, size=n).tolist()):
         first, second = found[2 * i].text, found[2 * (i if is_next else elsewhere[i]) + 1].text
-        examples.append(Example((first[-PIECE:] + PARAGRAPH + second[:PIECE],), "next" if is_next else "elsewhere"))
+        examples.append(Example((first[-PIECE:], second[:PIECE]), "next" if is_next else "elsewhere"))
     return examples
 
 

@@ -6,12 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 from data.sources import CorpusError
-from data.tasks.task import CHARACTER, TEXT, Example, Task
+from data.tasks.task import CHARACTER, PAIR, TEXT, Example, Task
 from runs.files import read_bytes
 
 TRAINING_SHARE = 0.7  # of the texts of each label, in the order of the file
 FEWEST = 5  # training texts per label
-BETWEEN = "\n\n"  # the two texts of a pair
 FORMS = ({"text", "label"}, {"text_a", "text_b", "label"}, {"text", "labels"})
 
 
@@ -27,18 +26,18 @@ def from_csv(path: Path) -> Task:
     if names not in FORMS or len(set(columns)) < len(columns):
         needed = "text and label, or text_a, text_b and label, or text and labels, in lower case, separated by commas"
         raise CorpusError(f"{path} needs the columns {needed}; it has {', '.join(columns) or 'none'}")
-    kind = CHARACTER if "labels" in names else TEXT
+    kind = CHARACTER if "labels" in names else PAIR if "text_a" in names else TEXT
     found: dict[tuple[Example, str], None] = {}
     for number, row in enumerate(rows, start=1):
         if None in row:
             raise CorpusError(f"row {number} of {path} has too many columns: quote texts that contain commas")
         if not all(row[name] for name in names) or row.get("split") not in (None, "", "train", "test"):
             raise CorpusError(f"row {number} of {path}: no column may be empty, and split must be train or test")
-        text = row["text"] if "text" in row else row["text_a"] + BETWEEN + row["text_b"]
+        texts = (row["text_a"], row["text_b"]) if kind == PAIR else (row["text"],)
         label = tuple(row["labels"]) if kind == CHARACTER else row["label"]
-        if kind == CHARACTER and len(label) != len(text):
+        if kind == CHARACTER and len(label) != len(texts[0]):
             raise CorpusError(f"row {number} of {path}: labels must have one character per character of the text")
-        found[Example((text,), label), row.get("split") or ""] = None
+        found[Example(texts, label), row.get("split") or ""] = None
     return _split(path.name, kind, list(found))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 N_POOL = 1_024  # labelled examples; a draw of labels is a part of them
 N_TEST = 2_000  # test examples, or as many as the text has
 REPORT, SELECTION = "report", "selection"  # the uses of a task: their texts differ
-CHARACTER, TEXT, CHOICE = "character", "text", "choice"  # the kinds of tasks
+CHARACTER, TEXT, PAIR, CHOICE = "character", "text", "pair", "choice"  # the kinds of tasks
 Labels = Sequence[str | None]  # per character; None where a character has no label
 
 
@@ -17,8 +17,8 @@ Labels = Sequence[str | None]  # per character; None where a character has no la
 class Example:
     """A text and its label.
 
-    The label of a `character` task is a sequence with one label per character. An example of a `choice` has two texts,
-    of which the first is right; examples of other kinds have one.
+    The label of a `character` task is a sequence with one label per character. Examples of a `pair` and of a `choice`
+    have two texts; of those of a choice, the first is right.
     """
 
     texts: tuple[str, ...]
@@ -30,7 +30,7 @@ class Task:
     """Labelled examples to learn from, and others to test."""
 
     name: str
-    kind: str  # character, text, or choice
+    kind: str  # character, text, pair, or choice
     pool: Sequence[Example]
     test: Sequence[Example]
     ceiling: Callable[[], float] | None = None  # expected accuracy of the Bayes-optimal classifier
@@ -44,10 +44,10 @@ class Task:
     def draw(self, n_labels: int, seed: int) -> list[Example]:
         """`n_labels` examples of the pool, without replacement; all of them if there are fewer.
 
-        In a `text` task each label has as equal a number as the pool allows.
+        In a `text` or `pair` task each label has as equal a number as the pool allows.
         """
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self.pool)).tolist()
-        if self.kind == TEXT:  # the first of each label, then the second of each, ...
+        if self.kind in (TEXT, PAIR):  # the first of each label, then the second of each, ...
             seen: dict[str | Labels, int] = {}
             rank = {}
             for i in order:

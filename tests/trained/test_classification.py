@@ -3,9 +3,9 @@ import copy
 import pytest
 import torch
 
-from data.tasks.task import CHARACTER, CHOICE, TEXT, Example, Task
+from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from trained.classification import fine_tuned, probed
-from trained.classifier import Classifier, of_units
+from trained.classifier import Classifier, scores_of
 from trained.comparison import compare, interval
 from trained.examples import NO_LABEL, accuracies, token_ids, units
 from trained.zero_shot import pseudo_log_likelihoods
@@ -27,6 +27,16 @@ def of_letters(n: int) -> Task:
     return Task("letters", CHARACTER, examples[: n // 2], examples[n // 2 : n])
 
 
+def of_equal_pairs(n: int) -> Task:
+    """A task on pairs: are both texts about the same animal?"""
+    animals = [("cat", "dog")[bit] for bit in torch.randint(2, (2 * n,), generator=GENERATOR).tolist()]
+    examples = [
+        Example((f"the {first} sat", f"a {second} ran"), "same" if first == second else "other")
+        for first, second in zip(animals[::2], animals[1::2], strict=True)
+    ]
+    return Task("pairs", PAIR, examples[: n // 2], examples[n // 2 :])
+
+
 def of_nothing(n: int) -> Task:
     """A task whose label is random."""
     draws = torch.randint(2, (n,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -34,11 +44,11 @@ def of_nothing(n: int) -> Task:
     return Task("nothing", TEXT, examples[: n // 2], examples[n // 2 :])
 
 
-def classifier(trained, n_labels: int = 2, of_characters: bool = False) -> Classifier:
-    return Classifier(copy.deepcopy(trained.model.encoder), n_labels, of_characters)
+def classifier(trained, n_labels: int = 2, kind: str = TEXT) -> Classifier:
+    return Classifier(copy.deepcopy(trained.model), n_labels, kind)
 
 
-@pytest.mark.parametrize("task", [of_first_letter(80), of_letters(40)], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [of_first_letter(80), of_letters(40), of_equal_pairs(80)], ids=lambda task: task.name)
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
     results = compare(with_ngrams, task, n_labels=32, n_draws=2)
     scores = {name: score["mean"] for name, score in results["scores"].items()}
@@ -53,13 +63,13 @@ def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
     assert all(gain["verdict"] != "pretraining helps" for gain in results["gains"].values())
 
 
-@pytest.mark.parametrize("of_characters", [False, True], ids=["texts", "characters"])
-def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, of_characters):
-    model = classifier(with_ngrams, of_characters=of_characters).eval()
+@pytest.mark.parametrize(("kind", "n"), [(TEXT, 1), (CHARACTER, 1), (PAIR, 2)])
+def test_the_scores_of_a_text_do_not_depend_on_those_beside_it(with_ngrams, kind, n):
+    model = classifier(with_ngrams, kind=kind).eval()
     task = of_first_letter(40)
     ids = token_ids([example.texts[0] for example in task.pool], with_ngrams)
-    together = of_units(ids, model, of_characters)
-    alone = torch.cat([of_units([text], model, of_characters) for text in ids])
+    together = scores_of(model, ids)
+    alone = torch.cat([scores_of(model, ids[i : i + n]) for i in range(0, len(ids), n)])
     assert torch.allclose(together, alone, atol=1e-5)
 
 
@@ -68,13 +78,17 @@ def test_a_probe_leaves_the_encoder_and_fine_tuning_changes_it(with_ngrams):
     part = units(task, task.pool, 64)
     ids = token_ids(part.texts, with_ngrams)
     probe = probed(classifier(with_ngrams), ids, part.labels)
-    before = with_ngrams.model.encoder.state_dict()
-    assert all(torch.equal(weight, before[name]) for name, weight in probe.encoder.state_dict().items())
+    before = with_ngrams.model.state_dict()
+    assert all(torch.equal(weight, before[name]) for name, weight in probe.model.state_dict().items())
     first, second, other = (
         fine_tuned(copy.deepcopy(probe), ids, part.labels, learning_rate=1e-3, seed=seed) for seed in (0, 0, 1)
     )
-    after = first.encoder.state_dict()
-    assert {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])} >= {"ngrams", "layers"}
+    after = first.model.state_dict()
+    assert {
+        name.split(".")[1]
+        for name in before
+        if name.startswith("encoder") and not torch.equal(before[name], after[name])
+    } >= {"ngrams", "layers"}
     assert torch.equal(first.output.weight, second.output.weight)
     assert not torch.equal(first.output.weight, other.output.weight)
 
@@ -123,12 +137,12 @@ def test_a_choice_with_characters_that_the_run_does_not_know_is_scored(plain):
     assert unknown < 0
 
 
-@pytest.mark.parametrize("of_characters", [False, True])
-def test_labels_of_one_kind_only_are_learned_as_such(plain, of_characters):
+@pytest.mark.parametrize("kind", [TEXT, CHARACTER])
+def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
     ids = token_ids(["the cat", "a dog"] * 4, plain)
-    labels = [torch.ones(len(text) if of_characters else 1, dtype=torch.int64) for text in ids]
-    learned = probed(classifier(plain, 3, of_characters), ids, labels)
-    assert of_units(ids, learned, of_characters).argmax(1).unique().tolist() == [1]
+    labels = [torch.ones(len(text) if kind == CHARACTER else 1, dtype=torch.int64) for text in ids]
+    learned = probed(classifier(plain, 3, kind), ids, labels)
+    assert scores_of(learned, ids).argmax(1).unique().tolist() == [1]
 
 
 def test_one_test_text_gives_no_interval():

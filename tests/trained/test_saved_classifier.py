@@ -16,6 +16,7 @@ import predict
 from tests.trained.conftest import of_characters
 from trained.saved_classifier import load_classifier
 
+AB = ("cat", "dog")
 TEXTS = ["the cat sat on the mat.", "a dog", "the cat"]
 
 
@@ -124,3 +125,18 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, capsys):
         (tmp_path / "damaged" / path.name).write_bytes(path.read_bytes()[:-9])
     assert predict.main([str(tmp_path / "damaged"), "the cat"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("trained", ["plain"], indirect=True)
+def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, capsys):
+    rows = [f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}" for i in range(12) for a in AB for b in AB]
+    (tmp_path / "own.csv").write_text("\n".join(["text_a,text_b,label", *rows]), encoding="utf-8")
+    words = ["--task", str(tmp_path / "own.csv"), "--draws", "1", "--save", str(tmp_path / "saved")]
+    assert finetune.main([str(trained.run.path), *words]) == 0
+    capsys.readouterr()
+    output = predicted(capsys, tmp_path / "saved", "the cat sat\ta cat ran", "the cat sat\ta dog ran")
+    assert [line.split()[0] for line in output] == ["same", "other"]
+    assert predict.main([str(tmp_path / "saved"), "the cat"]) == 2
+    assert "text 1: a pair is two texts with a tab between them" in capsys.readouterr().err
+    assert export.main([str(tmp_path / "saved"), "--to", "onnx", str(tmp_path / "x.onnx")]) == 2
+    assert "a classifier of pairs of texts cannot be exported" in capsys.readouterr().err

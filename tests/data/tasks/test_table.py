@@ -4,7 +4,7 @@ import pytest
 
 from data.sources import CorpusError
 from data.tasks.table import from_csv
-from data.tasks.task import CHARACTER, TEXT, Example
+from data.tasks.task import CHARACTER, PAIR, Example
 
 
 def written(tmp_path, *rows: str, encoding: str = "utf-8"):
@@ -31,10 +31,10 @@ def test_a_csv_file_may_split_itself(tmp_path):
     assert task.test == [Example(("four\nfive",), "x")]
 
 
-def test_pairs_of_texts_are_joined(tmp_path):
+def test_pairs_of_texts_stay_apart(tmp_path):
     task = from_csv(written(tmp_path, "text_a,text_b,label", *(f"a{i},b{i},{'xy'[i % 2]}" for i in range(20))))
-    assert task.kind == TEXT
-    assert task.pool[0] == Example(("a0\n\nb0",), "x")
+    assert task.kind == PAIR
+    assert task.pool[0] == Example(("a0", "b0"), "x")
 
 
 def test_characters_have_labels(tmp_path):
