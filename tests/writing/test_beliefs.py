@@ -33,7 +33,7 @@ def test_streams_are_those_of_the_model(model):
     assert model.training
     model.eval()
     positions = masked.flatten().nonzero()[:, 0]
-    from_stream = model._predict(model.encoder.final_norm(streams["layer 3"]))
+    from_stream = model.predict(model.encoder.final_norm(streams["layer 3"]))
     assert torch.allclose(from_stream, model(inputs, positions), atol=1e-5)
     assert torch.allclose(streams["embedding"], model.encoder.embedding_norm(model.encoder.embedding(inputs))[masked])
 
