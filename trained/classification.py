@@ -3,7 +3,6 @@
 Fine-tuning begins with the probe's layer (Kumar et al. 2022), so the encoder's first gradients are not those of noise.
 """
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR
 from trained.batches import padded
-from trained.classifier import Classifier, inputs_of, scores_of
+from trained.classifier import Classifier, inputs_of
 from trained.examples import NO_LABEL
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
@@ -26,12 +25,10 @@ WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the encoder's
 HEAD_RATE = 1e-3
-RATES = (3e-4, 2e-3)  # of the encoder; the inner split chooses
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_UNITS = 16_384  # that a probe is fitted on
-INNER_SHARE = 0.75  # of the labelled texts; the others choose settings
 NEVER = -1e4  # the score of a label without examples
 
 
@@ -134,18 +131,3 @@ def fine_tuned(
                 optimizer.step()
             classifier.zero_grad()
     return classifier.eval()
-
-
-def best_rate(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> float:
-    """The rate with the highest accuracy on a quarter of the texts, after training on the others."""
-    n = round(INNER_SHARE * len(labels))
-    n_texts = n * (len(texts) // len(labels))
-    start = probed(copy.deepcopy(classifier), texts[:n_texts], labels[:n])
-    target = torch.cat(list(labels[n:]))
-
-    def accuracy(rate: float) -> float:
-        trained = fine_tuned(copy.deepcopy(start), texts[:n_texts], labels[:n], learning_rate=rate, seed=seed)
-        guesses = scores_of(trained, texts[n_texts:]).argmax(1)
-        return float((guesses == target)[target != NO_LABEL].double().mean())
-
-    return max(RATES, key=accuracy)
