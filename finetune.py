@@ -60,7 +60,7 @@ def compare_models(options: Namespace) -> None:
         earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
         write_json(path, earlier | {name: measured}, indent=1)
         if options.save:
-            classifier = learned(trained, trained.model, task, task.draw(options.labels, seed=0), seed=0)
+            classifier = learned(trained, task, task.draw(options.labels, seed=0), seed=0)
             save(options.save, SavedClassifier(trained, classifier, name, task.kind, label_names(task), measured))
             print(f"the classifier is saved: python predict.py {options.save} TEXT")
     print(f"written to {path}")

@@ -3,6 +3,7 @@
 Fine-tuning begins with the probe's layer (Kumar et al. 2022), so the encoder's first gradients are not those of noise.
 """
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,7 +39,7 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     Cross-validation on the labelled texts chooses the penalty, and which features the layer reads.
     """
     classifier.eval()
-    features = inputs_of(classifier, texts).double().numpy()
+    features = inputs_of(classifier, texts).numpy()
     target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS)]
@@ -80,7 +81,7 @@ def best_candidate(
             inner = fold != left_out
             if inner.all() or len(set(target[inner])) < 2:
                 return 0.0
-            model = LogisticRegression(C=c, max_iter=300).fit(features[inner][:, columns], target[inner])
+            model = LogisticRegression(C=c, max_iter=1_000, tol=1e-3).fit(features[inner][:, columns], target[inner])
             right.append(model.score(features[~inner][:, columns], target[~inner]))
         return float(np.mean(right))
 
@@ -103,8 +104,8 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
 def fine_tuned(
     classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, learning_rate: float, seed: int
 ) -> Classifier:
-    """Train a classifier, encoder included."""
-    classifier.train()
+    """A copy of a classifier that is trained on labelled texts, encoder included."""
+    classifier = copy.deepcopy(classifier).train()
     optimizers = adamw(
         classifier.model,
         learning_rate=learning_rate,

@@ -4,6 +4,7 @@ import copy
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,12 +130,21 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
     labelled, test = (units(task, part, trained.longest) for part in (examples, task.test))
     ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
     n_labels = len(label_names(task))
+
+    @cache
+    def probe() -> Classifier:
+        return probed(new_classifier(trained.model, task), ids, labelled.labels)
+
+    def probe_from_scratch() -> Classifier:
+        return probed(new_classifier(initial_model(trained, draw), task), ids, labelled.labels)
+
+    def tuned_scores(start: Classifier, rate: float) -> Tensor:
+        return scores_of(fine_tuned(start, ids, labelled.labels, learning_rate=rate, seed=draw), test_ids)
+
     methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: scores_of(learned(trained, trained.model, task, examples, draw), test_ids),
-        PROBE: lambda: scores_of(probed(new_classifier(trained.model, task), ids, labelled.labels), test_ids),
-        FROM_SCRATCH: lambda: scores_of(
-            learned(trained, initial_model(trained, draw), task, examples, draw, RATE_FROM_SCRATCH), test_ids
-        ),
+        PRETRAINED: lambda: tuned_scores(probe(), RATE),
+        PROBE: lambda: scores_of(probe(), test_ids),
+        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), RATE_FROM_SCRATCH),
     }
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
@@ -156,14 +166,12 @@ def initial_model(trained: Trained, seed: int) -> Any:
     return untrained({**trained.values, "seed": seed}, trained.vocabulary)
 
 
-def learned(
-    trained: Trained, model: Any, task: Task, examples: Sequence[Example], seed: int, rate: float = RATE
-) -> Classifier:
-    """A classifier fine-tuned on labelled examples; `model` gives its first weights."""
+def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int) -> Classifier:
+    """The run's model, fine-tuned on labelled examples."""
     texts, labels = units(task, examples, trained.longest)
     ids = token_ids(texts, trained)
-    start = probed(new_classifier(model, task), ids, labels)
-    return fine_tuned(start, ids, labels, learning_rate=rate, seed=seed)
+    probe = probed(new_classifier(trained.model, task), ids, labels)
+    return fine_tuned(probe, ids, labels, learning_rate=RATE, seed=seed)
 
 
 def print_unknown(trained: Trained, task: Task) -> None:
