@@ -6,7 +6,7 @@ from configs.command_line import SETTINGS, ignored_in_comparisons, parse, preset
 from configs.keys import ConfigError
 
 
-@pytest.mark.parametrize("name", ["annotated", "gpu", "modernbert", "quick"])
+@pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick"])
 def test_presets_are_valid(name: str):
     assert name in presets()
     values = parse(["--preset", name]).values
@@ -97,7 +97,7 @@ WRONG = {
     "a stage's text": (["training.stages=[{until: 1, seq_len: 64, masking_prob: [0.5, x]}]"], "masking_prob=x"),
     "none of a stage's": (["training.stages=[{until: 1, seq_len: 64, masking_prob: []}]"], "masking_prob=[] is empty"),
     "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),
-    "preset": (["--preset", "quik"], "choose one of annotated, gpu, modernbert, quick"),
+    "preset": (["--preset", "quik"], "choose one of annotated, base, gpu, modernbert, quick"),
     "preset and config": (["--preset", "quick", "--config", "x.yaml"], "not allowed with"),
     "shares above 1": (["masking.randomize_prob=0.6", "masking.no_change_prob=0.6"], "no_change_prob is above 1"),
     "warmup and decay": (["training.warmup=0.6", "training.decay=0.6"], "warmup + training.decay is above 1"),
