@@ -1,6 +1,7 @@
 """Measure trained runs, one or several side by side.
 
 python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its first characters, or `last`
+python evaluate.py RUN [RUN ...] --tasks            only the tasks that finetune.py has learned
 """
 
 from argparse import Namespace
@@ -22,6 +23,7 @@ from runs.find import find_run
 from runs.run_files import read_object
 from trained.load import Trained, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
+from trained.task_results import print_tasks
 from training.evaluation import evaluate, per_character
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon, known_characters
@@ -42,12 +44,19 @@ def main(arguments: list[str]) -> int:
     parser = run_parser(__doc__, "runs", nargs="+")
     writing = "also measure how well the runs write, which takes a minute or more per run"
     parser.add_argument("--writing", action="store_true", help=writing)
+    tasks = "print the scores of the tasks that finetune.py has learned, and measure nothing"
+    parser.add_argument("--tasks", action="store_true", help=tasks)
     return run_script(parser, arguments, measure_runs)
 
 
 def measure_runs(options: Namespace) -> None:
     """Measure the runs one after the other, and compare them."""
     found = [find_run(name, options.logs) for name in options.runs]
+    if options.tasks:
+        for run in found:
+            print(f"\n{run.path.parent.name}/{run.path.name}")
+            print_tasks(run.path)
+        return
     measured = [measure(load(run, best_device()), options.writing) for run in {run.path: run for run in found}.values()]
     if len({each.trained.run.corpus()["sha256"] for each in measured}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")

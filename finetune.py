@@ -25,6 +25,7 @@ from runs.files import write_json
 from runs.run_files import read_object
 from trained.examples import label_names
 from trained.load import Trained, load_trained
+from trained.task_results import print_tasks
 
 DRAWS = 5
 LABELS = 64
@@ -64,6 +65,7 @@ def compare_models(options: Namespace) -> None:
             save(options.save, SavedClassifier(trained, classifier, name, task.kind, label_names(task), measured))
             print(f"the classifier is saved: python predict.py {options.save} TEXT")
     print(f"written to {path}")
+    print_tasks(trained.run.path)
 
 
 def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:

@@ -19,11 +19,10 @@ from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, untrained
+from trained.per_label import confusion_of, per_label
+from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
-PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
-NGRAMS, CONTEXT, FREQUENT = "character n-grams", "characters around", "most frequent label"
-BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 RATE, RATE_FROM_SCRATCH = 3e-4, 2e-3  # of fine-tuning; each was best on the `selection` of most tasks
 
 
@@ -84,6 +83,8 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
         likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained))
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * n_draws
+    names = label_names(task)
+    confusion = np.zeros((len(names), len(names)), dtype=int)
     began = time.monotonic()
     for draw in range(n_draws):
         if draw:
@@ -92,7 +93,10 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
         examples = task.draw(n_labels, draw)
         for name, scores in methods_of(trained, task, examples, draw).items():
             started = time.monotonic()
-            correct, counts = accuracies(task, scores(), test)
+            found = scores()
+            correct, counts = accuracies(task, found, test)
+            if name == PRETRAINED:
+                confusion += confusion_of(found, test.all_labels)
             right.setdefault(name, []).append(correct)
             share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started
             print(f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
@@ -100,7 +104,8 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
     ceiling = task.ceiling() if task.ceiling and not is_cut else None
     sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
-    return sizes | results(measured, counts.numpy(), ceiling)
+    of_each_label = {} if task.kind == CHOICE else per_label(confusion, names)
+    return sizes | results(measured, counts.numpy(), ceiling) | of_each_label
 
 
 def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | None) -> dict[str, Any]:
@@ -112,10 +117,9 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
         found["ceiling"] = ceiling
-        best = max((scores[name] for name in BASELINES if name in scores), key=lambda score: score.mean)
-        if best.margin is not None and ceiling - best.mean > best.margin:
-            found["gap closed"] = (scores[PRETRAINED].mean - best.mean) / (ceiling - best.mean)
-            print(f"  {found['gap closed']:.0%} of the gap between the best baseline and the ceiling is closed")
+    closed = gap_closed(found)
+    if closed is not None:
+        print(f"  {closed:.0%} of the gap between the best baseline and the ceiling is closed")
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import evaluate
 from finetune import main
 from tests.trained.conftest import small_run
 
@@ -30,6 +31,8 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert results["scores"]["most frequent label"]["mean"] == 0.5
     assert results["scores"]["character n-grams"]["mean"] == 1.0
     assert set(results["gains"]) == {"from scratch", "character n-grams"}
+    assert sum(map(sum, results["confusion"])) == 2 * 12
+    assert 0 <= results["macro F1"] <= 1
     lines = re.findall(r"draw (\d), (.*): [\d.]+ \(", progress)
     methods = [
         "pretrained, fine-tuned",
@@ -41,12 +44,31 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert lines == [(draw, method) for draw in "01" for method in methods]
 
 
-def test_results_of_other_tasks_are_kept(plain, csv_file):
-    path = plain.run.path / "tasks-8.json"
-    path.write_text('{"other": 1}')
+def test_the_tasks_of_a_run_are_shown_together(plain, csv_file, capsys):
+    folder = plain.run.path
+    words = [str(folder), "--tasks"]
+    assert evaluate.main(words) == 2
+    assert "has learned no task: learn them with python finetune.py" in capsys.readouterr().err
     assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
+    assert finetuned(plain, "--task", csv_file, "--labels", 16, "--draws", 1) == 0
+    assert evaluate.main(words) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  animals.csv")]
+    assert [row[2] for row in rows[-2:]] == ["8", "16"]
+    assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
+    for file in folder.glob("tasks*"):
+        file.unlink()
+
+
+def test_results_of_other_tasks_are_kept(plain, csv_file, tmp_path):
+    path = plain.run.path / "tasks-8.json"
+    other = tmp_path / "other.csv"
+    other.write_bytes(csv_file.read_bytes())
+    assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
+    first = json.loads(path.read_text())
+    assert finetuned(plain, "--task", other, "--labels", 8, "--draws", 1) == 0
     results = json.loads(path.read_text())
-    assert results.pop("other") == 1
+    assert len(results) == 2
+    assert {name: results.pop(name) for name in first} == first
     (found,) = results.values()
     assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
     assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())

@@ -1,0 +1,47 @@
+"""How well a classifier does on each label."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trained.examples import NO_LABEL
+
+SHOWN = 3  # labels for which one is taken most often
+
+
+def confusion_of(scores: Tensor, labels: Tensor) -> np.ndarray:
+    """How often each label (row) was taken for each (column), `[n_labels, n_labels]`.
+
+    `scores` `[n_units, n_labels]`, `labels` `[n_units]`; units without a label do not count.
+    """
+    kept, n = labels != NO_LABEL, scores.shape[1]
+    return torch.bincount(labels[kept] * n + scores.argmax(1)[kept], minlength=n * n).view(n, n).numpy()
+
+
+def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Print and return precision, recall and F1 of each label, and their macro F1, the mean of F1 over labels.
+
+    A share of nothing counts as 0.
+    """
+    right, found, given = confusion.diagonal(), confusion.sum(0), confusion.sum(1)
+    precision, recall = right / np.maximum(found, 1), right / np.maximum(given, 1)
+    f1 = 2 * right / np.maximum(found + given, 1)
+    print(f"  macro F1 of the fine-tuned model: {f1.mean():.3f}")
+    print(f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}   taken for")
+    for i, name in enumerate(names):
+        most = [
+            f"{names[j]} {confusion[i, j] / given[i]:.0%}" for j in np.argsort(-confusion[i])[:SHOWN] if confusion[i, j]
+        ]
+        print(f"    {name[:16]:16} {precision[i]:9.3f} {recall[i]:9.3f} {f1[i]:9.3f}   {', '.join(most)}")
+    scores = np.stack([precision, recall, f1], 1).tolist()
+    return {
+        "macro F1": float(f1.mean()),
+        "labels": {
+            name: dict(zip(("precision", "recall", "F1"), row, strict=True))
+            for name, row in zip(names, scores, strict=True)
+        },
+        "confusion": confusion.tolist(),
+    }

@@ -1,0 +1,124 @@
+"""What a run has learned of tasks, as a table and a picture, from the files that `finetune.py` writes."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from configs.keys import ConfigError
+from runs.figures import plain_text, save_figure
+from runs.run_files import read_object
+
+PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
+NGRAMS, CONTEXT, FREQUENT = "character n-grams", "characters around", "most frequent label"
+BASELINES = (NGRAMS, CONTEXT, FREQUENT)
+BEST_BASELINE = "best baseline"
+COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
+PANELS = 4  # per row of the picture
+Scores = dict[str, dict[str, Any]]  # method -> mean and margin
+
+
+def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """The results of `tasks-N.json` in a run's folder: task -> number of labels -> results.
+
+    Raises ConfigError if there are none.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for path in folder.glob("tasks-*.json"):
+        for task, results in read_object(path, {}).items():
+            found.setdefault(task, {})[results["labelled"]] = results
+    if not found:
+        raise ConfigError(
+            f"{folder.name} has learned no task: learn them with python finetune.py {folder.name} --task all"
+        )
+    return {task: dict(sorted(of_task.items())) for task, of_task in found.items()}
+
+
+def with_best_baseline(scores: Scores) -> Scores:
+    """The scores, and that of the best method without a model."""
+    return scores | {BEST_BASELINE: max((scores[name] for name in BASELINES if name in scores), key=mean_of)}
+
+
+def mean_of(score: dict[str, Any]) -> float:
+    return float(score["mean"])
+
+
+def gap_closed(results: dict[str, Any]) -> float | None:
+    """The fine-tuned model's share of the gap between the best baseline and the ceiling.
+
+    None without a ceiling, and where the best baseline reaches it within its interval.
+    """
+    scores, ceiling = with_best_baseline(results["scores"]), results.get("ceiling")
+    best, margin = scores[BEST_BASELINE]["mean"], scores[BEST_BASELINE]["margin"]
+    if ceiling is None or margin is None or ceiling - best <= margin:
+        return None
+    return float((scores[PRETRAINED]["mean"] - best) / (ceiling - best))
+
+
+def print_tasks(folder: Path) -> None:
+    """Print the table of a run, and write `tasks.png` into its folder: the score against the number of labels."""
+    found = results_of(folder)
+    headings = "".join(f"{name.removeprefix('pretrained, '):>15}" for name in COLUMNS)
+    print(f"\n  {'task':24} {'labels':>6}{headings}   ceiling  gap closed")
+    for task, of_task in found.items():
+        for n_labels, results in of_task.items():
+            scores, closed = with_best_baseline(results["scores"]), gap_closed(results)
+            cells = "".join(f"{_cell(scores.get(name)):>15}" for name in COLUMNS)
+            ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
+            share = "" if closed is None else f"{closed:.0%}"
+            print(f"  {task[:24]:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
+    save_figure(folder / "tasks.png", figure_of(found))
+    print(f"  score against the number of labels: {folder / 'tasks.png'}")
+
+
+def _cell(score: dict[str, Any] | None) -> str:
+    if score is None:
+        return ""
+    return f"{score['mean']:.3f}" + ("" if score["margin"] is None else f" ± {score['margin']:.3f}")
+
+
+def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
+    """A panel per task: the scores of each method against the number of labels, and the ceiling as a line."""
+    columns = min(PANELS, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.6 * rows + 0.4), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, (task, of_task) in zip(panels, found.items(), strict=False):
+        draw_panel(panel, task, of_task)
+    for panel in panels[len(found) :]:
+        panel.remove()
+    handles = [panel.get_legend_handles_labels() for panel in panels[: len(found)]]
+    legend = {label: line for lines, labels in handles for line, label in zip(lines, labels, strict=True)}
+    lines, labels = list(legend.values()), list(legend)
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(legend), frameon=False, fontsize=8)
+    return figure
+
+
+def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> None:
+    """Draw one task."""
+    for i, name in enumerate(COLUMNS):
+        points = {n: with_best_baseline(results["scores"]).get(name) for n, results in of_task.items()}
+        shown = {n: score for n, score in points.items() if score}
+        if shown:
+            panel.errorbar(
+                list(shown),
+                [score["mean"] for score in shown.values()],
+                [score["margin"] or 0.0 for score in shown.values()],
+                color=f"C{i}",
+                marker="o",
+                markersize=3,
+                linewidth=1.2,
+                capsize=2,
+                label=name,
+            )
+    ceilings = {n: results["ceiling"] for n, results in of_task.items() if "ceiling" in results}
+    if ceilings:
+        panel.axhline(next(iter(ceilings.values())), color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(list(of_task), [str(n) for n in of_task])
+    panel.minorticks_off()
+    panel.set_title(plain_text(task), fontsize=9)
+    panel.tick_params(labelsize=8)
+    panel.set_xlabel("labelled examples", fontsize=8)
+    panel.spines[["top", "right"]].set_visible(False)
