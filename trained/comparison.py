@@ -23,7 +23,7 @@ from trained.per_label import confusion_of, per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
-RATE, RATE_FROM_SCRATCH = 3e-4, 2e-3  # of fine-tuning; each was best on the `selection` of most tasks
+RATE, HIGH_RATE = 3e-4, 2e-3  # of fine-tuning; the high one if there are many labels, or nothing to lose
 
 
 class Interval(NamedTuple):
@@ -146,9 +146,9 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
         return scores_of(fine_tuned(start, ids, labelled.labels, learning_rate=rate, seed=draw), test_ids)
 
     methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: tuned_scores(probe(), RATE),
+        PRETRAINED: lambda: tuned_scores(probe(), rate_of(task)),
         PROBE: lambda: scores_of(probe(), test_ids),
-        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), RATE_FROM_SCRATCH),
+        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), HIGH_RATE),
     }
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
@@ -170,12 +170,17 @@ def initial_model(trained: Trained, seed: int) -> Any:
     return untrained({**trained.values, "seed": seed}, trained.vocabulary)
 
 
+def rate_of(task: Task) -> float:
+    """The rate for fine-tuning a pretrained model. Texts with labels of characters have about a hundred labels each."""
+    return HIGH_RATE if task.kind == CHARACTER else RATE
+
+
 def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int) -> Classifier:
     """The run's model, fine-tuned on labelled examples."""
     texts, labels = units(task, examples, trained.longest)
     ids = token_ids(texts, trained)
     probe = probed(new_classifier(trained.model, task), ids, labels)
-    return fine_tuned(probe, ids, labels, learning_rate=RATE, seed=seed)
+    return fine_tuned(probe, ids, labels, learning_rate=rate_of(task), seed=seed)
 
 
 def print_unknown(trained: Trained, task: Task) -> None:
