@@ -71,11 +71,10 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
         tokens = trained.vocabulary.tokens
         raise ConfigError(f"{task.name} has a label per character, and the run's tokens are {tokens}")
     test = units(task, task.test, trained.longest)
-    print(
-        f"{task.name}: {min(n_labels, len(task.pool))} labelled of {len(task.pool)}, {len(task.test)} for testing,",
-        end=" ",
-    )
-    print(f"{len(label_names(task))} labels, {n_draws} draws of labels", flush=True)
+    names = label_names(task)
+    sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
+    print(f"{task.name}: {sizes['labelled']} labelled of {len(task.pool)}, {sizes['test']} for testing,", end=" ")
+    print(f"{len(names)} labels, {n_draws} draws of labels", flush=True)
     print_unknown(trained, task)
     right: dict[str, list[Tensor]] = {}
     counts = torch.ones(len(task.test), dtype=torch.float64)
@@ -83,7 +82,6 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
         likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained))
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * n_draws
-    names = label_names(task)
     confusion = np.zeros((len(names), len(names)), dtype=int)
     began = time.monotonic()
     for draw in range(n_draws):
@@ -103,7 +101,6 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     measured = {name: torch.stack(rows).numpy() for name, rows in right.items()}
     is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
     ceiling = task.ceiling() if task.ceiling and not is_cut else None
-    sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
     of_each_label = {} if task.kind == CHOICE else per_label(confusion, names)
     return sizes | results(measured, counts.numpy(), ceiling) | of_each_label
 

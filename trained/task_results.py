@@ -29,9 +29,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
         for task, results in read_object(path, {}).items():
             found.setdefault(task, {})[results["labelled"]] = results
     if not found:
-        raise ConfigError(
-            f"{folder.name} has learned no task: learn them with python finetune.py {folder.name} --task all"
-        )
+        raise ConfigError(f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all")
     return {task: dict(sorted(of_task.items())) for task, of_task in found.items()}
 
 
