@@ -63,7 +63,8 @@ clean:
 	touch $@
 
 # The files that these include.
-.venv/installed-export: requirements-bench.txt
+.venv/installed-bench: requirements-finetune.txt
+.venv/installed-export: requirements-bench.txt requirements-finetune.txt
 .venv/installed-dev: $(wildcard requirements-*.txt)
 
 # The dashboard's page uses these npm packages; without npm it loads the same files from CDNs.

@@ -1,10 +1,12 @@
-"""All masking strategies at the same number of training steps, by the same protocol.
+"""All masking strategies and several masking rates at the same number of training steps, by losses and by tasks.
 
-python -m benchmarks.strategies [--seeds 3] [--steps 250]
+python -m benchmarks.strategies [--seeds 3] [--steps 600]
 
-A strategy may only be better at what it trains, so three losses are shown: by the protocol (single characters masked at
-random), with whole words masked, and with spans of five characters masked, all on the same windows. Differences are
-from `random`, by seed: runs with the same seed begin with the same weights and see the same windows.
+All runs train the preset `base` on the built-in play, whose tasks have exact labels. A strategy may only be better at
+what it trains, so three losses are shown: by the protocol (single characters masked at random), with whole words
+masked, and with spans of five characters masked, all on the same windows. The tasks are learned by a linear probe from
+64 labelled examples; shown is the mean error over tasks. Differences are from `random`, by seed: runs with the same
+seed begin with the same weights, see the same windows and learn from the same labelled examples.
 """
 
 from argparse import Namespace
@@ -16,33 +18,55 @@ from benchmarks.command import recipe, run_benchmark, save_results
 from benchmarks.report import by_variant, compared
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from data.masking.strategies import STRATEGIES
+from data.play.grammar import PLAY
+from data.tasks import REPORT, TASKS, Task
 from runs.run_folder import RunFolder
-from trained.load import load_trained
+from trained.comparison import methods_of
+from trained.examples import accuracies, units
+from trained.load import Trained, load_trained
 from trained.measures import hard_masks
+from trained.task_results import PROBE
 
 BASE = "random"
+LABELS = 64
 RECIPE = recipe("strategies")
 VARIANTS: dict[str, dict[str, Any]] = {name: {"masking.strategy": name} for name in STRATEGIES} | RECIPE["variants"]
-LOSSES = {"loss.valid": "protocol", "loss.words": "whole words", "loss.spans": "spans of 5"}
+LOSSES = {
+    "loss.valid": "protocol",
+    "loss.words": "whole words",
+    "loss.spans": "spans of 5",
+    "tasks": "error of probes on tasks",
+}
 
 
 def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, print the table, and write JSON."""
-    trials = trials_of(VARIANTS, COMMON | RECIPE["keys"] | {"training.max_steps": options.steps}, options.seeds)
-    rows = run_trials(path, trials, measure, seconds_per_run=100.0)
+    common = COMMON | {"data.corpus": PLAY, "training.max_seconds": None, "training.max_steps": options.steps}
+    rows = run_trials(path, trials_of(VARIANTS, common, options.seeds, "base"), measure, 120 + 0.13 * options.steps)
     results = by_variant(rows)
-    names = sorted(results, key=lambda name: fmean(run["loss.valid"] for run in results[name].values()))
+    names = sorted(results, key=lambda name: fmean(run["tasks"] for run in results[name].values()))
     bases = {name: BASE for name in VARIANTS if name != BASE}
     table = compared({name: results[name] for name in names}, bases, LOSSES, {"claim": RECIPE["claims"]})
     save_results(path, table, steps=options.steps, trials=rows)
 
 
 def measure(run: RunFolder) -> dict[str, Any]:
-    """The losses of a run by the protocol and with hard masks."""
+    """The losses of a run by the protocol and with hard masks, and its errors on tasks."""
     trained = load_trained(str(run.path))
     hard = hard_masks(trained.model, trained.data().validation, trained.vocabulary)
-    return last_losses(run) | {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
+    errors = {name: probe_error(trained, build(REPORT)) for name, build in TASKS[PLAY].items()}
+    of_tasks = {"tasks": fmean(errors.values())} | {f"error.{name}": error for name, error in errors.items()}
+    losses = {"loss.words": hard["whole words"]["loss"], "loss.spans": hard["spans of 5"]["loss"]}
+    return last_losses(run) | losses | of_tasks
+
+
+def probe_error(trained: Trained, task: Task) -> float:
+    """The share of wrong answers of a probe; the seed of the run draws the labelled examples."""
+    draw = trained.values["seed"]
+    scores = methods_of(trained, task, task.draw(LABELS, draw), draw)[PROBE]()
+    right, counts = accuracies(task, scores, units(task, task.test, trained.longest))
+    return 1.0 - float(right.sum() / counts.sum())
 
 
 if __name__ == "__main__":
-    run_benchmark(main, seeds=3, steps=250)
+    run_benchmark(main, seeds=3, steps=600)

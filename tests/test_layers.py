@@ -18,7 +18,7 @@ LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages.
 LINES = {"configs": 1_900, "data": 4_130, "model": 550, "training": 2_130, "distributed": 700, "runs": 1_180}
-LINES |= {"trained": 1_810, "writing": 900, "board": 1_200, "auditing": 4_840, "benchmarks": 2_200, "programs": 1_200}
+LINES |= {"trained": 1_810, "writing": 900, "board": 1_200, "auditing": 4_840, "benchmarks": 2_230, "programs": 1_200}
 TRAINING_MODULES = 16
 
 PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}
