@@ -48,7 +48,7 @@ def test_the_tasks_of_a_run_are_shown_together(plain, csv_file, capsys):
     folder = plain.run.path
     words = [str(folder), "--tasks"]
     assert evaluate.main(words) == 2
-    assert "has learned no task: learn them with python finetune.py" in capsys.readouterr().err
+    assert "has learned no task: run python finetune.py" in capsys.readouterr().err
     assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
     assert finetuned(plain, "--task", csv_file, "--labels", 16, "--draws", 1) == 0
     assert evaluate.main(words) == 0
