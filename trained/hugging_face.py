@@ -24,6 +24,7 @@ from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
 from trained.load import Trained, check_logits
+from trained.model_card import classifier_card, model_card
 from trained.saved_classifier import SavedClassifier, check_not_of_pairs, check_scores
 
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
@@ -168,86 +169,3 @@ def tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
 def _words(tokens: list[str]) -> Tokenizer:
     ids = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     return Tokenizer(models.WordLevel(ids, unk_token=UNK))
-
-
-def model_card(trained: Trained) -> str:
-    """The run's figures, corpus and command in Markdown, and how to use the folder."""
-    run, needs_code = trained.run, trained.encoder.ngrams is not None
-    best = min(run.metrics(), key=lambda row: row["loss.valid"])
-    trust = ", trust_remote_code=True" if needs_code else ""
-    why = "\n`trust_remote_code=True` runs `modeling_folio.py`, which adds n-gram embeddings to ModernBERT.\n"
-    corpus, loss = run.corpus(), f"{best['loss.valid']:.4f} nats"
-    tokens = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}.get(
-        trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens"
-    )
-    return f"""\
----
-library_name: transformers
-pipeline_tag: fill-mask
----
-# {run.about()["name"]}: a masked language model
-
-Trained by Folio on `{Path(corpus["name"]).name}`. {tokens}; `[MASK]` is a blank of one token.
-
-| `loss.valid` | correct | tokens | seconds of training | longest windows |
-|---|---|---|---|---|
-| {loss} | {best["accuracy.valid"]:.1%} | {best["chars"]:,} | {best["seconds"]:.0f} | {trained.longest} |
-
-`loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text: 38 of each 256 are masked.
-
-```python
-from transformers import pipeline
-
-fill = pipeline("fill-mask", "PATH OF THIS FOLDER"{trust})
-fill("To be, or n[MASK]t to be")
-```
-{why if needs_code else ""}
-Command: `{run.command()}`
-
-Run: `{run.path.name}`
-
-SHA-256 of the text: `{corpus["sha256"]}`
-"""
-
-
-def classifier_card(saved: SavedClassifier) -> str:
-    """How a classifier was learned and what it reaches, in Markdown, and how to use the folder."""
-    pipeline = "token-classification" if saved.kind == CHARACTER else "text-classification"
-    results = saved.results
-    scores = results["scores"].items()
-    rows = "\n".join(f"| {name} | {score['mean']:.3f} | {_margin(score)} |" for name, score in scores)
-    ceiling = f"| best possible | {results['ceiling']:.3f} | |\n" if "ceiling" in results else ""
-    return f"""\
----
-library_name: transformers
-pipeline_tag: {pipeline}
----
-# {saved.task}: a classifier
-
-Fine-tuned by Folio from a model of `{Path(saved.trained.run.corpus()["name"]).name}`.
-Labels: {", ".join(saved.labels)}.
-
-Accuracy on {results["test"]:,} test texts, with {results["labelled"]:,} labelled texts, as the mean of
-{results["draws"]} draws of labels:
-
-| learned by | accuracy | 95% interval |
-|---|---|---|
-{rows}
-{ceiling}
-This model is the fine-tuned one of the first draw. Texts longer than {saved.trained.longest} tokens must be cut.
-Before you publish it, add the license, the language of the texts, where they come from, and what the model must not be
-used for.
-
-```python
-from transformers import pipeline
-
-classify = pipeline("{pipeline}", "PATH OF THIS FOLDER", trust_remote_code=True)
-classify("To be, or not to be")
-```
-
-`trust_remote_code=True` runs `modeling_folio.py`, which has the classifier that Folio adds to ModernBERT.
-"""
-
-
-def _margin(score: dict[str, Any]) -> str:
-    return "" if score["margin"] is None else f"± {score['margin']:.3f}"
