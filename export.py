@@ -1,8 +1,10 @@
 """Convert a trained run for other tools.
 
 python export.py RUN --to huggingface DIR       RUN: a folder, a uuid or its first characters, or `last`
-python export.py RUN --to onnx FILE             RUN may be a classifier of finetune.py --save, for these two
+python export.py RUN --to onnx FILE             also: onnx-int8 FILE, a quarter as large, with close logits
 python export.py RUN --to tensorboard DIR       also: wandb DIR, csv FILE
+
+The first two also convert a classifier: RUN is then the folder of finetune.py --save.
 """
 
 import os
@@ -89,9 +91,17 @@ def to_onnx(source: RunFolder | SavedClassifier, file: Path) -> None:
         onnx_file.export_classifier(source, file)
 
 
+def to_small_onnx(source: RunFolder | SavedClassifier, file: Path) -> None:
+    from trained import onnx_file
+
+    to_onnx(source, file)
+    onnx_file.quantize(file)
+
+
 OF_MODELS: dict[str, Callable[[RunFolder | SavedClassifier, Path], None]] = {
     "huggingface": to_hugging_face,
     "onnx": to_onnx,
+    "onnx-int8": to_small_onnx,
 }
 FORMATS: dict[str, Callable[[RunFolder, Path], None]] = {
     **OF_MODELS,

@@ -54,7 +54,7 @@ class NgramEmbedding(nn.Module):
         """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors are zero."""
         rows, table = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)), self.table.weight
         if torch.compiler.is_exporting():  # an exported program has no sparse gradients and no dropout
-            return table[rows].sum(-2)
+            return F.embedding(rows, table).sum(-2)
         rows = rows.flatten(0, 1) if mask is None else rows[mask]  # no gradient for the rows around padding
         weights = F.dropout(torch.ones(rows.shape, dtype=table.dtype, device=rows.device), self.dropout, self.training)
         vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)

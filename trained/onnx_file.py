@@ -9,6 +9,7 @@ from typing import Any
 
 import onnxruntime
 import torch
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
 from configs.keys import ConfigError
@@ -86,3 +87,11 @@ def write(
         return torch.from_numpy(session.run(None, inputs)[0])
 
     return outputs_of
+
+
+def quantize(file: Path) -> None:
+    """Replace a file by one whose weights have 8 bits, a quarter as large; its logits are only close to the run's."""
+    logging.getLogger().setLevel(logging.ERROR)  # onnxruntime advises to optimize the graph first
+    small = file.with_name(f"small-{file.name}")
+    quantize_dynamic(file, small, weight_type=QuantType.QInt8)
+    small.replace(file)

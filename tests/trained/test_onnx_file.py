@@ -1,11 +1,12 @@
 import json
 import logging
 
+import numpy as np
 import onnxruntime
 import torch
 
 from tests.trained.conftest import of_all_tokens
-from trained.onnx_file import export
+from trained.onnx_file import export, quantize
 
 
 @of_all_tokens
@@ -21,3 +22,17 @@ def test_onnxruntime_gives_the_logits_of_the_run(trained, tmp_path, caplog, monk
         assert logits.shape == (*shape, trained.vocabulary.n_tokens)
         with torch.no_grad():
             assert torch.allclose(torch.from_numpy(logits).flatten(0, 1), trained.model(ids), atol=1e-4)
+
+
+def test_a_file_with_weights_of_8_bits_is_smaller_and_answers_alike(with_ngrams, tmp_path):
+    export(with_ngrams, file := tmp_path / "model.onnx")
+    size, whole = file.stat().st_size, onnxruntime.InferenceSession(file)
+    quantize(file)
+    assert file.stat().st_size < 0.6 * size  # the graph itself is large here
+    assert list(tmp_path.iterdir()) == [file]
+    session = onnxruntime.InferenceSession(file)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["vocabulary"]) == with_ngrams.run.vocabulary()
+    ids = torch.randint(with_ngrams.vocabulary.n_tokens, (7, 64), generator=torch.Generator().manual_seed(3)).numpy()
+    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    exact, close = (each.run(None, inputs)[0] for each in (whole, session))
+    assert 0 < abs(close - exact).mean() < 0.1 * exact.std()
