@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
 from trained.batches import batches_by_length, padded
+from trained.inside import recorded_inputs
 
 READ = {CHARACTER: 1, TEXT: 2, CHOICE: 2, PAIR: 6}  # features of each kind, as a multiple of those of a character
 
@@ -26,22 +27,19 @@ class Classifier(nn.Module):
         super().__init__()
         self.model, self.kind = model, kind
         self.n_layers, self.d_model = len(model.encoder.layers) + 1, model.encoder.embedding.embedding_dim
+        self.n_features = self.n_layers * self.d_model + 1  # of a character
         self.output = nn.Linear(READ[kind] * self.n_features, n_labels)
-
-    @property
-    def n_features(self) -> int:
-        """Of a character."""
-        return self.n_layers * self.d_model + 1
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         return self.output(self.inputs(self.features(ids, mask)))
 
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """The features of characters `[batch, length, n_features]`, or of texts `[batch, 2 * n_features]`."""
-        vectors = layer_vectors(self.model.encoder, ids, mask)
-        logits = self.model.predict(vectors[..., -self.d_model :])
+        with recorded_inputs(self.model.encoder.layers) as calls:
+            last = self.model.encoder(ids, attention_mask=mask)
+        logits = self.model.predict(last)
         surprise = logits.logsumexp(-1, keepdim=True) - logits.gather(-1, ids.unsqueeze(-1))
-        x = torch.cat([vectors, surprise], -1)
+        x = torch.cat([*(arguments[0] for arguments in calls), last, surprise], -1)
         if self.kind == CHARACTER:
             return x
         if mask is None:
@@ -56,18 +54,6 @@ class Classifier(nn.Module):
             return features
         first, second = features[0::2], features[1::2]
         return torch.cat([(first - second).abs(), first, second], -1)
-
-
-def layer_vectors(encoder: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
-    """The input of each layer, and the encoder's output, `[batch, length, (n_layers + 1) * d_model]`."""
-    read: list[Tensor] = []
-    hooks = [layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])) for layer in encoder.layers]
-    try:
-        last = encoder(ids, attention_mask=mask)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.cat([*read, last], -1)
 
 
 @torch.inference_mode()

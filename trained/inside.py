@@ -1,14 +1,25 @@
 """Looks inside a trained model: where it attends, and which characters it embeds alike."""
 
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from configs.keys import ConfigError
 from data.vocabulary import Vocabulary
 from model.modern import rotate
+
+
+@contextmanager
+def recorded_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ...]]]:
+    """The arguments of each call of `modules` inside the context, in the order of the calls."""
+    calls: list[tuple[Any, ...]] = []
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_pre_hook(lambda _, arguments: calls.append(arguments)))
+        yield calls
 
 
 @torch.inference_mode()
@@ -17,19 +28,15 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
 
     Returns `[n_layers, n_heads, seq_len, seq_len]`; each row sums to 1. The model must be a `modern`.
     """
-    maps: list[Tensor] = []
-
-    def record(attention: Any, arguments: tuple[Tensor, ...]) -> None:
-        x, cos, sin = arguments[:3]
+    attentions = [layer.attention for layer in model.encoder.layers]
+    with recorded_inputs(attentions) as calls:
+        model(ids.unsqueeze(0))
+    maps = []
+    for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
         heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
         query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
         scores = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2) / query.shape[-1] ** 0.5
         maps.append(scores.softmax(-1).squeeze(0))
-
-    with ExitStack() as hooks:
-        for layer in model.encoder.layers:
-            hooks.enter_context(layer.attention.register_forward_pre_hook(record))
-        model(ids.unsqueeze(0))
     return torch.stack(maps)
 
 

@@ -4,12 +4,12 @@ Shai et al. (2024, arXiv 2405.15943) found that transformers trained on text fro
 posterior over its states linearly, left to right. Here the text has holes, and the posterior is given both sides.
 """
 
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trained.inside import recorded_inputs
 from training.evaluation import evaluating
 from writing.truth import TruePosterior
 
@@ -29,17 +29,11 @@ def residual_streams(model: Any, inputs: Tensor, masked: Tensor) -> dict[str, Te
 
     The model must be a `modern`. Leaves it in its mode.
     """
-    streams: dict[str, Tensor] = {}
     layers = model.encoder.layers
-    hooks = [layers[0].register_forward_pre_hook(lambda _, inputs: streams.update(embedding=inputs[0][masked]))]
-    for number, layer in enumerate(layers, start=1):
-        name = f"layer {number}"
-        hooks.append(layer.register_forward_hook(lambda *call, name=name: streams.update({name: call[2][masked]})))
-    with evaluating(model, inputs.device), ExitStack() as stack:
-        for hook in hooks:
-            stack.enter_context(hook)  # removes it at the end
+    with evaluating(model, inputs.device), recorded_inputs([*layers, model.encoder.final_norm]) as calls:
         model.encoder(inputs)  # at all positions
-    return streams
+    names = ["embedding", *(f"layer {number}" for number in range(1, len(layers) + 1))]
+    return {name: stream[masked] for name, (stream, *_) in zip(names, calls, strict=True)}
 
 
 def probe(streams: dict[str, Tensor], beliefs: dict[str, Tensor], masked: Tensor) -> dict[str, dict[str, float]]:
