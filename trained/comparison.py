@@ -1,11 +1,10 @@
 """Compares a pretrained model with the same model from scratch, and with simpler methods, on tasks with few labels."""
 
-import copy
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,46 +19,46 @@ from trained.classifier import Classifier, scores_of
 from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import confusion_of, per_label
-from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
+from trained.task_results import (
+    CONTEXT,
+    FREQUENT,
+    FROM_SCRATCH,
+    NGRAMS,
+    PRETRAINED,
+    PROBE,
+    ZERO_SHOT,
+    Score,
+    gap_closed,
+    shown,
+)
 from trained.zero_shot import pseudo_log_likelihoods
 
 RATE, HIGH_RATE = 3e-4, 2e-3  # of fine-tuning; the high one if there are many labels, or nothing to lose
 
 
-class Interval(NamedTuple):
-    """A mean with half the width of its 95% interval, which is None for one draw of labels or one test text."""
-
-    mean: float
-    margin: float | None
-
-    @property
-    def plus_minus(self) -> str:
-        return "" if self.margin is None else f" ± {self.margin:.3f}"
-
-    @property
-    def verdict(self) -> str:
-        """Of a gain: it counts if its interval does not contain zero."""
-        if self.margin is None:
-            return "no verdict"
-        if abs(self.mean) <= self.margin:
-            return "no clear effect"
-        return "pretraining helps" if self.mean > 0 else "pretraining hurts"
+def verdict(gain: Score) -> str:
+    """A gain counts if its interval does not contain zero."""
+    if gain["margin"] is None:
+        return "no verdict"
+    if abs(gain["mean"]) <= gain["margin"]:
+        return "no clear effect"
+    return "pretraining helps" if gain["mean"] > 0 else "pretraining hurts"
 
 
-def interval(right: np.ndarray, counts: np.ndarray) -> Interval:
-    """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, with an interval over draws and test texts.
+def interval(right: np.ndarray, counts: np.ndarray) -> Score:
+    """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, and its 95% interval over draws and test texts.
 
     Both vary: the variances of the mean over draws (labels, seeds) and over test texts are added, which is slightly too
-    wide, because the variance of their interaction is in both.
+    wide, because the variance of their interaction is in both. The margin is None for one draw or one test text.
     """
     n_draws, n_test = right.shape
     mean = right.sum() / counts.sum() / n_draws
     if min(n_draws, n_test) == 1:
-        return Interval(mean, None)
+        return {"mean": mean, "margin": None}
     of_draws = right.sum(1) / counts.sum()
     residuals = right.mean(0) - mean * counts
     variance = of_draws.var(ddof=1) / n_draws + residuals.var(ddof=1) * n_test / counts.sum() ** 2
-    return Interval(mean, t_quantile(CONFIDENCE, n_draws - 1) * variance**0.5)
+    return {"mean": mean, "margin": t_quantile(CONFIDENCE, n_draws - 1) * variance**0.5}
 
 
 def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[str, Any]:
@@ -109,20 +108,19 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     """Print and return the score of each method, and the gain of the fine-tuned model over the others."""
     scores = {name: interval(rows, counts) for name, rows in right.items()}
     for name, score in scores.items():
-        print(f"  {name:24} {score.mean:.3f}{score.plus_minus}")
-    found: dict[str, Any] = {"scores": {name: score._asdict() for name, score in scores.items()}}
+        print(f"  {name:24} {shown(score)}")
+    found: dict[str, Any] = {"scores": scores}
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
         found["ceiling"] = ceiling
-    closed = gap_closed(found)
-    if closed is not None:
+    if (closed := gap_closed(found)) is not None:
         print(f"  {closed:.0%} of the gap between the best baseline and the ceiling is closed")
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:
             gain = interval(right[PRETRAINED] - right[name], counts)
-            print(f"  gain over {name + ':':19} {gain.mean:+.3f}{gain.plus_minus}, {gain.verdict}")
-            gains[name] = gain._asdict() | {"verdict": gain.verdict}
+            gains[name] = gain | {"verdict": verdict(gain)}
+            print(f"  gain over {name + ':':19} {shown(gain, '+')}, {verdict(gain)}")
     return found | {"gains": gains}
 
 
@@ -134,10 +132,11 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
 
     @cache
     def probe() -> Classifier:
-        return probed(new_classifier(trained.model, task), ids, labelled.labels)
+        return probed(Classifier(trained.model, n_labels, task.kind), ids, labelled.labels)
 
     def probe_from_scratch() -> Classifier:
-        return probed(new_classifier(initial_model(trained, draw), task), ids, labelled.labels)
+        initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
+        return probed(Classifier(initial, n_labels, task.kind), ids, labelled.labels)
 
     def tuned_scores(start: Classifier, rate: float) -> Tensor:
         return scores_of(fine_tuned(start, ids, labelled.labels, learning_rate=rate, seed=draw), test_ids)
@@ -157,16 +156,6 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
     return methods
 
 
-def new_classifier(model: Any, task: Task) -> Classifier:
-    """A classifier with a copy of a model."""
-    return Classifier(copy.deepcopy(model), len(label_names(task)), task.kind)
-
-
-def initial_model(trained: Trained, seed: int) -> Any:
-    """The run's model before it was trained, with another seed."""
-    return untrained({**trained.values, "seed": seed}, trained.vocabulary)
-
-
 def rate_of(task: Task) -> float:
     """The rate for fine-tuning a pretrained model. Texts with labels of characters have about a hundred labels each."""
     return HIGH_RATE if task.kind == CHARACTER else RATE
@@ -176,7 +165,7 @@ def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int
     """The run's model, fine-tuned on labelled examples."""
     texts, labels = units(task, examples, trained.longest)
     ids = token_ids(texts, trained)
-    probe = probed(new_classifier(trained.model, task), ids, labels)
+    probe = probed(Classifier(trained.model, len(label_names(task)), task.kind), ids, labels)
     return fine_tuned(probe, ids, labels, learning_rate=rate_of(task), seed=seed)
 
 

@@ -33,13 +33,13 @@ def label_names(task: Task) -> list[str]:
 def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
     """The units of examples, whose texts are cut after `longest` characters."""
     number = {label: i for i, label in enumerate(label_names(task))}
-    if task.kind == CHOICE:
-        texts = [text[:longest] for example in examples for text in example.texts]
-        return Units(texts, [torch.tensor([number[label]]) for _ in examples for label in ("right", "wrong")])
     texts = [text[:longest] for example in examples for text in example.texts]
-    if task.kind != CHARACTER:
-        return Units(texts, [torch.tensor([number.get(str(example.label), NO_LABEL)]) for example in examples])
-    labels = [[number.get(label or "", NO_LABEL) for label in example.label[:longest]] for example in examples]
+    if task.kind == CHOICE:
+        labels = [[number[label]] for _ in examples for label in ("right", "wrong")]
+    elif task.kind == CHARACTER:
+        labels = [[number.get(label or "", NO_LABEL) for label in example.label[:longest]] for example in examples]
+    else:
+        labels = [[number.get(str(example.label), NO_LABEL)] for example in examples]
     return Units(texts, [torch.tensor(each) for each in labels])
 
 

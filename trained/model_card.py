@@ -1,13 +1,13 @@
 """Model cards: the README.md of an exported folder, which can be published with it as it is."""
 
 from pathlib import Path
-from typing import Any
 
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks.task import CHARACTER
 from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
+from trained.task_results import shown
 
 # Corpus -> its language, its license, and what it is. Folio's own code and weights are under the MIT license.
 SOURCES = {
@@ -110,7 +110,7 @@ def results_of(trained: Trained) -> str:
 def results_of_classifier(saved: SavedClassifier) -> str:
     """The accuracy of a classifier and of other methods, and their protocol."""
     found = saved.results
-    rows = [f"| {name} | {_cell(score)} |" for name, score in found["scores"].items()]
+    rows = [f"| {name} | {shown(score)} |" for name, score in found["scores"].items()]
     if "ceiling" in found:
         rows.append(f"| best possible | {found['ceiling']:.3f} |")
     table = "\n".join(rows)
@@ -124,7 +124,3 @@ mean of {found["draws"]} draws of labels, with its 95% interval over draws and t
 
 This model is the fine-tuned one of the first draw.
 """
-
-
-def _cell(score: dict[str, Any]) -> str:
-    return f"{score['mean']:.3f}" + ("" if score["margin"] is None else f" ± {score['margin']:.3f}")

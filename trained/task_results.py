@@ -1,5 +1,6 @@
 """What a run has learned of tasks, as a table and a picture, from the files that `finetune.py` writes."""
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
-Scores = dict[str, dict[str, Any]]  # method -> mean and margin
+Score = dict[str, Any]  # `mean`, and `margin`: half the width of its 95% interval, or None
+Scores = dict[str, Score]  # by method
 
 
 def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
@@ -35,11 +37,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
 
 def with_best_baseline(scores: Scores) -> Scores:
     """The scores, and that of the best method without a model."""
-    return scores | {BEST_BASELINE: max((scores[name] for name in BASELINES if name in scores), key=mean_of)}
-
-
-def mean_of(score: dict[str, Any]) -> float:
-    return float(score["mean"])
+    return scores | {BEST_BASELINE: max((scores[name] for name in BASELINES if name in scores), key=itemgetter("mean"))}
 
 
 def gap_closed(results: dict[str, Any]) -> float | None:
@@ -62,7 +60,7 @@ def print_tasks(folder: Path) -> None:
     for task, of_task in found.items():
         for n_labels, results in of_task.items():
             scores, closed = with_best_baseline(results["scores"]), gap_closed(results)
-            cells = "".join(f"{_cell(scores.get(name)):>15}" for name in COLUMNS)
+            cells = "".join(f"{shown(scores[name]) if name in scores else '':>15}" for name in COLUMNS)
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
             share = "" if closed is None else f"{closed:.0%}"
             print(f"  {task[:24]:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
@@ -70,10 +68,9 @@ def print_tasks(folder: Path) -> None:
     print(f"  score against the number of labels: {folder / 'tasks.png'}")
 
 
-def _cell(score: dict[str, Any] | None) -> str:
-    if score is None:
-        return ""
-    return f"{score['mean']:.3f}" + ("" if score["margin"] is None else f" ± {score['margin']:.3f}")
+def shown(score: Score, sign: str = "") -> str:
+    """The mean and the margin of a score; with the `sign` "+", that of a gain."""
+    return f"{score['mean']:{sign}.3f}" + ("" if score["margin"] is None else f" ± {score['margin']:.3f}")
 
 
 def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
@@ -110,9 +107,8 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
                 capsize=2,
                 label=name,
             )
-    ceilings = {n: results["ceiling"] for n, results in of_task.items() if "ceiling" in results}
-    if ceilings:
-        panel.axhline(next(iter(ceilings.values())), color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
+    for ceiling in {results["ceiling"] for results in of_task.values() if "ceiling" in results}:
+        panel.axhline(ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
     panel.set_xscale("log", base=2)
     panel.set_xticks(list(of_task), [str(n) for n in of_task])
     panel.minorticks_off()

@@ -6,7 +6,7 @@ import torch
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
-from trained.comparison import compare, interval
+from trained.comparison import compare, interval, verdict
 from trained.examples import NO_LABEL, accuracies, token_ids, units
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -146,7 +146,7 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
 
 
 def test_one_test_text_gives_no_interval():
-    assert interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy()).verdict == "no verdict"
+    assert verdict(interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy())) == "no verdict"
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says():
@@ -157,5 +157,5 @@ def test_an_interval_covers_the_truth_as_often_as_it_says():
         noise = torch.randn(5, 100, generator=GENERATOR) * 0.3
         rows = (0.5 + of_draws[:, None] + of_texts + noise).double().numpy()
         found = interval(rows, torch.ones(100).numpy())
-        covered += abs(found.mean - 0.5) <= found.margin
+        covered += abs(found["mean"] - 0.5) <= found["margin"]
     assert covered / 300 > 0.92
