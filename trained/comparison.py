@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,14 @@ from trained.task_results import (
 from trained.zero_shot import pseudo_log_likelihoods
 
 RATE, HIGH_RATE = 3e-4, 2e-3  # of fine-tuning; the high one if there are many labels, or nothing to lose
+
+
+class Answers(NamedTuple):
+    """How many answers of each method are right."""
+
+    right: dict[str, np.ndarray]  # method -> `[n_draws, n_test]`: per test example, which may have many labels
+    counts: np.ndarray  # [n_test], all answers
+    confusion: np.ndarray  # [n_labels, n_labels], of the fine-tuned model, all draws together
 
 
 def verdict(gain: Score) -> str:
@@ -69,26 +77,34 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     if task.kind == CHARACTER and not trained.vocabulary.is_characters:
         tokens = trained.vocabulary.tokens
         raise ConfigError(f"{task.name} has a label per character, and the run's tokens are {tokens}")
-    test = units(task, task.test, trained.longest)
     names = label_names(task)
     sizes = {"labelled": min(n_labels, len(task.pool)), "test": len(task.test), "draws": n_draws}
     print(f"{task.name}: {sizes['labelled']} labelled of {len(task.pool)}, {sizes['test']} for testing,", end=" ")
     print(f"{len(names)} labels, {n_draws} draws of labels", flush=True)
     print_unknown(trained, task)
+    answers = answers_of(trained, task, n_labels, range(n_draws))
+    is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
+    ceiling = task.ceiling() if task.ceiling and not is_cut else None
+    of_each_label = {} if task.kind == CHOICE else per_label(answers.confusion, names)
+    return sizes | results(answers.right, answers.counts, ceiling) | of_each_label
+
+
+def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
+    """Learn the task with every method, once per draw, and answer its test."""
+    test, n_names = units(task, task.test, trained.longest), len(label_names(task))
     right: dict[str, list[Tensor]] = {}
     counts = torch.ones(len(task.test), dtype=torch.float64)
     if task.kind == CHOICE:  # needs no labels
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
         likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained))
-        right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * n_draws
-    confusion = np.zeros((len(names), len(names)), dtype=int)
+        right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
+    confusion = np.zeros((n_names, n_names), dtype=int)
     began = time.monotonic()
-    for draw in range(n_draws):
-        if draw:
-            left = (time.monotonic() - began) / draw * (n_draws - draw)
+    for i, draw in enumerate(draws):
+        if i:
+            left = (time.monotonic() - began) / i * (len(draws) - i)
             print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
-        examples = task.draw(n_labels, draw)
-        for name, scores in methods_of(trained, task, examples, draw).items():
+        for name, scores in methods_of(trained, task, task.draw(n_labels, draw), draw).items():
             started = time.monotonic()
             found = scores()
             correct, counts = accuracies(task, found, test)
@@ -97,11 +113,7 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
             right.setdefault(name, []).append(correct)
             share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started
             print(f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
-    measured = {name: torch.stack(rows).numpy() for name, rows in right.items()}
-    is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
-    ceiling = task.ceiling() if task.ceiling and not is_cut else None
-    of_each_label = {} if task.kind == CHOICE else per_label(confusion, names)
-    return sizes | results(measured, counts.numpy(), ceiling) | of_each_label
+    return Answers({name: torch.stack(rows).numpy() for name, rows in right.items()}, counts.numpy(), confusion)
 
 
 def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | None) -> dict[str, Any]:
