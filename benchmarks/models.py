@@ -6,8 +6,7 @@ python -m benchmarks.models [key=value ...] is experiment.py with these architec
 import sys
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from configs.model import ModelConfigs, option
 
@@ -47,11 +46,31 @@ class HuggingFace(nn.Module):
         )
         self.model: Any = AutoModelForMaskedLM.from_config(config)
 
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
         """Logits `[n_masked, n_tokens]` for token ids `inputs` `[batch, seq_len]`, as MaskedLanguageModel gives."""
-        hidden = self.model.base_model(input_ids=inputs).last_hidden_state.flatten(0, 1)  # [batch * seq_len, d_model]
-        hidden = hidden if positions is None else hidden[positions]
-        return self.model.cls(hidden) if hasattr(self.model, "cls") else self.model.decoder(self.model.head(hidden))
+        vectors = self.encoder(inputs, attention_mask).flatten(0, 1)  # [batch * seq_len, d_model]
+        return self.predict(vectors if positions is None else vectors[positions.flatten()])
+
+    def predict(self, vectors: Tensor) -> Tensor:
+        """Logits `[..., n_tokens]` of the encoder's vectors `[..., d_model]`."""
+        return self.model.cls(vectors) if hasattr(self.model, "cls") else self.model.decoder(self.model.head(vectors))
+
+    @property
+    def encoder(self) -> "Encoder":
+        return Encoder(self.model.base_model)
+
+
+class Encoder:
+    """The encoder of ModernBERT by the names of Folio's, for classifiers to read; that of BERT cannot be read."""
+
+    def __init__(self, base: Any):
+        self.base, self.embedding = base, base.get_input_embeddings()
+        if hasattr(base, "layers"):
+            self.layers = base.layers
+
+    def __call__(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Vectors `[batch, seq_len, d_model]`."""
+        return self.base(input_ids=inputs, attention_mask=attention_mask).last_hidden_state
 
 
 @option(ModelConfigs.architecture)

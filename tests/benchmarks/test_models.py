@@ -4,6 +4,8 @@ from torch import nn
 
 import benchmarks.models  # noqa: F401, registers the architectures
 from configs.experiment import configs_of
+from data.tasks.task import TEXT
+from trained.classifier import Classifier, scores_of
 
 KEYS = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2, "model.d_ff": 48, "model.dropout": 0.25}
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
@@ -31,3 +33,12 @@ def test_a_hugging_face_model_has_the_shape_that_is_asked_for(name, peer):
     assert (model.config.num_attention_heads, model.config.intermediate_size) == (4, 48)
     assert model.config._attn_implementation == "sdpa"
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.25}
+
+
+def test_a_classifier_reads_modernbert_as_it_reads_folio():
+    """All layers and the surprise of each token; texts in one batch get what they have alone."""
+    classifier = Classifier(built("hugging_face_modernbert"), 3, TEXT).eval()
+    assert classifier.output.in_features == 2 * (3 * 32 + 1)
+    texts = [INPUTS[0, :5], INPUTS[1], INPUTS[2, :9]]
+    alone = torch.cat([scores_of(classifier, [text]) for text in texts])
+    assert torch.allclose(scores_of(classifier, texts), alone, atol=1e-5)
