@@ -1,11 +1,11 @@
 """Presets compared on tasks with few labels: what is pretraining worth?
 
-python -m benchmarks.transfer [--seeds 3] [--seconds 600] [--labels 64] [--draws 2] [--search]
+python -m benchmarks.transfer [PRESET ...] [--seeds 3] [--seconds 600] [--labels 64] [--draws 2] [--search]
 
-Each preset, and Hugging Face's ModernBERT, is trained for --seconds, once per seed, on the built-in play and on tiny
-Shakespeare. Each run learns the tasks on its text as finetune.py does, from --draws draws of labels of its own. The
-table has the accuracy of the fine-tuned models, of other methods, and the best possible one. The 95% intervals are over
-seeds, draws of labels and test texts.
+Each preset (default: base, quick, modernbert, and Hugging Face's ModernBERT as `peer`) is trained for --seconds, once
+per seed, on the built-in play and on tiny Shakespeare. Each run learns the tasks on its text as finetune.py does, from
+--draws draws of labels of its own. The table has the accuracy of the fine-tuned models, of other methods with the first
+preset, and the best possible one. The 95% intervals are over seeds, draws of labels and test texts.
 
 --search compares the candidates for the preset `base` in benchmarks/recipes/transfer.yaml instead, on the play, with
 other seeds, and on the texts of the tasks that are kept for such choices.
@@ -25,6 +25,7 @@ from benchmarks.command import recipe, run_benchmark, save_results
 from benchmarks.report import Results, by_variant
 from benchmarks.time_to_loss import PEERS, peer_keys
 from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
+from configs.keys import ConfigError
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS
@@ -49,13 +50,8 @@ from trained.task_results import (
 )
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)
-BASE, PEER = "base", "Hugging Face ModernBERT"
-VARIANTS: dict[str, dict[str, Any]] = {
-    BASE: {},
-    "quick": {},
-    "modernbert": {},
-    PEER: peer_keys(PEER, "quick") | PEERS["best"]["quick"][PEER],
-}
+BASE, PEER, MODERNBERT = "base", "peer", "Hugging Face ModernBERT"
+PRESETS = (BASE, "quick", "modernbert", PEER)
 SEARCH_SEEDS = 100  # the first seed of a search
 LEAST_GAP = 0.02  # between the best baseline and the ceiling, for a share of it to count
 
@@ -64,6 +60,8 @@ def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, let them learn the tasks, print the table, and write JSON."""
     seconds = options.seconds + 60 + 25 * options.draws * len(TASKS[PLAY])
     learn = partial(measure, options=options)
+    if unknown := set(options.presets).difference(PRESETS):
+        raise ConfigError(f"unknown preset {min(unknown)}: choose from {', '.join(PRESETS)}")
     common = COMMON | {"training.max_seconds": options.seconds}
     if options.search:
         candidates = recipe("transfer")["candidates"]
@@ -77,8 +75,10 @@ def main(options: Namespace, path: Path) -> None:
     for corpus in CORPORA:
         trials = [
             trial
-            for name, keys in VARIANTS.items()
-            for trial in trials_of({name: keys}, common | {"data.corpus": corpus}, options.seeds, preset_of(name))
+            for name in options.presets or PRESETS
+            for trial in trials_of(
+                {name: keys_of(name)}, common | {"data.corpus": corpus}, options.seeds, home_of(name)
+            )
         ]
         of_corpus = run_trials(path, trials, learn, seconds)
         table += table_of_tasks(by_variant(of_corpus))
@@ -86,8 +86,14 @@ def main(options: Namespace, path: Path) -> None:
     save_results(path, table, trials=rows)
 
 
-def preset_of(variant: str) -> str:
-    return "quick" if variant == PEER else variant
+def home_of(name: str) -> str:
+    """The preset that the keys of a variant belong to."""
+    return "quick" if name == PEER else name
+
+
+def keys_of(name: str) -> dict[str, Any]:
+    """The keys of a variant, in addition to its preset."""
+    return peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT] if name == PEER else {}
 
 
 def measure(run: RunFolder, options: Namespace) -> dict[str, Any]:
@@ -137,18 +143,18 @@ def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> d
 
 
 def table_of_tasks(results: Results) -> list[dict[str, str]]:
-    """A row per task: the fine-tuned presets, other methods with the shape and labels of `base`, and the ceiling."""
-    table = []
-    for task, of_base in results[BASE][0]["tasks"].items():
-        scores, gains = scores_of(results, BASE, task), scores_of(results, BASE, task, "gains")
+    """A row per task: the fine-tuned presets, other methods with the shape and labels of the first, and the ceiling."""
+    table, first = [], next(iter(results))
+    for task, of_first in results[first][0]["tasks"].items():
+        scores, gains = scores_of(results, first, task), scores_of(results, first, task, "gains")
         row = {"": task} | {name: shown(scores_of(results, name, task)[PRETRAINED]) for name in results}
-        row |= {f"{BASE}, {method}": shown(scores[method]) for method in (PROBE, ZERO_SHOT) if method in scores}
+        row |= {f"{first}, {method}": shown(scores[method]) for method in (PROBE, ZERO_SHOT) if method in scores}
         row |= {method: shown(scores[method]) for method in (FROM_SCRATCH, NGRAMS, CONTEXT) if method in scores}
-        closed = gap_closed({"scores": scores, "ceiling": of_base["ceiling"]})
+        closed = gap_closed({"scores": scores, "ceiling": of_first["ceiling"]})
         beaten = [name for name, gain in gains.items() if gain["margin"] is not None and gain["mean"] > gain["margin"]]
-        row["ceiling"] = "" if of_base["ceiling"] is None else f"{of_base['ceiling']:.3f}"
+        row["ceiling"] = "" if of_first["ceiling"] is None else f"{of_first['ceiling']:.3f}"
         row["gap closed"] = "" if closed is None else f"{closed:.0%}"
-        row[f"{BASE} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
+        row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
         table.append(row)
     losses = {name: [run["loss.valid"] for run in runs.values()] for name, runs in results.items()}
     table.append(
@@ -177,7 +183,9 @@ def table_of_candidates(results: Results) -> list[dict[str, str]]:
 
 
 if __name__ == "__main__":
+    names = f"presets (default: {' '.join(PRESETS)})"
     options: dict[str, dict[str, Any]] = {
+        "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
         "labels": {"type": int, "default": 64, "metavar": "N", "help": "labelled examples (default: 64)"},
         "draws": {"type": int, "default": 2, "metavar": "N", "help": "draws of labels per run (default: 2)"},
         "search": {"action": "store_true", "help": "compare the candidates for the preset base"},
