@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import logs_parser, run_script
-from runs.delivery import NOT_OURS, Delivery, DeliveryError, RefusedError, ask, dashboard_address
+from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard_address
 from runs.find import all_runs, find_run
 from runs.knobs import knobs_of
 from runs.run_folder import RunFolderError
@@ -73,7 +73,7 @@ def import_runs(name: str, logs: Path, server: str) -> int:
         try:
             while delivery.send(SECONDS_TO_ANSWER):
                 pass
-            n_rows = delivery.sent["rows"].n
+            n_rows = delivery.n_evaluations()
             print(f"{delivery.page}  ({n_rows:,} evaluation{'s' * (n_rows != 1)})", flush=True)
         except (RunFolderError, RefusedError) as error:
             print(f"left out: {run.path.name}: {error}", file=sys.stderr, flush=True)
@@ -87,11 +87,10 @@ def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     values = dict(word.partition("=")[::2] for word in words)
     knobs_of(values, run.about()["rates"])  # reject wrong values before they are sent
     try:
-        reply = ask(f"{server}/api/folio/runs/{run.path.name}/knobs", "PUT", values, SECONDS_TO_ANSWER)
+        url = f"{server}/api/folio/runs/{run.path.name}/knobs"
+        reply = ask(url, "PUT", values, SECONDS_TO_ANSWER, {"knobs": dict})
     except RefusedError as error:
         raise ConfigError(f"not changed: {error}") from error
-    if not isinstance(reply.get("knobs"), dict):
-        raise DeliveryError(NOT_OURS)
     wanted = ", ".join(f"{knob}={'none' if value is None else value}" for knob, value in reply["knobs"].items())
     print(f"asked run {run.path.name} for {wanted}; its log reports the change")
     return 0

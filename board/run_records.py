@@ -1,7 +1,7 @@
-"""Stores what Folio's runs report: rows of metrics, text of log.txt, a description and a status.
+"""Stores what Folio's runs report: pieces of their growing files, a description and a status.
 
-Each message says where its rows and its text begin in the run's files, and the dashboard takes only what it does not
-have. A message that is sent twice changes nothing, and an imported run looks the same as one that was watched.
+Each piece says where in its file it begins, and the dashboard takes only what it does not have. A message that is sent
+twice changes nothing, and an imported run looks the same as one that was watched.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import MISSING, STATUS, checked, is_number
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked, is_number, is_size
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
-NOT_COMPARED = {"hardware", "log", "knobs", "current"}  # entries that the page /compare does not show
+NOT_COMPARED = {USAGE, LOG, "knobs", "current"}  # entries that the page /compare does not show
 NEW: dict[str, Any] = {  # the record of a run
     "status": "in progress",
-    **dict.fromkeys(("rows", "hardware", "log"), 0),
+    **dict.fromkeys(DELIVERED, 0),  # the bytes of each file that are stored
     **dict.fromkeys(("name", "command", "comment", "folder", "group"), ""),
     **dict.fromkeys(("knobs", "current", "seed", "best")),
     "rates": (),
@@ -35,8 +35,6 @@ NEW: dict[str, Any] = {  # the record of a run
     "began": 0.0,
     "is_changed_by_hand": False,
 }
-EMPTY = {"restart": False, "rows": [], "hardware": [], "log": ""}
-EMPTY |= dict.fromkeys(("rows_from", "hardware_from", "log_from", "log_to"), 0)
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "configs": dict,
     "explicit": [str],
@@ -45,14 +43,14 @@ ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "knobs": (dict, None),
     "references": is_dict_of(is_number),
 }
-MESSAGE = dict.fromkeys(("rows_from", "hardware_from", "log_from", "log_to"), int) | {
-    "restart": bool,
-    **{name: [{"step": is_number}] for name in ("rows", "hardware")},
-    "log": str,
+MESSAGE = {
+    "restart": (bool, MISSING),
+    "pieces": {name: {"from": is_size, "to": is_size, "text": str} for name in DELIVERED},
     "about": (ABOUT, MISSING),
     "heard": (is_number, MISSING),
     "status": (STATUS | {"time": is_number}, MISSING),
 }
+ROWS = {"rows": [{"step": is_number}]}
 
 
 class RunRecords:
@@ -71,21 +69,23 @@ class RunRecords:
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
         ValueError."""
-        message = checked(EMPTY | message, MESSAGE, "the message")
+        checked(message, MESSAGE, "the message")
         stored = self._record(uuid)
         record = NEW | (stored or {})
-        is_older = bool(record["rows"]) and not self._curve(uuid)  # stored by a version without curves
-        if message["restart"] or stored is None or is_older:
-            record |= {"rows": 0, "hardware": 0, "log": 0, "best": None}
+        if message.get("restart") or not any(record[name] for name in DELIVERED):  # as after an earlier version
+            record |= dict.fromkeys(DELIVERED, 0) | {"best": None}
             labml_run.clear(uuid)
             self.store.delete(CURVES, uuid)
         run, references = labml_run.get_or_create(uuid), record["references"]
         if "about" in message:
             record |= self._described(run, message["about"], record)
-        self._add_rows(uuid, record, message, record["references"].keys() - references.keys())
-        if message["log"] and message["log_from"] == record["log"]:
-            labml_run.add_log(uuid, message["log"])
-            record["log"] = message["log_to"]
+        pieces = message["pieces"]
+        new = [name for name in DELIVERED if pieces[name]["from"] == record[name]]
+        texts = {name: pieces[name]["text"] if name in new else "" for name in DELIVERED}
+        self._add_rows(uuid, record, texts, record["references"].keys() - references.keys())
+        if texts[LOG]:
+            labml_run.add_log(uuid, texts[LOG])
+        record |= {name: pieces[name]["to"] for name in new}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
         labml_run.set_status(run, status, heard, is_new=stored is None)
@@ -94,7 +94,7 @@ class RunRecords:
             self._heard[uuid] = time.monotonic() if is_recent else 0.0
         self._put(uuid, record, stored)
         self.notice_dead()  # if this run is imported, its process may have ended
-        return {name: record[name] for name in ("rows", "hardware", "log", "knobs")}
+        return {"stored": {name: record[name] for name in DELIVERED}, "knobs": record["knobs"]}
 
     def _described(self, run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """Describe a run to labml-app. Returns what the record keeps of it."""
@@ -107,28 +107,24 @@ class RunRecords:
             "is_changed_by_hand": "changed_by_hand" in about["configs"],
         }
 
-    def _add_rows(self, uuid: str, record: dict[str, Any], message: Mapping[str, Any], new: Iterable[str]) -> None:
-        """Add the rows of a message that follow those which are stored, and count them in `record`. `new` are the names
-        of reference losses that earlier rows do not have."""
-        rows, hardware = (
-            message[name] if message[f"{name}_from"] == record[name] else [] for name in ("rows", "hardware")
-        )
+    def _add_rows(self, uuid: str, record: dict[str, Any], texts: Mapping[str, str], new: Iterable[str]) -> None:
+        """Add the rows in the new pieces of files. `new` are the names of reference losses that earlier rows do not
+        have."""
+        rows, usage = (_rows(name, texts[name]) for name in (METRICS, USAGE))
         curve = self._curve(uuid)
         references = {f"{labml_run.REFERENCE}{name}": loss for name, loss in record["references"].items()}
         missing = {f"{labml_run.REFERENCE}{name}": record["references"][name] for name in new}
-        usage = [
+        hardware = [
             {"step": row["step"]} | {f"{labml_run.HARDWARE}{name}": row[name] for name in row.keys() - {"step", "time"}}
-            for row in hardware
+            for row in usage
         ]
         earlier = [{"step": step} | missing for _, step, *_ in curve if missing]
-        shown = [*earlier, *(row | references for row in rows), *usage]
+        shown = [*earlier, *(row | references for row in rows), *hardware]
         if shown:
             labml_run.add_rows(uuid, shown)
         if rows:
             self.store.put(CURVES, uuid, json.dumps(with_rows(curve, rows)))
             record["best"] = best_of(record["best"], rows)
-        record["rows"] += len(rows)
-        record["hardware"] += len(hardware)
 
     def set_knobs(self, uuid: str, values: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
@@ -200,3 +196,12 @@ class RunRecords:
 
     def _curve(self, uuid: str) -> list[list[Any]]:
         return json.loads(self.store.get(CURVES, uuid) or "[]")
+
+
+def _rows(name: str, text: str) -> list[dict[str, Any]]:
+    """The rows in a piece of a file. Raises ValueError if one is damaged."""
+    try:
+        rows = [json.loads(line, parse_constant=str) for line in text.split("\n")[:-1]]  # NaN is not JSON: as text
+    except ValueError as error:
+        raise ValueError(f"{name} is damaged") from error
+    return checked({"rows": rows}, ROWS, name)["rows"]

@@ -24,6 +24,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
+def is_size(value: Any) -> bool:
+    """Whether a value is a number of bytes."""
+    return type(value) is int and value >= 0
+
+
 STATUSES = ("in progress", "completed", "crashed", "interrupted")
 ABOUT = {"name": str, "comment": str, "overridden": [str], "began": float}
 STATUS = {"status": lambda value: value in STATUSES, "details": str}
@@ -45,7 +50,9 @@ ROW = {  # of metrics.jsonl
 }
 SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, [float], MISSING)}], "masking.masking_prob": float}
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
-SIZES = dict.fromkeys(GROWING, (lambda value: type(value) is int and value >= 0, MISSING))
+METRICS, USAGE, _, LOG = GROWING
+DELIVERED = (METRICS, USAGE, LOG)  # to the dashboard
+SIZES = dict.fromkeys(GROWING, (is_size, MISSING))
 
 
 def checked(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from runs.delivery import Delivery
+from runs.schema import METRICS
 
 SECONDS_BETWEEN = 2.0  # between messages; each reply brings the knobs
 SECONDS_AT_FIRST = 1.0  # that the first message may take before the run starts
@@ -63,7 +64,7 @@ class Uploader(threading.Thread):
         if not self.has_delivered or (not self.is_alive() and self.trouble is None):
             return None
         reason = self.trouble or f"it did not take everything within {seconds:.0f} s"
-        n_rows = self.delivery.sent["rows"].n_remaining()
+        n_rows = self.delivery.n_evaluations(self.delivery.stored[METRICS])
         what = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
         port = urlsplit(self.delivery.server).port
         command = f"python dashboard.py --import {self.delivery.run.path}" + (f" --port {port}" if port else "")

@@ -23,6 +23,7 @@ import yaml
 from board.page import VENDORED
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
+from runs.schema import DELIVERED, METRICS
 from tests.conftest import TINY, needed
 from tests.fork_server import ForkServer, Program
 
@@ -33,6 +34,13 @@ KEYS = TINY | {
     "training.chars_per_step": 256,
     "training.stages": [{"until": 1.0, "seq_len": 32}],
 }
+
+
+def message(row: dict[str, Any], start: int = 0) -> dict[str, Any]:
+    """A message with one row, which begins at byte `start` of metrics.jsonl."""
+    text, nothing = json.dumps(row) + "\n", {"from": 0, "to": 0, "text": ""}
+    piece = {"from": start, "to": start + len(text), "text": text}
+    return {"pieces": dict.fromkeys(DELIVERED, nothing) | {METRICS: piece}}
 
 
 @dataclass

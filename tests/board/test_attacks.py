@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.board.conftest import Dashboard
+from tests.board.conftest import Dashboard, message
 
 SECRETS = ("root:", "labml_app_db", "def create_app", "SQLite format", "[project]", "Traceback", "traceback")
 
@@ -133,6 +133,13 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     assert ask(shared_dashboard, get(b"/runs"))[0] == 200
 
 
+def with_row(line: str) -> str:
+    """A message whose metrics.jsonl has this line."""
+    found = message({})
+    found["pieces"]["metrics.jsonl"]["text"] = f"{line}\n"
+    return json.dumps(found)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -141,10 +148,11 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
         ("POST", "/api/v1/default/track?run_uuid=0123456789&rank=x", "{"),
         ("PUT", "/api/v1/runs", "[]"),
         ("POST", "/api/v1/metrics/unknown-run", "{}"),
-        ("POST", "/api/folio/runs/0123456789", '{"rows": [{"step": "x"}]}'),
+        ("POST", "/api/folio/runs/0123456789", with_row('{"step": "x"}')),
+        ("POST", "/api/folio/runs/0123456789", '{"pieces": {"metrics.jsonl": {"from": "x"}}}'),
         ("POST", "/api/folio/runs/0123456789", '{"about": {"configs": [], "explicit": 0}}'),
         ("POST", "/api/folio/runs/0123456789", "[" * 100_000),
-        ("POST", "/api/folio/runs/0123456789", '{"rows": [{"step": 1e999}]}'),
+        ("POST", "/api/folio/runs/0123456789", with_row('{"step": 1e999}')),
         ("POST", "/api/folio/runs/0123456789", '{"status": {"status": {}}, "log": 3}'),
         ("POST", "/api/folio/runs/..%2f..%2fetc", "{}"),
         ("PUT", "/api/folio/runs/0123456789/knobs", '{"learning_rate_factor": 1e308}'),
@@ -168,7 +176,8 @@ VERSIONS = ["1.1", "1.0", "9.9", ""]
 INTERFACE = [f"/api/v1/{path}/0123456789" for path in ("run", "metrics", "logs/std_logger")]
 INTERFACE += [f"/api/v1/{path}" for path in ("runs", "run/0123456789/add", "runs/archive", "user", "auth/user")]
 INTERFACE += ["/api/folio/runs/0123456789", "/api/folio/runs/0123456789/knobs"]
-KEYS = ["rows", "step", "about", "configs", "status", "log", "run_uuids", "page", "user", "name", "preferences"]
+KEYS = ["pieces", "metrics.jsonl", "from", "to", "text", "about", "configs", "status", "run_uuids", "page", "user"]
+KEYS += ["step", "name", "preferences"]
 SIMPLE = ["\ud800", float("nan"), None, True, -1, 2**70, 1e308, "", "\x00", "../../etc/passwd", "$key"]
 SIMPLE += [{"$key": 1}, {"$array": ["x"]}]
 

@@ -1,15 +1,17 @@
 """The page /compare in a real browser."""
 
 import contextlib
+import json
 import sqlite3
 
 import numpy as np
 import pytest
 
 from board.comparison import MAX_POINTS, with_rows
-from board.run_records import CURVES
-from runs.delivery import ask
-from tests.board.conftest import Dashboard
+from board.run_records import CURVES, RECORDS
+from runs.delivery import STORED, ask
+from runs.schema import METRICS
+from tests.board.conftest import Dashboard, message
 
 WITHIN = 5_000  # milliseconds
 
@@ -64,7 +66,7 @@ def test_a_run_that_was_changed_by_hand_says_so(shared_dashboard: Dashboard, mak
     run = make_run()
     run.append_event({"event": "changed by hand", "step": 30, "after": {}})
     shared_dashboard.receive(run)
-    listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10)["runs"]
+    listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
     (changes,) = [entry["changes"] for entry in listed if entry["uuid"] == run.path.name]
     assert changes == "(changed by hand)"
 
@@ -95,9 +97,11 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
     run = make_run()
     shared_dashboard.receive(run)
     url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
+    stored = run.metrics_path.stat().st_size
     for i, wrong in enumerate(("oops", [[1]], None, 10**200)):
         row = {"step": 40 + i, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
-        assert ask(url, "POST", {"rows_from": 3 + i, "rows": [row]}, 10)["rows"] == 4 + i
+        before, stored = stored, ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS]
+        assert stored > before
     page.goto(f"{shared_dashboard.url}/compare?run={run.path.name}")
     page.wait_for_selector(f"#runs tr[data-run='{run.path.name}']")
     assert "does not answer" not in page.inner_text("#message")
@@ -109,9 +113,11 @@ def test_runs_that_an_earlier_version_stored_get_their_curve_with_an_import(dash
     dashboard.end()
     with contextlib.closing(sqlite3.connect(dashboard.database)) as connection:
         connection.execute("DELETE FROM entries WHERE namespace = ?", (CURVES,))
+        record = json.dumps({"status": "in progress", "rows": 3, "hardware": 0, "log": 30})
+        connection.execute("UPDATE entries SET value = ? WHERE namespace = ?", (record, RECORDS))
         connection.commit()
     dashboard.start()
     dashboard.receive(run)
-    (listed,) = ask(f"{dashboard.url}/api/folio/runs", "GET", {}, 10)["runs"]
+    (listed,) = ask(f"{dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
     assert listed["curve"]["loss.valid"] == [3.0, 1.5, 1.0]
     assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])

@@ -10,10 +10,12 @@ import threading
 import pytest
 
 import dashboard as command
-from runs.delivery import Delivery, RefusedError, ask
+from runs.delivery import STORED, Delivery, RefusedError, ask
 from runs.files import ROOT
 from runs.run_folder import RunFolder
+from runs.schema import LOG, METRICS
 from runs.uploader import Uploader
+from tests.board.conftest import message
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`
 
@@ -46,7 +48,7 @@ def test_nothing_is_delivered_twice(shared_dashboard, make_run):
     shared_dashboard.receive(run)  # from the beginning, as an import does
     run.append_metrics({"step": 40, "loss.valid": 0.5})
     assert not first.send(10)
-    assert shared_dashboard.receive(run).sent["rows"].n == 4
+    assert shared_dashboard.receive(run).n_evaluations() == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
 
 
@@ -65,7 +67,7 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     uuid = run.path.name
     with run.locked():
         shared_dashboard.receive(run)
-        ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10)
+        ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10, {})
     shared_dashboard.get(f"run/{uuid}", {"name": "my name for it"})
     run.metrics_path.write_text(run.metrics_path.read_text().splitlines(keepends=True)[0])
     run.append_event({"event": "changed by hand", "step": 10, "after": {}})
@@ -80,11 +82,11 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     run = make_run(n_rows=0)
     url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
     shared_dashboard.receive(run)
-    rows = {"rows_from": 0, "rows": [{"step": 1, "loss.valid": 2.0}]}
+    row = message({"step": 1, "loss.valid": 2.0})
     with pytest.raises(RefusedError, match="status is wrong"):
-        ask(url, "POST", rows | {"status": {"status": "asleep"}}, 10)
+        ask(url, "POST", row | {"status": {"status": "asleep"}}, 10, STORED)
     assert "loss.valid" not in shared_dashboard.series(run)
-    assert ask(url, "POST", rows, 10)["rows"] == 1
+    assert ask(url, "POST", row, 10, STORED)["stored"][METRICS] > 0
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
 
 
@@ -97,7 +99,7 @@ def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_
     while delivery.send(10):
         n_sent += 1
         assert n_sent < 5
-    assert delivery.log == run.log_path.stat().st_size
+    assert delivery.stored[LOG] == run.log_path.stat().st_size
 
 
 def test_damaged_runs_are_left_out_of_an_import_with_one_line_each(shared_dashboard, make_run, run_command, capsys):
@@ -241,7 +243,7 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(shared_dashboard, m
         assert run_command("--set", uuid, "masking_prob=0.2") == 2
         assert "choose 0.15, 0.3, or none" in capsys.readouterr().err
         with pytest.raises(RefusedError, match=r"not within 0\.01 to 10"):  # the server does not trust its clients
-            ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 100}, 10)
+            ask(f"{shared_dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 100}, 10, {})
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert run_command("--set", uuid, "learning_rate_factor=2") == 2

@@ -126,7 +126,7 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
         assert status["run_status"]["status"] == "dead"
         assert killed - 5 < status["last_updated_time"] <= killed
         with pytest.raises(RefusedError, match="this run is dead"):
-            ask(f"{dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10)
+            ask(f"{dashboard.url}/api/folio/runs/{uuid}/knobs", "PUT", {"learning_rate_factor": 0.5}, 10, {})
         dashboard.receive(training.run)  # as --import does
 
 

@@ -98,7 +98,7 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(train_beside, serv
         handler.send_response(200)
         handler.end_headers()
         with contextlib.suppress(ConnectionError):
-            for byte in b'{"rows": 0, "log": 0, "knobs": null}' + b" " * 1_000:
+            for byte in b'{"stored": {}, "knobs": null}' + b" " * 1_000:
                 handler.wfile.write(bytes([byte]))
                 over.wait(0.3)
 

@@ -14,9 +14,9 @@ OTHER_ANSWERS: dict[str, bytes] = {
     "an error": b'{"errors": [{"error": "refused"}]}',
     "a list": b"[]",
     "no JSON": b"<html></html>",
-    "knobs of another type": b'{"rows": 0, "log": 0, "knobs": []}',
-    "no count": b'{"rows": null, "log": 0, "knobs": null}',
-    "a negative count": b'{"rows": -1, "log": 0, "knobs": null}',
+    "knobs of another type": b'{"stored": {"metrics.jsonl": 0, "hardware.jsonl": 0, "log.txt": 0}, "knobs": []}',
+    "no size": b'{"stored": {"metrics.jsonl": null, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}',
+    "a negative size": b'{"stored": {"metrics.jsonl": -1, "hardware.jsonl": 0, "log.txt": 0}, "knobs": null}',
     "too deep": b"[" * 100_000,
 }
 
