@@ -16,7 +16,6 @@ import torch
 
 from benchmarks.command import RUN, run_benchmark
 from benchmarks.turns import Candidates, Measures, compare, seconds_per_call
-from runs.files import ROOT
 from trained.load import Trained, load_trained, random_ids
 from trained.onnx_file import export
 
@@ -27,7 +26,7 @@ CHARS = 32_768  # per turn, at least
 @torch.inference_mode()
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
-    trained = load_trained(options.run, ROOT / "logs")
+    trained = load_trained(options.run)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         export(trained, file)

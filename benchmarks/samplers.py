@@ -25,9 +25,9 @@ from torch import Generator, nn
 
 from benchmarks.command import RUN, Table, run_benchmark, save_results
 from configs.keys import ConfigError
+from configs.scripts import number
 from configs.seeds import derived_seed
 from runs.figures import save_figure
-from runs.files import ROOT
 from runs.statistics import with_error
 from trained.load import load_trained
 from writing.judge import Judge
@@ -40,8 +40,11 @@ TEMPERATURES = (0.5, 0.8, 1.2)
 TEMPERED_STEPS = 16
 TEMPERED_ORDERS = ("random", "confidence")
 WRITERS = ("run", "ideal")
-COLUMNS = {"impossible": "impossible texts, %", "cuts": "cuts per 1,000 characters", "nats": "nats per character"}
-FORMATS = {"impossible": ".0f", "cuts": ".1f", "nats": ".3f"}
+MEASURES = {  # of the judge -> the heading, the factor and the format
+    "impossible": ("impossible texts, %", 100, ".0f"),
+    "cuts": ("cuts per 1,000 characters", 1, ".1f"),
+    "nats": ("nats per character", 1, ".3f"),
+}
 
 
 class Setting(NamedTuple):
@@ -55,21 +58,18 @@ class Setting(NamedTuple):
 
 def main(options: Namespace, path: Path) -> None:
     """Write, score, print a table, and write JSON and a picture."""
-    trained = load_trained(options.run, ROOT / "logs")
+    trained = load_trained(options.run)
     automaton = trained.data().loaded.automaton
     if automaton is None or not trained.vocabulary.is_characters:
         raise ConfigError(f"{trained.run.path} was not trained on the characters of the play: use data.corpus=play")
-    if options.texts < 2:
-        raise ConfigError(f"--texts {options.texts} is below 2")
     length = min(LENGTH, trained.longest)
     judge = Judge(automaton, trained.vocabulary, length)
     models: dict[str, nn.Module] = {"run": trained.model, "ideal": judge.posterior}
-    blank = trained.vocabulary.mask_token
+    blank, n_ordinary = trained.vocabulary.mask_token, trained.vocabulary.n_ordinary
     rows = []
     for setting in settings(length):
         began = time.perf_counter()
-        model = models[setting.writer]
-        sampler = Sampler(model, blank, trained.vocabulary.n_ordinary, setting.order, setting.temperature)
+        sampler = Sampler(models[setting.writer], blank, n_ordinary, setting.order, setting.temperature)
         blanks = torch.full((options.texts, length), blank)
         generators = [Generator().manual_seed(derived_seed(i, "samplers")) for i in range(options.texts)]
         *_, texts = sampler.write(blanks, setting.steps, generators)
@@ -96,15 +96,13 @@ def settings(length: int) -> Iterator[Setting]:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """One row per order, number of steps and temperature: the measures of the run and of the ideal sampler."""
-    found: dict[tuple[str, int, float], dict[str, str]] = {}
+    found: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        order, steps, temperature = row["order"], row["steps"], row["temperature"]
-        named = {"order": order, "steps": f"{steps}", "temperature": f"{temperature:g}"}
-        cells = found.setdefault((order, steps, temperature), named)
-        for measure, heading in COLUMNS.items():
-            scale = 100 if measure == "impossible" else 1
-            value, stderr = scale * row[measure], scale * row[f"{measure}_stderr"]
-            cells[f"{heading}: {row['writer']}"] = with_error(f"{value:{FORMATS[measure]}}", stderr)
+        named = {"order": row["order"], "steps": f"{row['steps']}", "temperature": f"{row['temperature']:g}"}
+        cells = found.setdefault(tuple(named.values()), named)
+        for measure, (heading, factor, digits) in MEASURES.items():
+            value, stderr = factor * row[measure], factor * row[f"{measure}_stderr"]
+            cells[f"{heading}: {row['writer']}"] = with_error(f"{value:{digits}}", stderr)
     return list(found.values())
 
 
@@ -125,12 +123,12 @@ def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         axes.axhline(end, color="grey", linestyle=":")
         axes.set_xscale("log", base=2)
         axes.set_xticks([*STEPS, facts["length"]], [str(steps) for steps in (*STEPS, facts["length"])])
-        axes.set(title=COLUMNS[measure], xlabel=f"steps for {facts['length']} characters")
+        axes.set(title=MEASURES[measure][0], xlabel=f"steps for {facts['length']} characters")
     panels[0].legend(fontsize="small")
     drawn.suptitle("Texts of a run and of the ideal sampler; dotted: the grammar's own texts", fontsize="medium")
     return drawn
 
 
 if __name__ == "__main__":
-    texts = {"type": int, "default": 32, "metavar": "N", "help": "texts per setting (default: 32)"}
+    texts = {"type": number(int, 2), "default": 32, "metavar": "N", "help": "texts per setting (default: 32)"}
     run_benchmark(main, {"run": RUN, "texts": texts}, unnamed=["run"])

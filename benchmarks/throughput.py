@@ -10,14 +10,17 @@ those of Muon, relative to the rate of such products at the model's own shapes.
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
-from benchmarks.peak import flops_of, peak_flops_per_second
 from benchmarks.turns import Measures, compare, seconds_per_call
 from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
@@ -48,6 +51,7 @@ ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batc
 LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
 ON_CUDA = [*(ANNOTATED._replace(batch_size=n) for n in (64, 1024, 4096)), LARGER._replace(batch_size=128)]
 SECONDS_PER_TURN = 1.0
+SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
 EAGER = {"training.compile": False, "training.cuda_graph": False}
 PEERS = recipe("peers")
@@ -83,6 +87,27 @@ def candidate(shape: Shape, keys: dict[str, Any]) -> Callable[[], Measures]:
         return {"characters per second": rate, "share of the peak": rate * flops_per_char / peak}
 
     return turn
+
+
+def flops_of(step: Callable[[], Any]) -> float:
+    """Floating-point operations of an eager step's matrix products, those of its optimizer included."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused attention is not counted
+        step()
+    return counter.get_total_flops()
+
+
+@cache
+def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.device, dtype: torch.dtype) -> float:
+    """The best rate of the products in a model's own forward pass; each is the median of 5 measurements."""
+    rates, empty = [], partial(torch.empty, device=device, dtype=dtype)
+    for inner, columns in ((d_model, 3 * d_model), (d_model, d_model), (d_model, 2 * d_ff), (d_ff, d_model)):
+        left, right = empty(rows, inner).normal_(), empty(inner, columns).normal_()
+        product = partial(torch.mm, left, right, out=empty(rows, columns))
+        seconds_per_call(product, 1)  # warms up
+        n = max(1, int(SECONDS_PER_PRODUCT / seconds_per_call(product, 3)))
+        seconds = median(seconds_per_call(product, n) for _ in range(5))
+        rates.append(2 * rows * inner * columns / seconds)
+    return max(rates)
 
 
 def configured(shape: Shape, keys: dict[str, Any]) -> Configs:
