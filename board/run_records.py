@@ -15,7 +15,6 @@ from labml_app import db
 
 from board import labml_run
 from board.comparison import best_of, group_of, summary, with_rows
-from board.labml_messages import is_dict_of
 from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
@@ -41,7 +40,7 @@ ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "began": is_number,
     "rates": [is_number],
     "knobs": (dict, None),
-    "references": is_dict_of(is_number),
+    "references": {str: is_number},
 }
 MESSAGE = {
     "restart": (bool, MISSING),

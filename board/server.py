@@ -22,7 +22,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from board.database_file import StoreError
 from board.guard import Guard
-from board.labml_messages import with_checked_messages
+from board.labml_messages import check_message
 from board.page import load_page
 from board.revisions import Revisions
 from board.run_records import RunRecords
@@ -91,6 +91,7 @@ def application(store: Store) -> tuple[Guard, Callable[[], None]]:
     with contextlib.chdir("/"):  # labml-app looks for a git repository and fails if it has no commits
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
+    app.middleware("http")(check_message)
     revisions = Revisions()
     records = RunRecords(store, revisions)
     add_interface(app, store, records, revisions)
@@ -100,8 +101,7 @@ def application(store: Store) -> tuple[Guard, Callable[[], None]]:
         records.restart()
         revisions.restart()
 
-    limited = RequestBodyLimitMiddleware(with_checked_messages(app), MAX_BODY)
-    return Guard(limited, load_page(Path(STATIC_PATH)), revisions), restart
+    return Guard(RequestBodyLimitMiddleware(app, MAX_BODY), load_page(Path(STATIC_PATH)), revisions), restart
 
 
 def connect(store: Store) -> None:

@@ -4,7 +4,8 @@ A kind is one of:
 
 - a type. `float` accepts every finite number, `int` every integer of at most 64 bits; neither accepts true or false.
 - None, for null, and MISSING, if the key may be absent.
-- a tuple: any of its kinds. `[kind]`: a list of such values. A dict: a nested schema.
+- a tuple: any of its kinds. `[kind]`: a list of such values. `{str: kind}`: a dict with such values. Another dict: a
+  nested schema.
 - a function that returns whether it accepts the value; it never receives MISSING.
 """
 
@@ -66,7 +67,7 @@ def checked(
         raise error(f"{source} is damaged: it holds no keys and values")
     for key, kind in schema.items():
         value = content.get(key, MISSING)
-        if not _matches(value, kind):
+        if not matches(value, kind):
             found = "missing" if value is MISSING else f"wrong ({_shown(value)})"
             raise error(f"{source} is damaged: {key} is {found}")
     return content
@@ -84,13 +85,16 @@ def _shown(value: Any) -> str:
         return "a huge number"
 
 
-def _matches(value: Any, kind: Any) -> bool:
+def matches(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind."""
     if isinstance(kind, tuple):
-        return any(_matches(value, option) for option in kind)
+        return any(matches(value, option) for option in kind)
     if isinstance(kind, list):
-        return isinstance(value, list) and all(_matches(item, kind[0]) for item in value)
+        return isinstance(value, list) and all(matches(item, kind[0]) for item in value)
+    if isinstance(kind, dict) and str in kind:
+        return isinstance(value, dict) and all(matches(item, kind[str]) for item in value.values())
     if isinstance(kind, dict):
-        return isinstance(value, dict) and all(_matches(value.get(key, MISSING), kind[key]) for key in kind)
+        return isinstance(value, dict) and all(matches(value.get(key, MISSING), kind[key]) for key in kind)
     if kind is None or kind is MISSING or value is MISSING:
         return value is kind
     if kind is float:
