@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 
 from configs.keys import ConfigError
 from configs.one_line import run_main
-from configs.scripts import logs_parser, run_script
+from configs.scripts import logs_parser, number, run_script
 from runs.delivery import Delivery, DeliveryError, RefusedError, ask, dashboard_address
 from runs.find import all_runs, find_run
 from runs.knobs import knobs_of
 from runs.run_folder import RunFolderError
 
-SECONDS_TO_ANSWER = 30.0  # an import sends a thousand rows per message
+SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 
 
 def main(arguments: list[str]) -> int:
     """Serve the dashboard, import runs or set knobs. Returns the exit code."""
     parser = logs_parser(__doc__)
-    parser.add_argument("--port", type=int, help="of the dashboard on this machine (default: labml_app_url's, or 5005)")
+    parser.add_argument("--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)")
     parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard")
@@ -38,13 +38,14 @@ def main(arguments: list[str]) -> int:
 def answer(options: Namespace) -> int:
     """Do what the options ask for; returns the exit code."""
     port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
-    if not 0 <= port <= 65_535:
-        raise ConfigError(f"--port {port} is not a port: choose 1 to 65535")
     if bool(options.knobs) != (options.changed is not None):
         raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
     server = f"http://127.0.0.1:{port}"
     if options.imported is None and options.changed is None:
-        return serve(options.db or options.logs / "dashboard.sqlite3", port)
+        from board.server import serve
+
+        serve(options.db or options.logs / "dashboard.sqlite3", port)
+        return 0
     try:
         if options.imported is not None:
             return import_runs(options.imported, options.logs, server)
@@ -52,17 +53,6 @@ def answer(options: Namespace) -> int:
     except DeliveryError as error:
         start = "start one with make dashboard, or choose another with --port"
         raise ConfigError(f"no dashboard at {server} ({error}): {start}") from error
-
-
-def serve(database: Path, port: int) -> int:
-    """Serve until Ctrl-C."""
-    try:
-        from board import server
-
-        server.serve(database, port)
-    except ImportError as error:
-        raise ConfigError(f"{error}: install what is missing with make dashboard") from error
-    return 0
 
 
 def import_runs(name: str, logs: Path, server: str) -> int:

@@ -115,8 +115,10 @@ class RunFolder:
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
         name, knobs = Path(self.corpus()["name"]).name, by_hand[-1].get("after") if by_hand else None
+        references = self.reference_lines() if self.reference_lines_path.exists() else {}
+        references.pop("uniform", None)  # it would squeeze the curves
         shown = {"name": f"{about['name']}, {name}", "configs": config, "explicit": about["overridden"], "knobs": knobs}
-        shown |= {"folder": str(self.path.absolute()), "references": self._references(), "rates": sorted(rates)}
+        shown |= {"folder": str(self.path.absolute()), "references": references, "rates": sorted(rates)}
         return about | shown
 
     def command(self) -> str:
@@ -155,11 +157,6 @@ class RunFolder:
         """The reference losses by name, in nats per masked character."""
         lines = read_object(self.reference_lines_path, {})
         return checked(lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError)
-
-    def _references(self) -> dict[str, float]:
-        """The reference losses that a chart can show beside the curves; those of guessing would squeeze them."""
-        lines = self.reference_lines() if self.reference_lines_path.exists() else {}
-        return {name: loss for name, loss in lines.items() if name != "uniform"}
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add one evaluation to metrics.jsonl."""
