@@ -53,23 +53,23 @@ def run_trials(
     folder = RUNS / path.parent.name / benchmark / f"{here['commit']}, torch {here['torch']}, {here['threads']} threads"
     digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
     files = [folder / f"{digest[:16]}.json" for digest in digests]
-    rows: list[Any] = [json.loads(file.read_text()) if file.exists() else None for file in files]
-    left = rows.count(None)
+    left = sum(not file.exists() for file in files)
     print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
     print(f"finished runs of committed code are kept in {folder}", flush=True)
     if left:
         window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
-    for i, trial in enumerate(trials):
-        if rows[i] is None:
-            rows[i] = row = _train(trial, measure)
-            if files[i].exists():  # another process was first, and may have used its result already
-                rows[i] = row = json.loads(files[i].read_text())
-            elif row["commit"] == here["commit"] and not row["commit"].endswith("+"):
-                write_json(files[i], row)
+    rows = []
+    for trial, file in zip(trials, files, strict=True):
+        if not file.exists():
+            row = _train(trial, measure)
             left -= 1
             numbers = "  ".join(f"{k} {v:.4g}" for k, v in row["results"].items() if isinstance(v, float))
             seconds = f"{row['wall_seconds']:.0f} s"
             print(f"{trial['variant']} seed {trial['seed']}: {numbers}  ({seconds}; {left} to go)", flush=True)
+            is_committed = row["commit"] == here["commit"] and not row["commit"].endswith("+")
+            if is_committed and not file.exists():  # else another process was first, and may have used its result
+                write_json(file, row)
+        rows.append(json.loads(file.read_text()) if file.exists() else row)
     return rows
 
 

@@ -13,20 +13,19 @@ from runs.figures import plain_text, save_figure
 Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
-def draw_losses(axes: Axes, rows: Rows, label: str = "") -> None:
+def draw_losses(axes: Axes, rows: Rows) -> None:
     """Plot training loss (thin), validation loss (thick, with a band of one standard error) and the any-order bound, if
     the rows have one (dashed), against time. A value that is null leaves a gap."""
     seconds, train, valid, error = (
         np.array([row[key] for row in rows], dtype=float)  # null becomes nan
         for key in ("seconds", "loss.train", "loss.valid", "loss.valid_stderr")
     )
-    name = plain_text(f"{label} ") if label else ""
-    (line,) = axes.plot(seconds, valid, ".-", label=f"{name}validation")
+    (line,) = axes.plot(seconds, valid, ".-", label="validation")
     axes.fill_between(seconds, valid - error, valid + error, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.plot(seconds, train, ".-", color=line.get_color(), alpha=0.5, linewidth=1, label=f"{name}training")
+    axes.plot(seconds, train, ".-", color=line.get_color(), alpha=0.5, linewidth=1, label="training")
     if any("loss.bound" in row for row in rows):
         bounds = [row.get("loss.bound") for row in rows]
-        axes.plot(seconds, np.array(bounds, dtype=float), ".--", color=line.get_color(), label=f"{name}any-order bound")
+        axes.plot(seconds, np.array(bounds, dtype=float), ".--", color=line.get_color(), label="any-order bound")
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:

@@ -28,8 +28,9 @@ def run_command(shared_dashboard, tmp_path):
 
 def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, make_run):
     run = make_run(accuracy=0.5)
-    shared_dashboard.receive(run)
-    entry = shared_dashboard.listed(run)
+    with run.locked():
+        shared_dashboard.receive(run)
+        entry = shared_dashboard.listed(run)
     assert (entry["name"], entry["comment"]) == ("mlm, play", "preset quick seed=1")
     assert entry["run_status"]["status"] == "in progress"
     configs = {config["key"]: config for config in shared_dashboard.get(f"run/{run.path.name}")["configs"]}
