@@ -26,7 +26,6 @@ import psutil
 from benchmarks.command import key_words, recipe, run_benchmark, save_results
 from benchmarks.trials import run_in, train
 from runs.files import ROOT
-from runs.run_folder import RunFolder
 from training.checkpoint import has_checkpoint, load_weights
 
 WARMUP_MINUTES = 5.0
@@ -81,48 +80,43 @@ def kill(folder: Path, times: int) -> dict[str, Any]:
 
 
 def soak(folder: Path, minutes: float) -> dict[str, Any]:
-    """Train for a long time next to a dashboard, and watch the resident memory of both processes."""
+    """Train for a long time next to a dashboard, and watch the resident memory (MiB)."""
     seconds = 60 * minutes  # of wall-clock time; the run's own budget counts training time and is never reached
     evaluations = max(2, int(seconds / SECONDS_BETWEEN_EVALUATIONS))
     budget = {"training.max_seconds": seconds, "training.evaluations": evaluations}
     keys = key_words(recipe("soak_long") | budget | {"logs": str(folder / "soak")})
-    samples: list[tuple[float, float]] = []  # MiB of the training and of the dashboard
-    with server(folder) as (address, dashboard):
+    series = []
+    with server(folder) as address:
         os.environ["labml_app_url"] = address  # noqa: SIM112, labml's own name
         process = start(keys, output=subprocess.DEVNULL)
         began = time.monotonic()
         while process.poll() is None:
-            samples.append((resident(process.pid), resident(dashboard.pid)))
+            series.append(psutil.Process(process.pid).memory_info().rss / 2**20)
             time.sleep(SECONDS_BETWEEN_SAMPLES)
             if time.monotonic() - began > seconds:
                 process.send_signal(signal.SIGINT)
                 process.wait()
-    series = [mib for mib, _ in samples]
     found = growth(series, per_minute=60 / SECONDS_BETWEEN_SAMPLES)
     first, last = (f"{found[name]:.0f} MiB" for name in ("mib_at_first", "mib_at_last"))
     words = f"at most {first} in the ten minutes after the warm-up, {last} in the last ten"
-    run = RunFolder(next((folder / "soak" / "mlm").iterdir()))
     return {
         "table": [{"test": f"memory in {minutes:g} minutes of training with a dashboard", "result": words}],
         "passed": process.returncode == 130 and found["growth"] <= ALLOWED_GROWTH,
         "minutes": minutes,
         "exit_code": process.returncode,  # 130: ended by Ctrl-C, as intended
-        "steps": run.metrics()[-1]["step"],
-        "evaluations": len(run.metrics()),
         **found,
-        "dashboard_mib": [samples[0][1], samples[-1][1]],
         "every_minute_mib": series[:: int(60 / SECONDS_BETWEEN_SAMPLES)],
     }
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address and the process of a dashboard."""
+def server(folder: Path) -> Iterator[str]:
+    """The address of a dashboard."""
     command = [sys.executable, "dashboard.py", "--port", "0", "--db", str(folder / "dashboard.sqlite3")]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().split()[1].removesuffix("/runs"), process
+        yield process.stdout.readline().split()[1].removesuffix("/runs")
     finally:
         process.kill()
         process.wait()
@@ -143,11 +137,6 @@ def start(keys: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[st
     """Start experiment.py."""
     command = [sys.executable, "experiment.py", *keys]
     return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
-
-
-def resident(pid: int) -> float:
-    """The resident memory of a child process in MiB."""
-    return psutil.Process(pid).memory_info().rss / 2**20
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ LARGEST_COUNT = 10_000
 
 def is_series(value: Any) -> bool:
     """Whether a value is a series: as many finite steps as values, at least one."""
-    is_whole = matches(value, {"step": [is_number], "value": [is_loss]})
+    is_whole = matches(value, {"step": [float], "value": [is_loss]})
     return is_whole and len(value["step"]) == len(value["value"]) > 0
 
 
@@ -39,7 +39,7 @@ MESSAGE: dict[str, Any] = {
     "start_step": (int, str, None, MISSING),
     "configs": ({str: {"name": str, "computed": object}}, MISSING),
     "track": ({str: is_series}, MISSING),
-    "status": ({"status": lambda value: value in STATUSES, "time": (is_number, None, MISSING)}, None, MISSING),
+    "status": ({"status": lambda value: value in STATUSES, "time": (float, None, MISSING)}, None, MISSING),
 }
 
 

@@ -18,7 +18,7 @@ from board.revisions import COMPARE, LIST, Revisions
 from board.store import Store
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked, is_number, is_size
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked, is_size
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
 NOT_COMPARED = {USAGE, LOG, "knobs", "current"}  # entries that the page /compare does not show
@@ -35,19 +35,19 @@ NEW: dict[str, Any] = {  # the record of a run
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
     "configs": dict,
     "explicit": [str],
-    "began": is_number,
-    "rates": [is_number],
+    "began": float,
+    "rates": [float],
     "knobs": (dict, None),
-    "references": {str: is_number},
+    "references": {str: float},
 }
 MESSAGE = {
     "restart": (bool, MISSING),
     "pieces": {name: {"from": is_size, "to": is_size, "text": str} for name in DELIVERED},
     "about": (ABOUT, MISSING),
-    "heard": (is_number, MISSING),
-    "status": (STATUS | {"time": is_number}, MISSING),
+    "heard": (float, MISSING),
+    "status": (STATUS | {"time": float}, MISSING),
 }
-ROWS = {"rows": [{"step": is_number}]}
+ROWS = {"rows": [{"step": float}]}
 
 
 class RunRecords:

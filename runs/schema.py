@@ -2,7 +2,7 @@
 
 A kind is one of:
 
-- a type. `float` accepts every finite number, `int` every integer of at most 64 bits; neither accepts true or false.
+- a type. `float` accepts every number that can be drawn (`is_number`), `int` every such integer.
 - None, for null, and MISSING, if the key may be absent.
 - a tuple: any of its kinds. `[kind]`: a list of such values. `{str: kind}`: a dict with such values. Another dict: a
   nested schema.
@@ -10,18 +10,16 @@ A kind is one of:
 """
 
 import reprlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 MISSING = object()
-LARGEST = sys.float_info.max
 
 
 def is_number(value: Any) -> bool:
     """Whether a value can be drawn: a float that is neither NaN nor infinite, or an integer of at most 64 bits."""
     if isinstance(value, float):
-        return abs(value) < 1e300  # sums of several are finite too
+        return abs(value) <= 1e300  # sums of several are finite too
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
@@ -97,8 +95,6 @@ def matches(value: Any, kind: Any) -> bool:
         return isinstance(value, dict) and all(matches(value.get(key, MISSING), kind[key]) for key in kind)
     if kind is None or kind is MISSING or value is MISSING:
         return value is kind
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    if kind in (float, int):
+        return isinstance(value, kind | int) and is_number(value)
     return isinstance(value, kind) if isinstance(kind, type) else bool(kind(value))
