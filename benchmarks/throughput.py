@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -28,28 +28,10 @@ from configs.experiment import Configs, configs_of
 from training.compilation import Compilation
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 
-
-class Shape(NamedTuple):
-    """The model and batch sizes that all share."""
-
-    d_model: int
-    n_layers: int
-    n_heads: int
-    d_ff: int
-    seq_len: int
-    batch_size: int
-
-    @property
-    def chars_per_step(self) -> int:
-        return self.batch_size * self.seq_len
-
-    def __str__(self) -> str:
-        return f"{self.n_layers} layers of {self.d_model}, {self.batch_size} x {self.seq_len}"
-
-
-ANNOTATED = Shape(d_model=128, n_layers=6, n_heads=8, d_ff=256, seq_len=32, batch_size=64)
-LARGER = Shape(d_model=384, n_layers=6, n_heads=6, d_ff=768, seq_len=256, batch_size=8)
-ON_CUDA = [*(ANNOTATED._replace(batch_size=n) for n in (64, 1024, 4096)), LARGER._replace(batch_size=128)]
+ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
+LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
+ON_CPU = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows per step, characters per window
+ON_CUDA = [*((ANNOTATED, n, 32) for n in (64, 1024, 4096)), (LARGER, 128, 256)]
 SECONDS_PER_TURN = 1.0
 SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
@@ -65,25 +47,27 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
 
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
-    shapes = ON_CUDA if best_device() == "cuda" else [ANNOTATED, LARGER]
-    groups = {
-        str(shape): {name: candidate(shape, keys) for name, keys in RECIPES.items()}
-        for shape in (shapes[:1] if options.quick else shapes)
-    }
+    shapes = ON_CUDA if best_device() == "cuda" else ON_CPU
+    groups = {}
+    for sizes, n_windows, seq_len in shapes[:1] if options.quick else shapes:
+        name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
+        stages = [{"until": 1.0, "seq_len": seq_len}]
+        shape = sizes | {"training.chars_per_step": n_windows * seq_len, "training.stages": stages}
+        groups[name] = {variant: candidate(keys | shape) for variant, keys in RECIPES.items()}
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio")
 
 
-def candidate(shape: Shape, keys: dict[str, Any]) -> Callable[[], Measures]:
+def candidate(keys: dict[str, Any]) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
-    configs = configured(shape, keys)
-    step = warmed_up_step(configs)
-    flops_per_char = flops_of(warmed_up_step(configured(shape, keys | ADAMW | EAGER))) / shape.chars_per_step
+    configs = configured(keys)
+    step, model, n_chars = warmed_up_step(configs), configs.model, configs.training.chars_per_step
+    flops_per_char = flops_of(warmed_up_step(configured(keys | ADAMW | EAGER))) / n_chars
     dtype = torch.bfloat16 if configs.training.autocast else torch.float32
-    peak = peak_flops_per_second(shape.chars_per_step, shape.d_model, shape.d_ff, configs.torch_device, dtype)
+    peak = peak_flops_per_second(n_chars, model.d_model, model.d_ff, configs.torch_device, dtype)
 
     def turn() -> Measures:
         n = max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
-        rate = shape.chars_per_step / seconds_per_call(step, n)
+        rate = n_chars / seconds_per_call(step, n)
         return {"characters per second": rate, "share of the peak": rate * flops_per_char / peak}
 
     return turn
@@ -110,16 +94,10 @@ def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.devi
     return max(rates)
 
 
-def configured(shape: Shape, keys: dict[str, Any]) -> Configs:
-    """The preset of this machine's device with `keys`, and with the model and the batch of a shape, without n-grams."""
-    own = {f"model.{name}": getattr(shape, name) for name in ("d_model", "n_layers", "n_heads", "d_ff")} | {
-        "data.corpus": "tiny_shakespeare",
-        "model.ngrams": 0,
-        "masking.masking_prob": 0.15,
-        "training.chars_per_step": shape.chars_per_step,
-        "training.stages": [{"until": 1.0, "seq_len": shape.seq_len}],
-    }
-    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | own))
+def configured(keys: dict[str, Any]) -> Configs:
+    """The preset of this machine's device with `keys`, and with what all have in common."""
+    common = {"data.corpus": "tiny_shakespeare", "model.ngrams": 0, "masking.masking_prob": 0.15}
+    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | common))
 
 
 def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:

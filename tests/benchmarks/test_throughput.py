@@ -6,24 +6,25 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import throughput
-from benchmarks.throughput import EAGER, RECIPES, Shape, configured, flops_of, warmed_up_step
+from benchmarks.throughput import EAGER, RECIPES, configured, flops_of, warmed_up_step
 
-SHAPE = Shape(d_model=32, n_layers=2, n_heads=4, d_ff=48, seq_len=16, batch_size=8)
+SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 4, "model.d_ff": 48}
+SHAPE = SIZES | {"training.chars_per_step": 128, "training.stages": [{"until": 1.0, "seq_len": 16}]}
 
 
 @pytest.mark.usefixtures("shakespeare")
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_step_learns(name):
     rate = 10.0 if name == "annotated" else 0.004  # Noam multiplies it with a small number at first
-    keys = RECIPES[name] | EAGER | {"device": "cpu", "training.learning_rate": rate}
-    step = warmed_up_step(configured(SHAPE, keys))
+    keys = RECIPES[name] | EAGER | SHAPE | {"device": "cpu", "training.learning_rate": rate}
+    step = warmed_up_step(configured(keys))
     losses = [step().item() for _ in range(100)]
     assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
 
 
 @pytest.mark.usefixtures("shakespeare")
 def test_everyone_is_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(throughput, "ANNOTATED", SHAPE)
+    monkeypatch.setattr(throughput, "ON_CPU", [(SIZES, 8, 16)])
     monkeypatch.setattr(throughput, "SECONDS_PER_TURN", 0.01)
     monkeypatch.setattr(throughput, "RECIPES", {name: keys | EAGER for name, keys in RECIPES.items()})
     throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
