@@ -21,6 +21,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked, is_size
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
+LISTED = {"status", "name", "comment"}  # entries that the list of runs shows
 NOT_COMPARED = {USAGE, LOG, "knobs", "current"}  # entries that the page /compare does not show
 NEW: dict[str, Any] = {  # the record of a run
     "status": "in progress",
@@ -168,12 +169,11 @@ class RunRecords:
 
     def _put(self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Keep a record, and count what has changed."""
-        if record != before:
+        changed = {key for key, value in record.items() if before is None or value != before.get(key)}
+        if changed:
             self.store.put(RECORDS, uuid, json.dumps(record))
-            shown = ("status", "name", "comment")
-            is_listed = before is None or any(record.get(key) != before.get(key) for key in shown)
-            is_compared = before is None or any(record[key] != before[key] for key in record.keys() - NOT_COMPARED)
-            self.revisions.changed(uuid, *[LIST] * is_listed, *[COMPARE] * is_compared)
+            pages = [LIST] * bool(changed & LISTED) + [COMPARE] * bool(changed - NOT_COMPARED)
+            self.revisions.changed(uuid, *pages)
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
         text = self.store.get(RECORDS, uuid)

@@ -23,11 +23,9 @@ def find_run(name: str, logs: Path) -> RunFolder:
 
     Raises RunFolderError with a list of the runs if no run or several match.
     """
-    try:
+    with suppress(OSError):  # the name may be too long for a path
         if any((Path(name) / file).is_file() for file in FILES):
             return RunFolder(Path(name).resolve())
-    except OSError:  # the name is too long for a path
-        pass
     runs = all_runs(logs)
     if name == "last" and runs:
         return runs[-1]
