@@ -125,7 +125,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             naming_losses(),
         ):
             trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
-            trainer.train(run)
+            trainer.train()
     except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
         raise
     except OSError as error:

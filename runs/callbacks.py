@@ -38,11 +38,14 @@ class Callback:
     def says(self, trainer: Any, line: str) -> None:
         """A line of text for the user."""
 
+    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+        """A checkpoint is due. An OSError ends the training."""
+
     def end(self, trainer: Any) -> None:
         """After the last checkpoint."""
 
     def state_dict(self) -> Any:
-        """The state for a checkpoint. An OSError keeps the checkpoint from being saved."""
+        """The state for a checkpoint."""
         return None
 
     def load_state_dict(self, state: Any) -> None:

@@ -175,8 +175,9 @@ class CudaGraphs:
 class CudaGraphRecorder(Callback):
     """Has each shape of a training step recorded after its first eager steps. Training goes on if that fails."""
 
-    def __init__(self, graphs: CudaGraphs, step: TrainingStep):
-        self.graphs, self.step = graphs, step
+    def __init__(self, step: TrainingStep):
+        self.step = step
+        self.step.change_weights = self.graphs = CudaGraphs(step.update)
 
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
         if self.graphs.is_due(self.shape_of(stage)):

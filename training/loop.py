@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from runs.callbacks import Callback
-from runs.files import reporting_os_errors
-from runs.run_folder import RunFolder
-from training.checkpoint import save_last
 from training.clock import TrainingClock
 from training.evaluation import Evaluator
 from training.objective import Sums
@@ -27,24 +24,20 @@ class Now(NamedTuple):
 
 
 class Trainer:
-    """Trains, evaluates and saves a model. `distributed.parallel` has the subclass for several processes."""
+    """Trains and evaluates a model. `distributed.parallel` has the subclass for several processes."""
 
     def __init__(self, training_step: TrainingStep, schedule: Schedule, evaluator: Evaluator, clock: TrainingClock):
         self.training_step, self.model = training_step, training_step.update.model
         self.schedule, self.evaluator, self.clock = schedule, evaluator, clock
         self.callbacks: list[Callback] = []
         self.step = self.chars = self.n_evaluations = 0
-        self.began = self.saved = self.wall_seconds = 0.0
+        self.began = self.last_save = self.wall_seconds = 0.0
         self.best_loss, self.must_stop = float("inf"), False
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
-    def train(self, run: RunFolder | None = None, *callbacks: Callback) -> None:
-        """Train until the budget is spent, or a callback or signal sets `must_stop`. Without a `run`, nothing is saved.
-
-        `callbacks` come after those of `self.callbacks`. Raises OSError if the last state cannot be saved.
-        """
-        self.callbacks += callbacks
-        self.began, self.saved = time.monotonic() - self.wall_seconds, time.monotonic()
+    def train(self) -> None:
+        """Train until the budget is spent, or a callback or a signal sets `must_stop`."""
+        self.began, self.last_save = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
         self.clock.start()
@@ -68,11 +61,10 @@ class Trainer:
                     self.evaluate(stage, now.progress)
                 now = self.now()._replace(progress=now.progress)  # only a signal may have changed something
             if now.must_save:
-                with self.clock.stopped(), reporting_os_errors(self.report, "the checkpoint; will try again"):
-                    self.save(run)
-                self.saved = time.monotonic()
+                with self.clock.stopped():
+                    self.save()
         self.clock.stop()
-        self.save(run)
+        self.save(is_last=True)
         self.call("end")
 
     def evaluate(self, stage: Stage, progress: float) -> None:
@@ -89,12 +81,11 @@ class Trainer:
         self.call("evaluated", row, best)
         self.evaluated_at, self.sums = self.position(), Sums()
 
-    def save(self, run: RunFolder | None) -> None:
-        """Save a checkpoint. Raises OSError, for example if the disk is full."""
+    def save(self, is_last: bool = False) -> None:
+        """Have a callback write a checkpoint. Processes gather its content together."""
         self.wall_seconds = time.monotonic() - self.began
-        weights, state = self.weights(), self.state_dict()  # of all processes; the first has the `run`
-        if run is not None:
-            save_last(run.checkpoints, weights, state)
+        self.call("save", self.weights(), self.state_dict(), is_last)
+        self.last_save = time.monotonic()
 
     def call(self, hook: str, *arguments: Any) -> None:
         """Call a hook of all callbacks: see `runs.callbacks`."""
@@ -105,7 +96,7 @@ class Trainer:
         self.call("says", line)
 
     def now(self) -> Now:
-        must_save = time.monotonic() - self.saved > self.schedule.seconds_per_checkpoint
+        must_save = time.monotonic() - self.last_save > self.schedule.seconds_per_checkpoint
         return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
@@ -122,10 +113,12 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything except the weights that decides how training continues."""
-        step = self.training_step.state_dict()  # first: processes exchange it, and callbacks may raise OSError
-        own = {name: getattr(self, name) for name in COUNTERS} | {"seconds": self.clock.seconds, "sums": self.sums}
-        callbacks = {callback.name: callback.state_dict() for callback in self.callbacks if callback.name}
-        return own | {"callbacks": callbacks, "training_step": step}
+        return {name: getattr(self, name) for name in COUNTERS} | {
+            "seconds": self.clock.seconds,
+            "sums": self.sums,
+            "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},
+            "training_step": self.training_step.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in COUNTERS:

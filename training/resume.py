@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from data.vocabulary import Vocabulary
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best
+from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best, save_last
 from training.loop import Trainer
 
 
@@ -31,9 +32,7 @@ def begin(
 
 
 class Recorder(Callback):
-    """Writes the rows, the events and the best weights of a run. A full disk delays them."""
-
-    name = "run"
+    """Writes the rows, the events, the best weights and the checkpoints of a run. A full disk delays them."""
 
     def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
         """`environment` holds the versions and settings that an exact resume depends on."""
@@ -64,6 +63,11 @@ class Recorder(Callback):
         while self.waiting:
             self.waiting[0]()
             self.waiting.popleft()
+
+    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+        with nullcontext() if is_last else reporting_os_errors(trainer.report, "the checkpoint; will try again"):
+            state["callbacks"]["run"] = self.state_dict()
+            save_last(self.run.checkpoints, weights, state)
 
     def state_dict(self) -> dict[str, Any]:
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
@@ -100,7 +104,7 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
         key, limit = next(each for each in vars(trainer.schedule.budget).items() if each[1] is not None)
         longer = f"training.{key}={2 * limit:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
-    saved = found.state["callbacks"][Recorder.name]
+    saved = found.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
     before = run.config()
     # A key that the run's config lacks is newer than the run, which was trained with the key's default.

@@ -26,15 +26,15 @@ class TrainingStep:
         *,
         chars_per_step: int,
         grad_accum_steps: int = 1,  # batches per step
-        run_update: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] | None = None,  # calls `update`
     ):
-        self.windows, self.masker, self.update, self.run_update = windows, masker, update, run_update or update
+        self.windows, self.masker, self.update = windows, masker, update
+        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a recording of it
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
         """Take one step at `progress`, the share of the training budget that is spent."""
         batches = self.draw(stage, progress)
-        sums, losses = self.run_update(batches)
+        sums, losses = self.change_weights(batches)
         if self.masker.learns:
             for batch, batch_losses in zip(batches, losses, strict=True):
                 self.observe(batch, batch_losses.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))

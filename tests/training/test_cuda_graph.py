@@ -47,8 +47,8 @@ def recordable(configs: Configs) -> Recorded:
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
-    step.run_update = graphs = CudaGraphs(step.update)
-    return Recorded(configs, graphs, CudaGraphRecorder(graphs, step))
+    recorder = CudaGraphRecorder(step)
+    return Recorded(configs, recorder.graphs, recorder)
 
 
 def ready_to_record(configs: Configs) -> Recorded:
@@ -145,7 +145,7 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
     (line,) = recorded.lines
     assert "training without CUDA graphs: a replayed step differs from an eager one by" in line
     assert "\n" not in line
-    eager.step.run_update = eager.step.update
+    eager.step.change_weights = eager.step.update
     for _ in range(EAGER_STEPS + 1):
         assert not recorded.is_due(STAGE)
         for configs in (eager, faulty):
@@ -177,9 +177,9 @@ def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape
     configs = configs_for(corpus_file)
     step = configs.step
     ready_to_record(configs).adjust(STAGE)
-    _, (losses,) = step.run_update(step.draw(STAGE))
+    _, (losses,) = step.change_weights(step.draw(STAGE))
     before = losses.clone()
-    _, (others,) = step.run_update(step.draw(STAGE))
+    _, (others,) = step.change_weights(step.draw(STAGE))
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
 
