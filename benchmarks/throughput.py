@@ -22,10 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare, seconds_per_call
+from configs.callbacks import records_cuda_graphs
 from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
-from training.compilation import Compilation
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
@@ -107,11 +107,12 @@ def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:
     """
     step, (stage,) = configs.step, configs.training.stage_rows
     if configs.compiled:
-        Compilation(configs.compiled, step, [stage]).compile([stage], _raise_failure)
+        configs.compiled.compile(step, [stage], _raise_failure)
+    recorder = CudaGraphRecorder(step) if records_cuda_graphs(configs) else None
     for _ in range(EAGER_STEPS):
         step(stage)
-    if configs.cuda_graphs:
-        CudaGraphRecorder(configs.cuda_graphs, step).record(stage, _raise_failure)
+    if recorder:
+        recorder.record(stage, _raise_failure)
     return lambda: step(stage)["loss"]
 
 

@@ -14,7 +14,8 @@ from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from training.callbacks import AnyOrderBound, KnobPanel, ReferenceLosses, Samples
 from training.checkpoint import environment
-from training.cuda_graph import CudaGraphRecorder
+from training.compiled_code import kept_code
+from training.cuda_graph import CudaGraphRecorder, can_record
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
 from training.resume import Recorder
@@ -31,8 +32,10 @@ def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
     rates = [stage.masking_prob for stage in c.training.stage_rows]
     found: list[Callback] = [in_all_processes(KnobPanel)(rates), HealthChecks(simple_losses(c)["unigram"])]
-    if c.cuda_graphs:
-        found.append(CudaGraphRecorder(c.cuda_graphs, c.step))
+    if c.compiled:
+        c.compiled.around = kept_code
+    if records_cuda_graphs(c):
+        found.append(CudaGraphRecorder(c.step))
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     if len(rates) > len(c.training.stages):  # some row has several masking rates
@@ -40,6 +43,11 @@ def steering(c: Configs) -> list[Callback]:
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
     return found
+
+
+def records_cuda_graphs(c: Configs) -> bool:
+    """A graph cannot record what processes exchange."""
+    return c.training.cuda_graph and c.torch_device.type == "cuda" and n_started() == 1 and can_record(c.step.update)
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

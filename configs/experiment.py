@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from training.compilation import Compiled
-    from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
     from training.loop import Trainer
     from training.objective import MaskedObjective
@@ -54,7 +53,6 @@ class Configs(BaseConfigs):
     network: "nn.Module"
     compiled: "Compiled | None"
     update: "Update"
-    cuda_graphs: "CudaGraphs | None"
     step: "TrainingStep"
     schedule: Schedule
     evaluator: "Evaluator"
@@ -111,7 +109,7 @@ def compiled(c: Configs) -> "Compiled | None":
     """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
     from training.compilation import Compiled
 
-    return Compiled(eager_objective(c)) if c.training.compile and not c.is_sharded else None
+    return in_all_processes(Compiled)(eager_objective(c)) if c.training.compile and not c.is_sharded else None
 
 
 def eager_objective(c: Configs) -> "MaskedObjective":
@@ -134,16 +132,6 @@ def update(c: Configs) -> "Update":
     )
 
 
-@option(Configs.cuda_graphs)
-def cuda_graphs(c: Configs) -> "CudaGraphs | None":
-    """None if nothing can be recorded. A graph cannot record what processes exchange."""
-    from training.cuda_graph import CudaGraphs, can_record
-
-    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
-        return None
-    return CudaGraphs(c.update) if can_record(c.update) else None
-
-
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
     from training.step import TrainingStep
@@ -154,7 +142,6 @@ def step(c: Configs) -> "TrainingStep":
         c.update,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
-        run_update=c.cuda_graphs,
     )
 
 
@@ -182,11 +169,10 @@ def evaluator(c: Configs) -> "Evaluator":
 def trainer(c: Configs) -> "Trainer":
     """The training loop, which compiles its steps; `configs.callbacks` has the other callbacks of a run."""
     from training.clock import TrainingClock
-    from training.compilation import Compilation
     from training.loop import Trainer
 
     clock = in_all_processes(TrainingClock)(c.torch_device)
     trainer = in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
     if c.compiled:
-        trainer.callbacks.append(in_all_processes(Compilation)(c.compiled, c.step, c.training.stage_rows))
+        trainer.callbacks.append(c.compiled)
     return trainer

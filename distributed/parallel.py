@@ -23,7 +23,7 @@ from distributed.sharding import is_sharded, load_whole, sharded_like, whole, wh
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
 from training.clock import TrainingClock
-from training.compilation import Compilation
+from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_norm
 from training.loop import Now, Trainer
 from training.muon import Muon
@@ -192,7 +192,7 @@ def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
     return outcomes_of
 
 
-class ParallelCompilation(InAllProcesses, Compilation):
+class ParallelCompiled(InAllProcesses, Compiled):
     """If one process cannot compile, none uses compiled code."""
 
     def agreed(self, reason: str) -> str:
@@ -216,7 +216,7 @@ PARALLEL = {
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,
     Evaluator: ParallelEvaluator,
-    Compilation: ParallelCompilation,
+    Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,
 }
 

@@ -1,7 +1,6 @@
 """Locks that processes on one machine share, as files."""
 
 import fcntl
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,17 +18,3 @@ def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
             report(f"waiting for another process that uses {path.parent}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file
-
-
-@contextmanager
-def filling(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
-    """Locks a folder while the caller fills it, after other processes that do; empties it first if an earlier caller
-    did not finish. Raises OSError if the folder cannot be locked."""
-    with locked(folder.with_name(f"{folder.name}.filling"), report) as mark:
-        mark.seek(0)
-        if mark.read():
-            shutil.rmtree(folder, ignore_errors=True)
-        mark.write("x")
-        mark.flush()
-        yield
-        mark.truncate(0)

@@ -28,7 +28,7 @@ from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.checkpoint import load_weights
-from training.compilation import CACHE_VARIABLE
+from training.compiled_code import CACHE_VARIABLE
 from training.loop import Trainer
 from training.resume import begin, resume
 from training.schedule import Stage
@@ -91,7 +91,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def no_chosen_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if no user had chosen a folder for compiled code: `_kept_code` sets the variable."""
+    """As if no user had chosen a folder for compiled code: `kept_code` sets the variable."""
     monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
 
 
@@ -254,7 +254,9 @@ def train_in(
     begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
     recording = Recording(stop_after, on_row)
     with nullcontext() if draws else patch("training.callbacks.save_curves", lambda path, *_: path.touch()):
-        watched(configs, run).train(run, recording)
+        trainer = watched(configs, run)
+        trainer.callbacks.append(recording)
+        trainer.train()
     return Trained(configs, run, recording)
 
 
@@ -287,7 +289,7 @@ def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -
     trainer = watched(configs, run)
     resume(run, trainer, run.config(), configs.data.loaded)
     with patch("training.callbacks.save_curves"):
-        trainer.train(run)
+        trainer.train()
     check_same(whole.run, run)
     return whole.configs, stopped.configs, configs
 

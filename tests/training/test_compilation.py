@@ -13,7 +13,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.experiment import Configs
 from tests.conftest import check_same, configs_for, weights
-from training.compilation import CACHE_VARIABLE, Compilation, _kept_code
+from training.compiled_code import CACHE_VARIABLE, kept_code
 from training.schedule import Stage
 
 # The smallest model that is compiled completely, with a single shape: compiling takes half a minute.
@@ -27,7 +27,7 @@ COMPILED = {
 
 def compile_program(report: Callable[[str], None] = print) -> str:
     """Compile by writing a file, as PyTorch does; an existing file is taken for whole."""
-    with _kept_code(report):
+    with kept_code(report):
         program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
         if not program.exists():
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +43,10 @@ import signal
 from pathlib import Path
 
 from data import corpus
-from training.compilation import CACHE_VARIABLE, _kept_code
+from training.compiled_code import CACHE_VARIABLE, kept_code
 
 corpus.CACHE = Path(os.environ["FOLIO_CACHE"])
-with _kept_code(print):
+with kept_code(print):
     program = Path(os.environ[CACHE_VARIABLE]) / "program.so"
     program.parent.mkdir(parents=True)
     program.write_text("ha")
@@ -135,14 +135,9 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
     configs, lines = configs_for(corpus_file, training__compile=True), []
-    compilation_of(configs).compile(configs.training.stage_rows, lines.append)
+    configs.compiled.compile(configs.step, configs.training.stage_rows, lines.append)
     assert lines[-1] == "training without torch.compile: register allocation failed"
     assert configs.step(configs.training.stage_rows[0])["n_labels"] > 0
-
-
-def compilation_of(configs: Configs) -> Compilation:
-    """The callback that compiles the step of `configs`."""
-    return next(callback for callback in configs.trainer.callbacks if isinstance(callback, Compilation))
 
 
 def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
@@ -166,7 +161,7 @@ def test_a_compiled_step_does_what_an_eager_one_does(two_threads, corpus_file):
     counts.clear()
     graphs.clear()
     lines: list[str] = []
-    compilation_of(compiled).compile(stages, lines.append)
+    compiled.compiled.compile(compiled.step, stages, lines.append)
     assert lines[-1].startswith("compiled for 1 shapes in "), lines
     n_kept = counts["autograd_cache_saved"] + counts["autograd_cache_hit"]
     assert n_kept == graphs["unique_graphs"] > 0  # the next run can load all of them
@@ -183,13 +178,13 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     counts.clear()
     eager, compiled = (configs_for(corpus_file, training__compile=on, model__n_layers=1) for on in (False, True))
     stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
-    compilation = compilation_of(compiled)
-    compilation.compile(stages, lines.append)
+    compilation = compiled.compiled
+    compilation.compile(compiled.step, stages, lines.append)
     assert lines[-1].startswith("compiled for 2 shapes in ")
     assert compilation.shapes == {stage.shape for stage in stages}
     check_like_eager(eager, compiled, stages * 2)
     assert counts["unique_graphs"] == 2
-    compilation.compile([unknown], lines.append)
+    compilation.compile(compiled.step, [unknown], lines.append)
     assert compilation.shapes == {stage.shape for stage in (*stages, unknown)}
     check_like_eager(eager, compiled, [unknown, *stages])
     assert counts["unique_graphs"] == 3
