@@ -4,6 +4,7 @@ python evaluate.py RUN [RUN ...] [--writing]        RUN: a folder, a uuid or its
 python evaluate.py RUN [RUN ...] --tasks            only the tasks that finetune.py has learned
 """
 
+import math
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -24,7 +25,8 @@ from runs.run_files import read_object
 from trained.load import Trained, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.task_results import print_tasks
-from training.evaluation import evaluate, per_character
+from training.callbacks import per_character
+from training.evaluation import evaluate
 from writing.measures import bound, grammar_measures, in_orders, likelihood, n_characters
 from writing.phenomena import excess_by_phenomenon, known_characters
 
@@ -80,8 +82,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
         "accuracy.valid": protocol.accuracy,
         "reference_lines": references,
     } | breakdown(protocol.outcomes, validation, vocabulary)
-    if protocol.per_character is not None:
-        results |= per_character(protocol.per_character)
+    results |= per_character(protocol, validation, vocabulary.lengths)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "masking_rates": lambda: sweep(model, validation, vocabulary.mask_token),
         "counting": lambda: counting_sweep(vocabulary.encode(data.loaded.training), validation, vocabulary.n_ordinary),
@@ -188,9 +189,9 @@ def print_per_character(measured: list[Measured]) -> None:
     """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
     print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
     for trained, results, _ in measured:
-        nats, bits = per_character(results.get("loss.valid_per_character") or results["loss.valid"]).values()
+        nats = results.get("loss.valid_per_character", results["loss.valid"])
         name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
-        print(f"  {name}  {nats:.4f} nats  {bits:.4f} bits  data.tokens={tokens}")
+        print(f"  {name}  {nats:.4f} nats  {nats / math.log(2):.4f} bits  data.tokens={tokens}")
 
 
 def _likelihood(row: Mapping[str, Any]) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from configs.command_line import Command, parse, run_seeds
 from configs.experiment import Configs, configs_of, registered_configs
-from configs.memory import is_out_of_memory, what_to_lower
-from configs.one_line import OutputError, fail, run_main
+from configs.one_line import fail, run_main
+from configs.scripts import exit_code
 from configs.seeds import derived_seed
-from runs.errors import InputError, StoppedError
+from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     try:
         command = parse(arguments)
     except InputError as error:
-        return fail(error, in_all=True)
+        return fail(error, raised_by_all=True)
     if command.n_seeds > 1:
         return run_seeds(__file__, arguments, command)
     from distributed.parallel import together
@@ -35,22 +35,14 @@ def main(arguments: list[str]) -> int:
     try:
         with together(command.values) as processes:
             return lead(command, began, processes) if processes.is_first else follow(command, processes)
-    except InputError as error:
-        return fail(error, in_all=error.in_all)
-    except StoppedError as error:
-        return fail(f"stopped: {error}", code=1, in_all=error.in_all)
-    except KeyboardInterrupt:  # during training it saves first
-        return fail("interrupted before training; what was prepared of a large text is kept", code=130, in_all=True)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return fail(f"stopped: {what_to_lower(command.values)}", code=1)
+    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
+        return exit_code(error, command.values)
 
 
 def lead(command: Command, began: float, processes: "Processes") -> int:
     """Train, write the run's files and talk to the user: the first process, or the only one."""
     from configs.callbacks import writing
-    from distributed.meeting import launch, restarted_run
+    from distributed.meeting import restarted_run, torchrun_id
     from training import tracking
     from training.resume import begin, resume
 
@@ -70,7 +62,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
         if command.resumed:
             resume(run, trainer, command.values, data.loaded)
         else:
-            begin(run, command.values, data.loaded, data.vocabulary, command.comment, command.overridden, launch())
+            begin(run, command.values, data, command.comment, command.overridden, torchrun_id())
         return train(run, trainer, began)
 
 
@@ -109,33 +101,28 @@ def built(configs: Configs, command: Command, processes: "Processes") -> "Traine
 def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     """Train until the budget is spent or a signal arrives; returns the exit code."""
     from configs.devices import gpu_uuid
-    from distributed import launch
     from distributed.interruption import Interruption
+    from distributed.launch import python_command
     from distributed.processes import naming_losses
     from runs import hardware
     from training.tracking import Tracking
 
     tracker, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
-    try:
-        with (
-            interruption.watched(),
-            tracker.training(lambda: not is_finished(trainer)),
-            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
-            naming_losses(),
-        ):
-            trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
-            trainer.train()
-    except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
-        raise
-    except OSError as error:
-        return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
+    with (
+        interruption.watched(),
+        tracker.training(lambda: not is_finished(trainer)),
+        hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
+        naming_losses(),
+    ):
+        trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
+        trainer.train()
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
     if interruption.signal is None or is_finished(trainer):  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
-    print(f"{launch.command()} experiment.py --resume {run.path.name}", flush=True)
+    print(f"{python_command()} experiment.py --resume {run.path.name}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
 
 

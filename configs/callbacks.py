@@ -12,7 +12,7 @@ from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
-from training.callbacks import AnyOrderBound, KnobPanel, ReferenceLosses, Samples
+from training.callbacks import AnyOrderBound, KnobPanel, PerCharacter, ReferenceLosses, Samples, WeightNorm
 from training.checkpoint import environment
 from training.compiled_code import kept_code
 from training.cuda_graph import CudaGraphRecorder, can_record
@@ -32,6 +32,9 @@ def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
     rates = [stage.masking_prob for stage in c.training.stage_rows]
     found: list[Callback] = [in_all_processes(KnobPanel)(rates), HealthChecks(simple_losses(c)["unigram"])]
+    found.append(in_all_processes(WeightNorm)())
+    if c.data.vocabulary.lengths is not None:
+        found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
         c.compiled.around = kept_code
     if records_cuda_graphs(c):

@@ -123,4 +123,4 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
 def validation(c: DataConfigs) -> "ValidationSet":
     from data.protocol import validation_set
 
-    return validation_set(c.validation_ids, c.vocabulary.lengths, c.vocabulary.unknown_token, c.root().torch_device)
+    return validation_set(c.validation_ids, c.vocabulary.unknown_token, c.root().torch_device)

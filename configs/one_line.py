@@ -73,14 +73,14 @@ def _code_of(main: Callable[[list[str]], int]) -> int:
         return int(end.code or 0)
 
 
-def fail(error: Exception | str, code: int = 2, *, in_all: bool = False) -> int:
+def fail(error: Exception | str, code: int = 2, *, raised_by_all: bool = False) -> int:
     """Print an error as one line on stderr, without control characters; returns the exit code.
 
-    With torchrun, an error that is `in_all` processes is printed once per machine, any other with the process's number.
+    With torchrun, an error `raised_by_all` processes is printed once per machine, any other with the process's number.
     """
-    if in_all and local_rank():
+    if raised_by_all and local_rank():
         return code
-    error = f"process {rank()}: {error}" if rank() and not in_all else error
+    error = f"process {rank()}: {error}" if rank() and not raised_by_all else error
     line = " ".join(str(error).split())
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     if len(line) > LONGEST:

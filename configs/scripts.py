@@ -2,12 +2,13 @@
 
 import math
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import OneLineParser, fail
-from runs.errors import InputError
+from runs.errors import InputError, StoppedError
 from runs.files import ROOT
 
 
@@ -59,3 +60,17 @@ def run_script(
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def exit_code(error: BaseException, values: Mapping[str, Any]) -> int:
+    """Report an error that ended a training with these keys, and return the exit code. Raises errors of the program."""
+    if isinstance(error, InputError):
+        return fail(error, raised_by_all=error.raised_by_all)
+    if isinstance(error, StoppedError):
+        return fail(f"stopped: {error}", code=1, raised_by_all=error.raised_by_all)
+    if isinstance(error, KeyboardInterrupt):  # during training it saves first
+        reason = "interrupted before training; what was prepared of a large text is kept"
+        return fail(reason, code=130, raised_by_all=True)
+    if is_out_of_memory(error):
+        return fail(f"stopped: {what_to_lower(values)}", code=1)
+    raise error

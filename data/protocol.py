@@ -23,7 +23,6 @@ class ValidationSet:
 
     windows: torch.Tensor  # [n_windows, 256] token ids
     masked: torch.Tensor  # [n_windows, 256] bool, N_MASKED true in each row, or fewer if there is [UNK]
-    lengths: torch.Tensor | None = None  # [n_tokens] characters that begin in each token; None if it is always one
     unknown: int | None = None  # the id of [UNK], which is never masked
 
     @property
@@ -43,26 +42,22 @@ class ValidationSet:
 
 
 def validation_set(
-    validation_ids: torch.Tensor,
-    lengths: torch.Tensor | None = None,
-    unknown: int | None = None,
-    device: torch.device | None = None,
+    validation_ids: torch.Tensor, unknown: int | None = None, device: torch.device | None = None
 ) -> ValidationSet:
     """The windows and masks of a validation text `[n_validation_tokens]`, on its device or another one.
 
-    `lengths` and `unknown` are those of the ValidationSet. There are at most 1,024 windows, evenly spaced. Raises
+    `unknown` is the id of `[UNK]`, if there is one. There are at most 1,024 windows, evenly spaced. Raises
     CorpusError if the text is shorter than one window, or if every masked token is `[UNK]`.
     """
     n = len(validation_ids) // WINDOW_LEN
     if n == 0:
-        hint = f", so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters" if lengths is None else ""
         raise CorpusError(
             f"the corpus is too short: its last 10%, here {len(validation_ids)} tokens, must hold a validation window"
-            f" of {WINDOW_LEN}{hint}"
+            f" of {WINDOW_LEN}, so it needs at least {10 * (WINDOW_LEN - 1) + 1:,} characters, or as many other tokens"
         )
     kept = np.linspace(0, n - 1, min(n, MAX_WINDOWS)).round().astype(np.int64)
     windows = validation_ids[: n * WINDOW_LEN].view(n, WINDOW_LEN)[torch.from_numpy(kept)].to(device)
-    drawn = ValidationSet(windows.long(), protocol_masks(len(windows)).to(windows.device), lengths, unknown)
+    drawn = ValidationSet(windows.long(), protocol_masks(len(windows)).to(windows.device), unknown)
     found = replace(drawn, masked=drawn.without_unknown(drawn.masked))
     if not found.masked.any():
         raise CorpusError("every masked token of the validation text is [UNK]: choose other data.tokens")

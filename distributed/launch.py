@@ -28,7 +28,7 @@ def local_rank() -> int:
     return int(os.environ["LOCAL_RANK"]) if started_by_torchrun() else 0
 
 
-def command() -> str:
+def python_command() -> str:
     """The beginning of a command that starts a program with as many processes as this one."""
     if not started_by_torchrun():
         return "python"

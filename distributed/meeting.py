@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from distributed.launch import started_by_torchrun
 from runs.errors import StoppedError
-from runs.find import find_launched
+from runs.find import find_started_by
 from runs.run_folder import RunFolder
 from training.checkpoint import has_checkpoint
 
@@ -99,7 +99,7 @@ class Meeting:
                 self._lost = _stopped(f"process {other} of {self.n} does not answer")
 
 
-def launch() -> str | None:
+def torchrun_id() -> str | None:
     """Identifies the torchrun command that has started this process, also when it restarts its processes.
 
     The first caller draws the name, and torchrun's store keeps it: --rdzv-id may be that of an earlier command.
@@ -111,7 +111,7 @@ def launch() -> str | None:
 
 def restarted_run(logs: Path) -> RunFolder | None:
     """The run to continue if torchrun has restarted its processes (`--max-restarts`)."""
-    run = find_launched(launch(), logs)
+    run = find_started_by(torchrun_id(), logs)
     return run if run and has_checkpoint(run.checkpoints) else None
 
 

@@ -21,10 +21,10 @@ from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_losses
 from distributed.sharding import is_sharded, load_whole, sharded_like, whole, whole_weights
 from distributed.substitutes import SUBSTITUTES
-from training.callbacks import KnobPanel
+from training.callbacks import KnobPanel, WeightNorm
 from training.clock import TrainingClock
 from training.compilation import Compiled
-from training.evaluation import Evaluator, Outcomes, masked_outcomes, weight_norm
+from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
 from training.muon import Muon
 from training.objective import MaskedObjective, Outcome, Sums
@@ -164,14 +164,9 @@ class ParallelTrainer(InAllProcesses, Trainer):
         load_whole(self.model, weights)
 
 
-class ParallelEvaluator(Evaluator):
+def parallel_evaluator(*args: Any, processes: Processes) -> Evaluator:
     """Each process evaluates its share of the windows."""
-
-    def __init__(self, model: nn.Module, *args: Any, processes: Processes):
-        sharded = is_sharded(next(model.parameters()))
-        norm = partial(weight_norm, added=processes.sum) if sharded else weight_norm
-        validation, mask_token, corpus = args
-        super().__init__(model, validation, mask_token, corpus, shared_outcomes(processes), norm)
+    return Evaluator(*args, outcomes_of=shared_outcomes(processes))
 
 
 def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
@@ -200,6 +195,14 @@ class ParallelCompiled(InAllProcesses, Compiled):
         return next((f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), "")
 
 
+class ParallelWeightNorm(InAllProcesses, WeightNorm):
+    """Adds up the parts of sharded weights."""
+
+    def square_sum(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        own = super().square_sum(weights)
+        return self.processes.sum(own) if is_sharded(weights[0]) else own
+
+
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
 
@@ -215,7 +218,8 @@ PARALLEL = {
     Muon: ParallelMuon,
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,
-    Evaluator: ParallelEvaluator,
+    Evaluator: parallel_evaluator,
+    WeightNorm: ParallelWeightNorm,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,
 }

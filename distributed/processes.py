@@ -29,7 +29,7 @@ VERSIONS = {"Python": platform.python_version(), "PyTorch": str(torch.__version_
 class DifferentProcessError(InputError):
     """A process has loaded something else than the first one. All processes raise it with the same line."""
 
-    in_all = True
+    raised_by_all = True
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ def find_run(name: str, logs: Path) -> RunFolder:
     raise RunFolderError(f"{problem} {name[:100]!r}: {_listed(found or runs, logs)}")
 
 
-def find_launched(launch: str | None, logs: Path) -> RunFolder | None:
+def find_started_by(torchrun_id: str | None, logs: Path) -> RunFolder | None:
     """The newest run that a torchrun command has started, if any."""
-    for run in reversed(all_runs(logs)) if launch else ():
+    for run in reversed(all_runs(logs)) if torchrun_id else ():
         with suppress(RunFolderError):  # a run that cannot be read
-            if run.launch() == launch:
+            if run.torchrun_id() == torchrun_id:
                 return run
     return None
 

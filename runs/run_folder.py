@@ -92,12 +92,12 @@ class RunFolder:
         except (yaml.YAMLError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is damaged: it is not YAML") from error
 
-    def save_about(self, name: str, comment: str, overridden: Iterable[str], launch: str | None = None) -> None:
+    def save_about(self, name: str, comment: str, overridden: Iterable[str], torchrun_id: str | None = None) -> None:
         """Write the run's name, a comment, the keys that the user set, the time, and torchrun's command if any."""
         about = {"name": name, "comment": comment, "overridden": list(overridden), "began": time.time()}
-        write_json(self.about_path, about | {"launch": launch})
+        write_json(self.about_path, about | {"launch": torchrun_id})
 
-    def launch(self) -> str | None:
+    def torchrun_id(self) -> str | None:
         """The torchrun command that has started the run, if one has."""
         return read_object(self.about_path, ABOUT).get("launch")
 

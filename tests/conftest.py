@@ -251,7 +251,7 @@ def train_in(
     configs = configs or configs_of(values)
     run = RunFolder(folder)
     run.path.mkdir(parents=True)
-    begin(run, values, configs.data.loaded, configs.data.vocabulary, "a test", overridden)
+    begin(run, values, configs.data, "a test", overridden)
     recording = Recording(stop_after, on_row)
     with nullcontext() if draws else patch("training.callbacks.save_curves", lambda path, *_: path.touch()):
         trainer = watched(configs, run)

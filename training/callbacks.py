@@ -1,5 +1,6 @@
 """Callbacks of the training loop: reference losses, the any-order bound, knobs and samples."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from torch import nn
 
 from data.bound import bound_masks
 from data.masking import n_masked_in
+from data.protocol import ValidationSet
 from data.reference_process import References
 from data.vocabulary import Vocabulary
 from runs.callbacks import Callback
@@ -18,6 +20,7 @@ from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
+from training.muon import local
 from training.schedule import Stage
 
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
@@ -60,6 +63,40 @@ class ReferenceLosses(Callback):
         trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
         with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
             self.run.save_reference_lines(self.references.losses)
+
+
+class WeightNorm(Callback):
+    """Adds the root mean square of all weights except tables: one number that shows whether they grow."""
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        row["weight_norm"] = self.norm(trainer.model)
+
+    @torch.no_grad()
+    def norm(self, model: nn.Module) -> float:
+        tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
+        weights = [weight for weight in model.parameters() if id(weight) not in tables]
+        return (self.square_sum(weights) / sum(weight.numel() for weight in weights)).sqrt().item()
+
+    def square_sum(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.stack([local(weight).float().square().sum() for weight in weights]).sum()
+
+
+class PerCharacter(Callback):
+    """Adds the loss per character, by which runs with different tokens compare."""
+
+    def __init__(self, lengths: torch.Tensor):
+        """`lengths` `[n_tokens]` are the numbers of characters that begin in each token."""
+        self.lengths = lengths
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        row |= per_character(evaluation, trainer.evaluator.validation, self.lengths)
+
+
+def per_character(evaluation: Evaluation, validation: ValidationSet, lengths: torch.Tensor | None) -> dict[str, float]:
+    """The loss per character that begins in a masked token; empty if tokens are characters, or if none begins."""
+    n_chars = 0 if lengths is None else int(lengths[validation.windows[validation.masked].cpu()].sum())
+    loss = float(evaluation.window_losses.sum()) / max(n_chars, 1)
+    return {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)} if n_chars else {}
 
 
 class AnyOrderBound(Callback):

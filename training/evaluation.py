@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from data.protocol import ValidationSet
-from training.muon import local
 from training.objective import Sums
 
 CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
@@ -27,7 +26,6 @@ class Evaluation:
     loss_stderr: float  # over windows; nan for a single window
     loss_at_seq_len: float  # with the windows cut to the training length
     accuracy: float  # the share of masked tokens whose most likely token is correct
-    per_character: float | None  # the summed loss per character of the masked tokens; None if tokens are characters
     window_losses: np.ndarray  # [n_windows], summed over each window's masked positions
     outcomes: Outcomes
 
@@ -89,17 +87,9 @@ def evaluate(
         loss_stderr=(loss.std() / n**0.5).item() if n > 1 else math.nan,
         loss_at_seq_len=(at_seq_len / n_masked).mean().item(),
         accuracy=correct.sum().item() / (n_masked * n),
-        per_character=losses.sum().item() / n_chars if (n_chars := masked_chars(validation)) else None,
         window_losses=losses.numpy(),
         outcomes=outcomes,
     )
-
-
-def masked_chars(validation: ValidationSet) -> int:
-    """The number of characters that begin in the masked tokens; 0 if tokens are characters, or if there are none."""
-    if validation.lengths is None:
-        return 0
-    return int(validation.lengths[validation.windows[validation.masked].cpu()].sum())
 
 
 def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
@@ -108,23 +98,6 @@ def per_window(outcomes: Outcomes, masked: torch.Tensor) -> Outcomes:
     window = torch.nonzero(masked)[:, 0].cpu()
     zeros = torch.zeros(len(masked), dtype=torch.float64)
     return zeros.index_add(0, window, losses), zeros.index_add(0, window, correct.double())
-
-
-def per_character(loss: float) -> dict[str, float]:
-    """The entries of a row that compare runs with different tokens, from the loss in nats per character."""
-    return {"loss.valid_per_character": loss, "bits_per_character": loss / math.log(2)}
-
-
-@torch.no_grad()
-def weight_norm(model: nn.Module, added: Callable[[torch.Tensor], torch.Tensor] = lambda square: square) -> float:
-    """The root mean square of all weights except tables: one number that shows whether they grow.
-
-    `added` adds up a sum over the parts of sharded weights.
-    """
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
-    weights = [weight for weight in model.parameters() if id(weight) not in tables]
-    square = added(torch.stack([local(weight).float().square().sum() for weight in weights]).sum())
-    return (square / sum(weight.numel() for weight in weights)).sqrt().item()
 
 
 @dataclass(frozen=True)
@@ -136,7 +109,6 @@ class Evaluator:
     mask_token: int
     corpus: str  # its name
     outcomes_of: Callable[..., Outcomes] = masked_outcomes
-    norm_of: Callable[[nn.Module], float] = weight_norm
 
     def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
         """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
@@ -162,13 +134,10 @@ class Evaluator:
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
             "grad_norm": totals["grad_norm"] / (now["step"] - before["step"]),
-            "weight_norm": self.norm_of(self.model),
             "chars_per_second": round(
                 (now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1
             ),
         }
         if totals["n_labels"] < totals["n_positions"]:
             row["ignored_labels"] = 1 - totals["n_labels"] / totals["n_positions"]
-        if evaluation.per_character is not None:
-            row |= per_character(evaluation.per_character)
         return row, evaluation

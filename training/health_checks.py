@@ -23,7 +23,7 @@ PLATEAU_NATS = 0.25
 class HealthCheckError(StoppedError):
     """Further training makes no sense; the message is one line for the user."""
 
-    in_all = True
+    raised_by_all = True
 
 
 def check_for_leak(losses: np.ndarray, floor: np.ndarray | None) -> None:

@@ -2,13 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from data.corpus import Corpus
-from data.vocabulary import Vocabulary
 from runs.callbacks import Callback
+from runs.errors import StoppedError
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best, save_last
@@ -18,17 +17,16 @@ from training.loop import Trainer
 def begin(
     run: RunFolder,
     values: Mapping[str, Any],
-    corpus: Corpus,
-    vocabulary: Vocabulary,
+    data: Any,
     comment: str,
     overridden: Iterable[str],
-    launch: str | None = None,
+    torchrun_id: str | None = None,
 ) -> None:
-    """Write the files that describe a new run; `launch` identifies the torchrun command, if any."""
-    run.save_about(values["name"], comment, overridden, launch)
+    """Write the files that describe a new run; `data` is the branch of the config tree."""
+    run.save_about(values["name"], comment, overridden, torchrun_id)
     run.save_config(dict(values))
-    run.save_corpus(corpus.name, corpus.sha256)
-    write_json(run.vocabulary_path, vocabulary.description())
+    run.save_corpus(data.loaded.name, data.loaded.sha256)
+    write_json(run.vocabulary_path, data.vocabulary.description())
 
 
 class Recorder(Callback):
@@ -65,9 +63,14 @@ class Recorder(Callback):
             self.waiting.popleft()
 
     def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
-        with nullcontext() if is_last else reporting_os_errors(trainer.report, "the checkpoint; will try again"):
+        try:
             state["callbacks"]["run"] = self.state_dict()
             save_last(self.run.checkpoints, weights, state)
+        except OSError as error:
+            reason = error.strerror or error
+            if is_last:
+                raise StoppedError(f"cannot save the run ({reason}): make room for {self.run.path}") from error
+            trainer.report(f"cannot write the checkpoint; will try again ({reason})")
 
     def state_dict(self) -> dict[str, Any]:
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""

@@ -12,7 +12,7 @@ from configs.devices import available_device
 from configs.keys import ConfigError
 from distributed import meeting
 from runs.files import ROOT
-from runs.find import find_launched
+from runs.find import find_started_by
 from runs.run_folder import RunFolder
 from tests.conftest import TINY
 from tests.distributed.conftest import Launcher
@@ -49,11 +49,11 @@ def started(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_torchrun_command_has_an_identity_that_restarts_keep(started, launcher, monkeypatch):
-    first = meeting.launch()
+    first = meeting.torchrun_id()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert meeting.launch() == first
+    assert meeting.torchrun_id() == first
     monkeypatch.setenv("MASTER_PORT", str(launcher.new_store()))  # another command with the same --rdzv-id
-    assert meeting.launch() != first
+    assert meeting.torchrun_id() != first
 
 
 def test_a_run_is_found_by_its_command(tmp_path):
@@ -62,11 +62,11 @@ def test_a_run_is_found_by_its_command(tmp_path):
         run.save_config({})
         run.save_about("mlm", "", [], launch)
     runs[-1].about_path.write_text("{")
-    found = find_launched("a", tmp_path)
+    found = find_started_by("a", tmp_path)
     assert found is not None
     assert found.path == runs[0].path
-    assert find_launched("b", tmp_path) is None
-    assert find_launched(None, tmp_path) is None
+    assert find_started_by("b", tmp_path) is None
+    assert find_started_by(None, tmp_path) is None
 
 
 def test_all_processes_of_a_machine_refuse_too_few_gpus(started, monkeypatch):

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 from data.bound import bound_masks
 from data.protocol import ValidationSet, protocol_masks
 from model import MaskedLanguageModel, ModernEncoder
-from training.callbacks import any_order_bound
-from training.evaluation import evaluate, masked_outcomes, per_window, weight_norm
+from training.callbacks import WeightNorm, any_order_bound
+from training.evaluation import evaluate, masked_outcomes, per_window
 
 MASK = 29
 
@@ -71,9 +71,9 @@ def test_the_weight_norm_counts_shared_weights_once_and_tables_never():
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.EmbeddingBag(5, 2))
     nn.init.constant_(model[0].weight, 3.0)
     nn.init.constant_(model[1].weight, 1.0)
-    assert weight_norm(model) == pytest.approx(5**0.5)
+    assert WeightNorm().norm(model) == pytest.approx(5**0.5)
     model.append(model[0])
-    assert weight_norm(model) == pytest.approx(5**0.5)
+    assert WeightNorm().norm(model) == pytest.approx(5**0.5)
 
 
 def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions():

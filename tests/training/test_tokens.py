@@ -14,6 +14,7 @@ from data.protocol import N_MASKED, protocol_masks
 from data.reference_losses import without_counting
 from tests.conftest import configs_for
 from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
+from training.callbacks import per_character
 from training.evaluation import evaluate
 from training.health_checks import check_row
 
@@ -41,7 +42,8 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
         for i in window[masked].tolist():  # the characters that begin in the token: all but bytes inside of one
             n_chars += sum(not 0x80 <= byte < 0xC0 for byte in vocabulary.surfaces[i])
     result = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=256)
-    assert result.per_character == pytest.approx(float(sum(losses)) / n_chars, rel=1e-5)
+    found = per_character(result, validation, vocabulary.lengths)["loss.valid_per_character"]
+    assert found == pytest.approx(float(sum(losses)) / n_chars, rel=1e-5)
     assert result.loss == pytest.approx(float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5)
 
 
