@@ -20,8 +20,9 @@ from configs.one_line import OneLineParser
 from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
-from runs.files import ROOT, read_bytes
+from runs.files import ROOT
 from runs.find import find_run
+from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parent / "presets"

@@ -3,6 +3,7 @@
 A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from labml.configs import option
@@ -106,24 +107,26 @@ def objective_on_pairs(c: ObjectiveConfigs) -> str:
 
 @option(TrainingConfigs.optimizer)
 def muon(c: TrainingConfigs) -> "list[Optimizer]":
-    from training import optimizers
+    """Muon for the matrices of the encoder's layers, and `adamw` for all other parameters: Muon's updates suit maps
+    between hidden states, which embeddings, norms, biases and the head are not."""
     from training.muon import Muon
 
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
-    return optimizers.muon(
-        c.network,
-        learning_rate=c.learning_rate,
-        muon_learning_rate=c.muon_learning_rate,
-        muon_momentum=c.muon_momentum,
-        table_learning_rate=c.table_learning_rate,
-        weight_decay=c.weight_decay,
-        muon_class=in_all_processes(Muon),
+    matrices = [p for p in c.network.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
+    by_adamw, *by_row = adamw_for_all(c, but=matrices)
+    by_muon = in_all_processes(Muon)(
+        matrices, lr=c.muon_learning_rate, momentum=c.muon_momentum, weight_decay=c.weight_decay
     )
+    return [by_adamw, by_muon, *by_row]
 
 
 @option(TrainingConfigs.optimizer)
 def adamw(c: TrainingConfigs) -> "list[Optimizer]":
+    return adamw_for_all(c)
+
+
+def adamw_for_all(c: TrainingConfigs, but: "Sequence[nn.Parameter]" = ()) -> "list[Optimizer]":
     from training import optimizers
 
     return optimizers.adamw(
@@ -131,4 +134,5 @@ def adamw(c: TrainingConfigs) -> "list[Optimizer]":
         learning_rate=c.learning_rate,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
+        left_out=but,
     )

@@ -20,8 +20,9 @@ from data.sources import CorpusError, Source, is_plain, list_sources, read_block
 from data.survey import Surveyed, survey
 from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
-from runs.files import read_bytes, reporting_os_errors, write_json
+from runs.files import reporting_os_errors, write_json
 from runs.locks import locked
+from runs.reading import read_bytes
 
 SAMPLE = 4_000_000  # characters at the beginning of each part: the sample for strategies and counting
 VERSION = 1  # of the conversion; a new version converts again

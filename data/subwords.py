@@ -12,7 +12,7 @@ import torch
 from data.byte_tokens import PiecesOfUtf8
 from data.corpus import CorpusError
 from data.vocabulary import MASK, PAD, UNK
-from runs.files import read_bytes
+from runs.reading import read_bytes
 
 SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}  # by their names, even if the file does not call them special
 PIECE = 1 << 17  # characters that a core encodes at once

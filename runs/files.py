@@ -1,9 +1,8 @@
-"""Reads and writes files safely: atomic writes, whole lines, JSON, and regular files only."""
+"""Writes files safely: atomically, and in whole lines; and the folder of the repository."""
 
 import errno
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,21 +33,6 @@ def to_json(content: Any, indent: int | None = None) -> str:
     """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor Infinity."""
     finite = json.loads(json.dumps(content), parse_constant=lambda constant: None)
     return json.dumps(finite, indent=indent)
-
-
-def read_bytes(path: Path, limit: int = 2**28) -> bytes:
-    """Read a regular file of at most `limit` bytes. Raises OSError for everything else, such as a pipe or a device."""
-    try:
-        # Without O_NONBLOCK, opening a pipe waits for a writer.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            if status.st_size > limit:
-                raise OSError(errno.EFBIG, f"larger than {limit:,} bytes")
-            return file.read()
-    except ValueError as error:  # a null byte or a surrogate in the path
-        raise OSError(errno.EINVAL, "not a valid path") from error
 
 
 def append_line(path: Path, line: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.errors import InputError
-from runs.files import read_bytes
+from runs.reading import read_bytes
 from runs.schema import checked
 
 

@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from runs.errors import InputError
-from runs.files import flush, read_bytes, write_atomically
+from runs.files import flush, write_atomically
+from runs.reading import read_bytes
 
 # `new` becomes `last`. Whenever a process is killed, the first of these that can be read is the latest checkpoint.
 NAMES = ("new.safetensors", "last.safetensors", "previous.safetensors")

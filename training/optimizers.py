@@ -1,72 +1,44 @@
-"""The optimizers: Muon with AdamW, or AdamW alone. Both update tables row by row."""
+"""AdamW, RowAdagrad for tables, and what all optimizers need; `training.muon` has Muon."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from training.muon import Muon, local
+from training.muon import local
 
 EPS = 1e-10  # avoids 0 / 0 in rows whose gradients have all been 0
 
 
-def muon(
+def adamw(
     model: nn.Module,
     *,
     learning_rate: float,
-    muon_learning_rate: float,
-    muon_momentum: float,
     table_learning_rate: float,
     weight_decay: float,
-    muon_class: Callable[..., Optimizer] = Muon,
+    left_out: Sequence[nn.Parameter] = (),
 ) -> list[Optimizer]:
-    """Muon for the matrices of the encoder's layers, RowAdagrad for tables, AdamW for all other parameters.
+    """AdamW (Loshchilov and Hutter 2019) for all parameters that are not `left_out`, except that tables, the weights of
+    `nn.EmbeddingBag`s, have RowAdagrad.
 
-    Muon's updates suit maps between hidden states; embeddings, norms, biases and the head are not such maps. The model
-    must have its layers in `encoder.layers`.
-    """
-    matrices = [p for p in model.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
-    by_row, others = _split_off_tables(model, table_learning_rate)
-    by_muon = {id(p) for p in matrices}
-    return [
-        _adamw([p for p in others if id(p) not in by_muon], learning_rate, weight_decay),
-        muon_class(matrices, lr=muon_learning_rate, momentum=muon_momentum, weight_decay=weight_decay),
-        *by_row,
-    ]
-
-
-def adamw(
-    model: nn.Module, *, learning_rate: float, table_learning_rate: float, weight_decay: float
-) -> list[Optimizer]:
-    """RowAdagrad for tables, AdamW (Loshchilov and Hutter 2019) for all other parameters."""
-    by_row, others = _split_off_tables(model, table_learning_rate)
-    return [_adamw(others, learning_rate, weight_decay), *by_row]
-
-
-def _adamw(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float) -> Optimizer:
-    # Weight decay pulls weights to zero, which is right for matrices and wrong for the scales of norms and for biases.
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)
-
-
-def _split_off_tables(model: nn.Module, learning_rate: float) -> tuple[list[Optimizer], list[nn.Parameter]]:
-    """RowAdagrad for the weights of `nn.EmbeddingBag`s, if the model has any, and the list of all other parameters.
-
-    On a CPU their gradients become sparse. On other devices they stay dense: counting distinct rows would synchronize.
+    On a CPU the gradients of tables become sparse. On other devices they stay dense: counting distinct rows would
+    synchronize.
     """
     bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
     for bag in bags:
         bag.sparse = bag.weight.device.type == "cpu" and type(bag.weight) is nn.Parameter  # not a sharded tensor
-    is_table = {id(bag.weight) for bag in bags}
-    tables = [p for p in model.parameters() if id(p) in is_table]
-    others = [p for p in model.parameters() if id(p) not in is_table]
-    return [RowAdagrad(tables, lr=learning_rate)] if tables else [], others
+    by_row = {id(bag.weight) for bag in bags}
+    tables = [p for p in model.parameters() if id(p) in by_row]
+    others = [p for p in model.parameters() if id(p) not in by_row | {id(p) for p in left_out}]
+    # Weight decay pulls weights to zero, which is right for matrices and wrong for the scales of norms and for biases.
+    groups = [
+        {"params": [p for p in others if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in others if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    fused = others[0].device.type in ("cpu", "cuda")
+    found: list[Optimizer] = [torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)]
+    return [*found, RowAdagrad(tables, lr=table_learning_rate)] if tables else found
 
 
 def gradients_of(model: nn.Module) -> list[torch.Tensor]:
@@ -91,16 +63,6 @@ def optimize_or_undo(model: nn.Module, optimizers: Sequence[Optimizer], is_finit
         optimizer.step()
     for weight, old in zip(weights, before, strict=True):
         weight.copy_(torch.where(is_finite, weight, old))
-
-
-def load_optimizers(optimizers: Sequence[Optimizer], states: Sequence[dict[str, Any]]) -> None:
-    """Load the states of optimizers. Raises ValueError for wrong shapes, which PyTorch does not check."""
-    for optimizer, state in zip(optimizers, states, strict=True):
-        optimizer.load_state_dict(state)
-        for parameter, values in optimizer.state.items():
-            allowed = {parameter.shape, parameter.shape[:1], torch.Size()}
-            if not {tensor.shape for tensor in values.values() if isinstance(tensor, torch.Tensor)} <= allowed:
-                raise ValueError("an optimizer's state does not have the shape of its parameter")
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import torch
+from torch.optim import Optimizer
+
 from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.errors import StoppedError
@@ -87,9 +90,18 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
         trainer.load_state_dict(found.state)
+        check_shapes(trainer.training_step.update.optimizers)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
         raise CheckpointError(f"{found.path} is not a state of this run ({error})") from error
     return found
+
+
+def check_shapes(optimizers: Iterable[Optimizer]) -> None:
+    """Raise ValueError if the state of an optimizer has wrong shapes, which PyTorch does not check."""
+    for parameter, values in (item for optimizer in optimizers for item in optimizer.state.items()):
+        allowed = {parameter.shape, parameter.shape[:1], torch.Size()}
+        if not {tensor.shape for tensor in values.values() if isinstance(tensor, torch.Tensor)} <= allowed:
+            raise ValueError("an optimizer's state does not have the shape of its parameter")
 
 
 def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: Corpus) -> None:

@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from data.generators import restore_rng_states, rng_states
 from data.masking import MaskedBatch, Masker
 from data.windows import Windows
 from training.objective import Losses, MaskedObjective, Outcome, Sums
-from training.optimizers import gradients_of, load_optimizers, optimize_or_undo
+from training.optimizers import gradients_of, optimize_or_undo
 from training.schedule import Stage
 
 
@@ -75,7 +74,7 @@ class Update:
         self,
         model: nn.Module,
         objective: MaskedObjective,
-        optimizers: Sequence[Optimizer],
+        optimizers: Sequence[torch.optim.Optimizer],
         grad_norm_clip: float = 1.0,
         autocast: bool = False,  # whether to compute in bfloat16 where that is safe
     ):
@@ -136,5 +135,6 @@ class Update:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])
-        load_optimizers(self.optimizers, state["optimizers"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         restore_rng_states(state["rng_states"][0], self.device)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from runs import files, run_folder
+from runs import files, reading, run_folder
 from runs.run_folder import RunFolder, RunFolderError
 from tests.runs.conftest import metrics_row
 
@@ -220,12 +220,12 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000])
 def test_a_path_that_is_not_a_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
     with pytest.raises(OSError, match=r".+") as error:
-        files.read_bytes(tmp_path / path)
+        reading.read_bytes(tmp_path / path)
     assert error.value.strerror
 
 
 def test_a_file_above_the_limit_is_not_read(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
-    assert files.read_bytes(tmp_path / "file", limit=5) == b"12345"
+    assert reading.read_bytes(tmp_path / "file", limit=5) == b"12345"
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        files.read_bytes(tmp_path / "file", limit=4)
+        reading.read_bytes(tmp_path / "file", limit=4)

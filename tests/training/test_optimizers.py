@@ -1,11 +1,13 @@
 import copy
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from configs.training import muon
 from model import MaskedLanguageModel, ModernEncoder
 from model.ngrams import NGRAMS, NgramEmbedding
 from tests.conftest import configs_for
@@ -22,19 +24,23 @@ def model(n_rows: int = 0) -> MaskedLanguageModel:
     return MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16, ngrams=ngrams))
 
 
+def muon_of(net: nn.Module) -> list[torch.optim.Optimizer]:
+    return muon(SimpleNamespace(network=net, **RATES, **MUON))
+
+
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
     net = model()
-    adamw, muon = optimizers.muon(net, **RATES, **MUON)
+    adamw, of_matrices = muon_of(net)
     names = {id(parameter): name for name, parameter in net.named_parameters()}
-    by_muon = [names[id(p)] for group in muon.param_groups for p in group["params"]]
+    by_muon = [names[id(p)] for group in of_matrices.param_groups for p in group["params"]]
     by_adamw = [names[id(p)] for group in adamw.param_groups for p in group["params"]]
     assert sorted(by_muon + by_adamw) == sorted(names.values())
-    assert muon.param_groups[0]["momentum"] == 0.9
+    assert of_matrices.param_groups[0]["momentum"] == 0.9
     assert len(by_muon) == 2 * 4
     assert all(name.startswith("encoder.layers.") and name.endswith("weight") for name in by_muon)
 
 
-@pytest.mark.parametrize("build", [partial(optimizers.muon, **RATES, **MUON), partial(optimizers.adamw, **RATES)])
+@pytest.mark.parametrize("build", [muon_of, partial(optimizers.adamw, **RATES)])
 def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
     net = model(n_rows=50)
     *others, by_row = build(net)
@@ -82,7 +88,7 @@ def test_norms_and_biases_have_no_weight_decay():
 
 
 def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
-    all_three = optimizers.muon(model(n_rows=50), **RATES, **MUON)
+    all_three = muon_of(model(n_rows=50))
     for share in (0.5, 0.1, 1.0):
         optimizers.set_learning_rate(all_three, share)
         assert [o.param_groups[0]["lr"] for o in all_three] == [1e-3 * share, 0.02 * share, 0.05 * share]
