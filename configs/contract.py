@@ -6,13 +6,8 @@ from torch import nn
 from configs.keys import ConfigError
 
 
-def check_contract(model: nn.Module, n_tokens: int, device: torch.device, pairs: str) -> None:
-    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers.
-
-    `pairs` is the objective on pairs of text, nsp or sop, or empty.
-    """
-    if pairs and not hasattr(model, "forward_pairs"):
-        raise ConfigError(f"objective.{pairs}: this model.architecture has no forward_pairs, use modern")
+def check_contract(model: nn.Module, n_tokens: int, device: torch.device) -> None:
+    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
     inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
     calls = [torch.tensor([1, 9, 15], device=device)]
     if getattr(model, "takes_positions_per_window", False):

@@ -38,18 +38,19 @@ def n_tokens(c: ModelConfigs) -> int:
 def modern(c: ModelConfigs) -> "nn.Module":
     """Rotary positions, GeGLU, pre-norm and a tied head, as in Hugging Face's ModernBERT; and n-gram embeddings."""
     from model import MaskedLanguageModel, ModernEncoder
+    from model.pairs import PairEncoder, PairModel
 
-    encoder = ModernEncoder(
+    objective = c.root().objective
+    encoder = (PairEncoder if objective.nsp or objective.sop else ModernEncoder)(
         n_tokens=c.n_tokens,
         d_model=c.d_model,
         n_layers=c.n_layers,
         n_heads=c.n_heads,
         d_ff=c.d_ff,
         dropout=c.dropout,
-        n_segments=2 if c.root().objective.pairs else 0,
         ngrams=ngram_embedding(c),
     )
-    return MaskedLanguageModel(encoder)
+    return PairModel(encoder) if isinstance(encoder, PairEncoder) else MaskedLanguageModel(encoder)
 
 
 def ngram_embedding(c: ModelConfigs) -> "NgramEmbedding | None":

@@ -12,7 +12,7 @@ from data.protocol import SEED, WINDOW_LEN
 from data.sources import CorpusError
 from data.stored import StoredIds
 from data.vocabulary import Vocabulary
-from data.windows import Pairs, WindowBatch, Windows
+from data.windows import WindowBatch, Windows
 
 CLS, SEP = "[CLS]", "[SEP]"
 N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
@@ -52,7 +52,11 @@ class PairWindows(Windows):
             )
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character next to it."""
+        """A batch of pairs, `[batch_size, seq_len]`. A special token has the offset of a character next to it.
+
+        `further` are the segments `[batch_size, seq_len]`, 0 for [CLS] A [SEP] and 1 for B [SEP], and the labels
+        `[batch_size]`, bool: does B follow A (nsp), or are A and B in their order (sop)?
+        """
         n_first, n_second = _lengths(seq_len)
         draw = self._next_sentence if self.objective == "nsp" else self._sentence_order
         first, second, labels = draw(batch_size, n_first, n_second)
@@ -63,7 +67,7 @@ class PairWindows(Windows):
         tokens[:, -1] = self.sep_token
         segments = torch.zeros_like(tokens)
         segments[:, n_first + 2 :] = 1
-        return WindowBatch(tokens, offsets, Pairs(segments, labels))
+        return WindowBatch(tokens, offsets, (segments, labels))
 
     def _next_sentence(self, batch_size: int, n_first: int, n_second: int) -> tuple[torch.Tensor, ...]:
         lowest, highest = self._usable_borders(n_first + n_second + N_SPECIAL)
@@ -119,6 +123,4 @@ def held_out_pairs(
 ) -> WindowBatch:
     """Pairs of the validation text on `device`, the same for every run."""
     batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
-    assert batch.pairs is not None
-    pairs = Pairs(*(part.to(device) for part in batch.pairs))
-    return WindowBatch(batch.tokens.to(device), batch.offsets, pairs)
+    return WindowBatch(batch.tokens.to(device), batch.offsets, tuple(part.to(device) for part in batch.further))

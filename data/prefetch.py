@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from data.windows import Pairs, WindowBatch, Windows
+from data.windows import WindowBatch, Windows
 
 
 class Prefetched:
@@ -28,7 +28,7 @@ class Prefetched:
         self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
         self._next = self._pool.submit(self._draw, batch_size, seq_len)
         tokens, offsets = (part.to(self.device, non_blocking=True) for part in batch[:2])
-        return WindowBatch(tokens, offsets, batch.pairs and Pairs(*(part.to(self.device) for part in batch.pairs)))
+        return WindowBatch(tokens, offsets, tuple(part.to(self.device) for part in batch.further))
 
     def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         batch = self.windows.draw(batch_size, seq_len)

@@ -8,19 +8,12 @@ from data.generators import restore_generator
 from data.stored import StoredIds
 
 
-class Pairs(NamedTuple):
-    """The further facts of windows that are pairs of text: see `data.pairs`."""
-
-    segments: torch.Tensor  # [batch, seq_len] 0 for [CLS] A [SEP], 1 for B [SEP]
-    labels: torch.Tensor  # [batch] bool: nsp: does B follow A? sop: are A and B in their order?
-
-
 class WindowBatch(NamedTuple):
     """Windows of the text."""
 
     tokens: torch.Tensor  # [batch, seq_len] ids
     offsets: torch.Tensor  # [batch, seq_len] the offset of each token in the text
-    pairs: Pairs | None = None
+    further: tuple[torch.Tensor, ...] = ()  # what a second objective needs, each [batch, ...]
 
 
 class Windows:

@@ -15,7 +15,6 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from data.masking import MaskedBatch
-from data.windows import Pairs
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_losses
@@ -52,8 +51,8 @@ def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
     per_window = len(batch.positions) // n_windows
     listed = slice(windows.start * per_window, windows.stop * per_window)
     inputs, positions = batch.inputs[windows], batch.positions[listed] - windows.start * seq_len
-    pairs = batch.pairs and Pairs(*(part[windows] for part in batch.pairs))
-    return MaskedBatch(inputs, positions, batch.labels[listed], batch.offsets[listed], pairs, batch.is_even)
+    further = tuple(part[windows] for part in batch.further)
+    return MaskedBatch(inputs, positions, batch.labels[listed], batch.offsets[listed], further, batch.is_even)
 
 
 class InAllProcesses:

@@ -124,10 +124,9 @@ class ModernEncoder(nn.Module):
         n_heads: int,
         d_ff: int,
         dropout: float = 0.0,
-        n_segments: int = 0,
         ngrams: NgramEmbedding | None = None,
     ):
-        """`n_segments` is the number of segment embeddings, 2 for pairs of text; `ngrams` adds vectors to the tokens'.
+        """`ngrams` adds vectors to the tokens'.
 
         Raises ValueError if `n_heads` does not divide `d_model` into heads of an even size.
         """
@@ -139,31 +138,25 @@ class ModernEncoder(nn.Module):
         self.layers = nn.ModuleList(Layer(d_model, n_heads, d_ff, dropout, is_first=i == 0) for i in range(n_layers))
         self.final_norm = nn.LayerNorm(d_model, eps=NORM_EPS, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        self.segment_embedding = Embedding(n_segments, d_model) if n_segments else None
-        if self.segment_embedding is not None:
-            nn.init.normal_(self.segment_embedding.weight, std=0.02)
         self.ngrams = ngrams
 
-    def forward(
-        self,
-        inputs: Tensor,
-        segments: Tensor | None = None,
-        positions: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        """`segments` `[batch, seq_len]` is the segment of each token, 0 by default.
-
-        `attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a shorter window. Other
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+        """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a shorter window. Other
         positions get the vectors that the text has alone; those of padding have no meaning.
 
         With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`:
         the last feed-forward runs only there, and with `[batch, n]` the last attention too has queries only there.
         """
+        return self.encoded(self.embedded(inputs, attention_mask), positions, attention_mask)
+
+    def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len, d_model]`."""
         ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
-        cos, sin = rotary_table(inputs.shape[1], self.d_head, inputs.device)
-        x = self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
-        if self.segment_embedding is not None:
-            x = x + self.segment_embedding(torch.zeros_like(inputs) if segments is None else segments)
+        return self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
+
+    def encoded(self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+        """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
+        cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
         x = self.dropout(self.embedding_norm(x))
         mask = None if attention_mask is None else attention_mask[:, None, None]
         *earlier, last = self.layers

@@ -211,7 +211,7 @@ def _shape(batches: Batches) -> Shape:
 
 def _inputs(batch: MaskedBatch) -> list[torch.Tensor]:
     """All tensors that an update reads. Only the masker reads `offsets`."""
-    return [batch.inputs, batch.positions, batch.labels, *([] if batch.pairs is None else batch.pairs)]
+    return [batch.inputs, batch.positions, batch.labels, *batch.further]
 
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

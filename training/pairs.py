@@ -19,10 +19,10 @@ class PairObjective(MaskedObjective):
     """The masked objective, plus the binary cross-entropy of the pairs' labels."""
 
     def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
-        assert batch.pairs is not None
-        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, batch.pairs.segments)  # type: ignore[operator]
+        segments, labels = batch.further
+        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, segments)  # type: ignore[operator]
         masked = masked_outcome(logits, batch.labels)
-        losses, correct = pair_outcomes(pair_logits, batch.pairs.labels)
+        losses, correct = pair_outcomes(pair_logits, labels)
         return Outcome(masked.losses, masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()})
 
     def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
@@ -42,11 +42,10 @@ def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torc
 
 def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
     """Loss (nats) and accuracy on pairs of text, with no character masked."""
-    assert windows.pairs is not None
     losses, correct = [], []
     n_at_once = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
     any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
-    parts = (windows.tokens, windows.pairs.segments, windows.pairs.labels)
+    parts = (windows.tokens, *windows.further)
     with evaluating(model, windows.tokens.device):
         for tokens, segments, labels in zip(*(part.split(n_at_once) for part in parts), strict=True):
             _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]

@@ -46,7 +46,7 @@ class TrainingStep:
         for _ in range(self.grad_accum_steps):
             windows = self.windows.draw(batch_size, stage.seq_len)
             batch = self.masker(windows.tokens, windows.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(pairs=windows.pairs))
+            batches.append(batch._replace(further=windows.further))
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:

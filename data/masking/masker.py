@@ -9,7 +9,6 @@ from data.generators import restore_generator
 from data.masking.corruption import Corruption
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Segmenter
-from data.windows import Pairs
 
 IGNORED_LABEL = -100  # PyTorch's cross-entropy ignores it; id 0 is a real character
 
@@ -21,7 +20,7 @@ class MaskedBatch(NamedTuple):
     positions: torch.Tensor  # [n_masked] indices of the selected characters in inputs.flatten()
     labels: torch.Tensor  # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
     offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
-    pairs: Pairs | None = None  # segments and labels, if the windows are pairs of text
+    further: tuple[torch.Tensor, ...] = ()  # of the windows
     is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
 

@@ -131,8 +131,7 @@ def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective,
     configs = configs_for(tmp_path / "play.txt", **keys)
     vocabulary, windows = configs.data.vocabulary, configs.data.windows
     batch = windows.draw(16, 64)
-    assert batch.pairs is not None
-    for tokens_, segments in zip(batch.tokens, batch.pairs.segments, strict=True):
+    for tokens_, segments in zip(batch.tokens, batch.further[0], strict=True):
         second = vocabulary.decode(tokens_[segments == 1])
         assert vocabulary.decode(tokens_[:1]) == "[CLS]"
         assert second.endswith("[SEP]")
