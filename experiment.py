@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from configs.command_line import Command, parse, run_seeds
-from configs.experiment import Configs, configs_of, registered_configs
-from configs.one_line import fail, run_main
+from configs.experiment import Configs, configs_of
+from configs.one_line import OutputError, fail, run_main
 from configs.scripts import exit_code
-from configs.seeds import derived_seed
 from runs.errors import InputError
 from runs.find import find_run
 from runs.run_folder import RunFolder
@@ -30,11 +29,12 @@ def main(arguments: list[str]) -> int:
         return fail(error, raised_by_all=True)
     if command.n_seeds > 1:
         return run_seeds(__file__, arguments, command)
+    from configs.following import follow
     from distributed.parallel import together
 
     try:
         with together(command.values) as processes:
-            return lead(command, began, processes) if processes.is_first else follow(command, processes)
+            return lead(command, began, processes) if processes.is_first else follow(command, processes, built)
     except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
         return exit_code(error, command.values)
 
@@ -50,9 +50,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     if restarted:
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
-    path = tracking.prepare(command.values["name"], command.comment, str(command.logs), command.resumed)
-    configs = registered_configs(command.values)
-    data = configs.data
+    configs = configs_of(command.values)
+    path, data = tracking.prepare(configs, command.comment, str(command.logs), command.resumed), configs.data
     len(data.training_ids)  # converts a large text, which may take hours
     command = processes.from_first(replace(command, values=command.values | {"data.corpus": data.loaded.name}))
     trainer = built(configs, command, processes)
@@ -64,25 +63,6 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
         else:
             begin(run, command.values, data, command.comment, command.overridden, torchrun_id())
         return train(run, trainer, began)
-
-
-def follow(command: Command, processes: "Processes") -> int:
-    """Train with the first process, silently: every other process that torchrun has started."""
-    from torch import manual_seed
-
-    from distributed.interruption import Interruption
-    from training import tracking
-    from training.resume import restore
-
-    tracking.be_quiet()
-    command = processes.from_first(command)
-    trainer = built(configs_of(command.values), command, processes)
-    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))  # dropout differs between processes
-    if command.resumed:
-        restore(command.resumed, trainer)
-    with Interruption(trainer).watched():
-        trainer.train()
-    return 0
 
 
 def built(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
@@ -107,28 +87,31 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     from runs import hardware
     from training.tracking import Tracking
 
+    def is_finished() -> bool:  # with the last evaluation, which is at the end of the budget
+        return trainer.n_evaluations == trainer.schedule.evaluations
+
     tracker, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
-    with (
-        interruption.watched(),
-        tracker.training(lambda: not is_finished(trainer)),
-        hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
-        naming_losses(),
-    ):
-        trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
-        trainer.train()
+    try:
+        with (
+            interruption.watched(),
+            tracker.training(lambda: not is_finished()),
+            hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
+            naming_losses(),
+        ):
+            trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
+            trainer.train()
+    except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
+        raise
+    except OSError as error:
+        return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)
     seconds = f"{trainer.clock.seconds:.0f} s of training, {earlier + time.monotonic() - began:.0f} s in all"
-    if interruption.signal is None or is_finished(trainer):  # a signal may arrive after the last step
+    if interruption.signal is None or is_finished():  # a signal may arrive after the last step
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
     print(f"{python_command()} experiment.py --resume {run.path.name}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
-
-
-def is_finished(trainer: "Trainer") -> bool:
-    """Whether the training has had its last evaluation, which is at the end of its budget."""
-    return trainer.n_evaluations == trainer.schedule.evaluations
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
 from configs.seeds import derived_seed
-from data.vocabulary import printable
 from runs.files import write_atomically
+from runs.terminal import printable
 from trained.fill import encode
 from trained.load import Trained, load_trained
 from training.schedule import masking_rates

@@ -23,7 +23,7 @@ from configs.keys import ConfigError
 from configs.one_line import fail, run_main
 from configs.scripts import number, run_parser, run_script
 from data.tasks.task import CHARACTER, PAIR
-from data.vocabulary import printable
+from runs.terminal import printable
 from trained.fill import Filled, encode, fill
 from trained.load import load_trained
 from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier

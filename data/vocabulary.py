@@ -1,6 +1,5 @@
 """Text to token ids and back. Here a token is a character; `data.vocabularies` has the others."""
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,6 @@ from data.sources import CorpusError
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
 MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tab and line feed; lone surrogates
 
 
 class Vocabulary:
@@ -101,8 +99,3 @@ def characters_of(counts: Counter[str], extra: str, unknown_below: float, furthe
         )
     unknown = (UNK,) if not counts.keys() <= kept else ()
     return Vocabulary(kept, (PAD, MASK, *unknown, *further))
-
-
-def printable(text: str) -> str:
-    """A text of the corpus for a terminal: control characters, which could command it, become escapes like \\x1b."""
-    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -27,7 +27,7 @@ PACKAGES |= {"auditing"}
 LAYERS = {
     "runs": set(),
     "model": set(),
-    "data": {"runs.errors", "runs.files", "runs.figures", "runs.locks", "runs.reading"},
+    "data": {"runs.errors", "runs.files", "runs.figures", "runs.locks", "runs.reading", "runs.terminal"},
     "training": {"data", "runs"},
     "distributed": {"data", "runs", "training"},
     "configs": {"data", "distributed", "model", "runs", "training"},

@@ -21,11 +21,11 @@ from labml.internal.logger.destinations import Destination
 from labml.internal.monitor import monitor_singleton
 from labml.logger import Text
 
-from data.vocabulary import printable
 from runs.callbacks import Callback
 from runs.delivery import Delivery, dashboard_address
 from runs.files import ROOT
 from runs.run_folder import RunFolder
+from runs.terminal import printable
 from runs.uploader import Uploader
 from training.callbacks import Guess
 
@@ -42,8 +42,8 @@ class PlainDestination(Destination):
             print(text.strip("\n"), flush=True)
 
 
-def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
-    """Create labml's experiment, and return the folder of its run; nothing is written yet.
+def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = None) -> Path:
+    """Create labml's experiment with its configs, and return the folder of its run; nothing is written yet.
 
     `logs` is the absolute folder of all runs, `resumed` the run that continues. Raises InputError if the dashboard's
     address is not valid.
@@ -53,7 +53,7 @@ def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None
         logger_singleton()._Logger__destinations = [PlainDestination()]
     dashboard_address()  # raises before anything is written
     # A resumed run may have been moved. labml builds its path from `logs` and these two.
-    folder, uuid = (resumed.path.parent.name, resumed.path.name) if resumed else (name, None)
+    folder, uuid = (resumed.path.parent.name, resumed.path.name) if resumed else (configs.name, None)
     # labml's own connection to the server retries forever and would keep the process from ending, so `runs.delivery`
     # replaces it, and labml's copy of all output for that connection is switched off.
     lab.configure({"experiments_path": logs, "app_url": ""})
@@ -61,13 +61,14 @@ def prepare(name: str, comment: str, logs: str, resumed: RunFolder | None = None
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
     created = experiment_singleton()
-    created.run.name = name
+    created.run.name = configs.name
     created.run.repo_remotes = []  # the address of a git remote may contain a password
     # Folio prints the command and the folder of the run; labml would add the subject of a git commit.
     created._Experiment__print_info = lambda: None
     # labml lists the projects of this computer in ~/.labml, for a service that Folio does not use. The home folder may
     # not be writable, and runs that start at the same time delete each other's files there.
     computer._internal = SimpleNamespace(add_project=lambda path: None)
+    experiment.configs(configs)
     return Path(created.run.run_path)
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from data.vocabulary import Vocabulary, printable
+from data.vocabulary import Vocabulary
+from runs.terminal import printable
 
 BLANK = "·"  # the picture of a blank
 WRITTEN, NEW, EMPTY = "written", "new", "empty"  # kinds of cells

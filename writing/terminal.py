@@ -7,7 +7,8 @@ from typing import TextIO
 
 from torch import Tensor
 
-from data.vocabulary import Vocabulary, printable
+from data.vocabulary import Vocabulary
+from runs.terminal import printable
 from writing.frames import EMPTY, NEW, Cell, cells, wrap
 
 SECONDS_PER_FRAME = 0.04

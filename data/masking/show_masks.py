@@ -20,8 +20,8 @@ from data.masking.masker import n_masked_in
 from data.masking.sampling import sampling_order
 from data.masking.segmenters import Segmenter
 from data.masking.strategies import STRATEGIES
-from data.vocabulary import printable
 from runs.figures import save_figure
+from runs.terminal import printable
 
 PASSAGE, WINDOW, WINDOWS = 480, 128, 512  # characters shown; length and number of the windows for the statistics
 LONGEST = 12  # the last column of the picture holds runs of this length and longer

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.vocabulary import Vocabulary, printable
+from data.vocabulary import Vocabulary
+from runs.terminal import printable
 
 unicode_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
