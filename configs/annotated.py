@@ -1,6 +1,6 @@
 """The parts of the annotated labml experiment, all from labml_nn: its model, its masking and its optimizer."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labml.configs import option
 
@@ -60,8 +60,15 @@ def noam(c: TrainingConfigs) -> "list[Optimizer]":
     from labml_nn.optimizers import WeightDecay
     from labml_nn.optimizers.noam import Noam
 
+    class ShownNoam(Noam):
+        """Keeps the rate that it computes, for `learning_rate_of`."""
+
+        def get_lr(self, state: dict[str, Any], group: dict[str, Any]) -> float:
+            group["computed_lr"] = super().get_lr(state, group)
+            return group["computed_lr"]
+
     return [
-        Noam(
+        ShownNoam(
             c.network.parameters(),
             lr=c.learning_rate,
             betas=(0.9, 0.999),

@@ -1,4 +1,4 @@
-"""The training: budget, stages, optimizer, second objective, checkpoints, samples.
+"""The training: budget, stages, optimizer.
 
 A new optimizer is one function with `@option` that returns a list of PyTorch optimizers: see `adamw`.
 """
@@ -56,28 +56,6 @@ class TrainingConfigs(Branch):
     autocast: bool
 
 
-class ObjectiveConfigs(Branch):
-    """Keys `objective.*`: a second objective beside the masked characters."""
-
-    nsp: Annotated[bool, Key("next-sentence prediction (BERT): does speech B follow speech A?")] = False
-    sop: Annotated[bool, Key("sentence-order prediction (ALBERT): are two neighboring pieces in order?")] = False
-
-    pairs: str
-
-
-class CheckpointConfigs(Branch):
-    """Keys `checkpoint.*`."""
-
-    every_seconds: Annotated[float, Key("seconds between checkpoints", above=0, high=10**9, resume=True)] = 60.0
-
-
-class SampleConfigs(Branch):
-    """Keys `sample.*`."""
-
-    every_evaluations: Annotated[int, Key("evaluations per sample; 0: none", low=0, high=10**6, resume=True)] = 5
-    prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
-
-
 @option(TrainingConfigs.network)
 def network(c: TrainingConfigs) -> "nn.Module":
     return c.root().network
@@ -97,12 +75,6 @@ def autocast(c: TrainingConfigs) -> bool:
 
     is_fast = c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return c.precision == "bfloat16" or (c.precision == "auto" and is_fast)
-
-
-@option(ObjectiveConfigs.pairs)
-def objective_on_pairs(c: ObjectiveConfigs) -> str:
-    """The objective on pairs of text, nsp or sop; empty if there is none."""
-    return "nsp" if c.nsp else "sop" if c.sop else ""
 
 
 @option(TrainingConfigs.optimizer)

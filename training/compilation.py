@@ -26,11 +26,8 @@ class Compiled(Callback):
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
         self.eager = objective.outcome
-        self.compiled: Callable[..., Outcome] = torch.compile(objective.outcome, dynamic=False)
+        self.outcome: Callable[[nn.Module, MaskedBatch], Outcome] = torch.compile(objective.outcome, dynamic=False)
         self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
-
-    def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
-        return self.compiled(model, batch)
 
     def begin(self, trainer: Any) -> None:
         if trainer.progress() < 1:
@@ -64,7 +61,7 @@ class Compiled(Callback):
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))
         if reason := self.agreed(reason):
-            self.compiled, self.shapes = self.eager, set()
+            self.outcome, self.shapes = self.eager, set()
             report(f"training without torch.compile: {reason}")
             return
         self.shapes |= set(shapes)

@@ -122,6 +122,7 @@ class Evaluator:
             seq_len=now["seq_len"],
             outcomes_of=self.outcomes_of,
         )
+        steps, chars, seconds = (now[name] - before[name] for name in ("step", "chars", "seconds"))
         totals = {name: float(total) for name, total in sums.items()}
         n_labels = totals["n_labels"] or math.nan  # nan: every step was skipped
         row = {
@@ -133,10 +134,8 @@ class Evaluator:
             "loss.valid_stderr": evaluation.loss_stderr,
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
-            "grad_norm": totals["grad_norm"] / (now["step"] - before["step"]),
-            "chars_per_second": round(
-                (now["chars"] - before["chars"]) / max(now["seconds"] - before["seconds"], 1e-9), 1
-            ),
+            "grad_norm": totals["grad_norm"] / steps,
+            "chars_per_second": round(chars / max(seconds, 1e-9), 1),
         }
         if totals["n_labels"] < totals["n_positions"]:
             row["ignored_labels"] = 1 - totals["n_labels"] / totals["n_positions"]

@@ -44,7 +44,7 @@ class Trainer:
         now = self.now()
         while now.progress < 1 and not now.must_stop:
             stage = stage_at(self.schedule.stages, now.progress, self.step)
-            factor = self.schedule.learning_rate_factor(now.progress)
+            factor = self.schedule.learning_rate_at(now.progress)
             for callback in self.callbacks:
                 stage, factor = callback.adjust(self, stage, factor)  # may also compile for the stage
             set_learning_rate(self.training_step.update.optimizers, factor)
@@ -100,7 +100,7 @@ class Trainer:
         return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
-        return self.schedule.budget.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
+        return self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
 
     def position(self) -> dict[str, Any]:
         return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}
@@ -119,14 +119,3 @@ class Trainer:
             "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},
             "training_step": self.training_step.state_dict(),
         }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name in COUNTERS:
-            setattr(self, name, state[name])
-        self.clock.set(state["seconds"])
-        self.sums = {name: total.to(self.training_step.update.device) for name, total in state["sums"].items()}
-        # With a longer budget the evaluations are farther apart, so fewer of them are done.
-        self.n_evaluations = min(self.n_evaluations, self.schedule.evaluations_due(self.progress()))
-        for callback in (callback for callback in self.callbacks if callback.name in state["callbacks"]):
-            callback.load_state_dict(state["callbacks"][callback.name])
-        self.training_step.load_state_dict(state["training_step"])

@@ -75,12 +75,8 @@ def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 
 def learning_rate_of(optimizers: Sequence[Optimizer]) -> float:
     """The current learning rate of the first optimizer, which trains the embedding."""
-    optimizer = optimizers[0]
-    group = optimizer.param_groups[0]
-    state = optimizer.state.get(group["params"][0])
-    if state and hasattr(optimizer, "get_lr"):  # Noam computes its rate from its own count of steps
-        return optimizer.get_lr(state, group)
-    return group["lr"]
+    group = optimizers[0].param_groups[0]
+    return group.get("computed_lr", group["lr"])  # an optimizer may compute its rate itself
 
 
 class RowAdagrad(Optimizer):

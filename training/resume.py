@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,10 @@ from torch.optim import Optimizer
 
 from data.corpus import Corpus
 from runs.callbacks import Callback
-from runs.errors import StoppedError
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best, save_last
-from training.loop import Trainer
+from training.loop import COUNTERS, Trainer
 
 
 def begin(
@@ -66,14 +66,9 @@ class Recorder(Callback):
             self.waiting.popleft()
 
     def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
-        try:
+        with nullcontext() if is_last else reporting_os_errors(trainer.report, "the checkpoint; will try again"):
             state["callbacks"]["run"] = self.state_dict()
             save_last(self.run.checkpoints, weights, state)
-        except OSError as error:
-            reason = error.strerror or error
-            if is_last:
-                raise StoppedError(f"cannot save the run ({reason}): make room for {self.run.path}") from error
-            trainer.report(f"cannot write the checkpoint; will try again ({reason})")
 
     def state_dict(self) -> dict[str, Any]:
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
@@ -89,11 +84,25 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     found = load_last(run.checkpoints)
     put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
-        trainer.load_state_dict(found.state)
+        put_state(trainer, found.state)
         check_shapes(trainer.training_step.update.optimizers)
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # nested content is wrong
         raise CheckpointError(f"{found.path} is not a state of this run ({error})") from error
     return found
+
+
+def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Give a new trainer the state that `Trainer.state_dict` returned."""
+    for name in COUNTERS:
+        setattr(trainer, name, state[name])
+    trainer.clock.set(state["seconds"])
+    device = trainer.training_step.update.device
+    trainer.sums = {name: total.to(device) for name, total in state["sums"].items()}
+    # With a longer budget the evaluations are farther apart, so fewer of them are done.
+    trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations_due(trainer.progress()))
+    for callback in (callback for callback in trainer.callbacks if callback.name in state["callbacks"]):
+        callback.load_state_dict(state["callbacks"][callback.name])
+    trainer.training_step.load_state_dict(state["training_step"])
 
 
 def check_shapes(optimizers: Iterable[Optimizer]) -> None:
@@ -116,7 +125,8 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     if found.path.stem == "previous":
         print("warning: the last checkpoint is damaged or missing; resuming from the one before it", flush=True)
     elif trainer.progress() >= 1 and run.status()["status"] == "completed":  # not killed after its last step
-        key, limit = next(each for each in vars(trainer.schedule.budget).items() if each[1] is not None)
+        limits = ((name, getattr(trainer.schedule, name)) for name in ("max_steps", "max_chars", "max_seconds"))
+        key, limit = next((name, limit) for name, limit in limits if limit is not None)
         longer = f"training.{key}={2 * limit:g}"
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
     saved = found.state["callbacks"]["run"]

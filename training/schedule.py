@@ -46,38 +46,15 @@ def mean_rate(stages: Sequence[Stage], stage: Stage) -> float:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How long to train. The run ends at the first limit that it reaches; None: no limit."""
-
-    max_steps: int | None = None
-    max_chars: int | None = None
-    max_seconds: float | None = None
-
-    def progress(self, *, step: int, chars: int, seconds: float) -> float:
-        """The share of the budget that is spent: the largest share of any limit. At 1 or more the run ends."""
-        spent = ((step, self.max_steps), (chars, self.max_chars), (seconds, self.max_seconds))
-        return max(value / limit for value, limit in spent if limit is not None)
-
-
-def learning_rate_at(progress: float, *, warmup: float, decay: float, final: float) -> float:
-    """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to `final`.
-
-    The rise takes the first `warmup` of the budget, the fall the last `decay`. The rise starts above 0, so that the
-    first step already trains.
-    """
-    if progress < warmup:
-        return max(progress / warmup, 0.01)
-    if progress > 1 - decay:
-        left = max(0.0, (1 - progress) / decay)
-        return final + (1 - final) * left
-    return 1.0
-
-
-@dataclass(frozen=True)
 class Schedule:
-    """When things happen, as functions of the share of the budget that is spent."""
+    """When things happen, as functions of `progress`, the share of the budget that is spent.
 
-    budget: Budget
+    The run ends at the first limit that it reaches; None: no limit.
+    """
+
+    max_steps: int | None
+    max_chars: int | None
+    max_seconds: float | None
     stages: Sequence[Stage]
     warmup: float
     decay: float
@@ -85,9 +62,23 @@ class Schedule:
     evaluations: int  # their number, evenly spaced, the last one at the end
     seconds_per_checkpoint: float
 
-    def learning_rate_factor(self, progress: float) -> float:
-        """The learning rate as a share of its peak."""
-        return learning_rate_at(progress, warmup=self.warmup, decay=self.decay, final=self.final_learning_rate)
+    def progress(self, *, step: int, chars: int, seconds: float) -> float:
+        """The share of the budget that is spent: the largest share of any limit. At 1 or more the run ends."""
+        spent = ((step, self.max_steps), (chars, self.max_chars), (seconds, self.max_seconds))
+        return max(value / limit for value, limit in spent if limit is not None)
+
+    def learning_rate_at(self, progress: float) -> float:
+        """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to the final rate.
+
+        The rise takes the first `warmup` of the budget, the fall the last `decay`. The rise starts above 0, so that the
+        first step already trains.
+        """
+        if progress < self.warmup:
+            return max(progress / self.warmup, 0.01)
+        if progress > 1 - self.decay:
+            left = max(0.0, (1 - progress) / self.decay)
+            return self.final_learning_rate + (1 - self.final_learning_rate) * left
+        return 1.0
 
     def evaluations_due(self, progress: float) -> int:
         """The number of evaluations up to `progress`."""

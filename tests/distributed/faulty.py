@@ -42,9 +42,9 @@ def hang(*arguments: object) -> None:
 def slow(function: Callable) -> Callable:
     """A function that takes longer than an exchange of tensors may."""
 
-    def slowly(*arguments: object) -> object:
+    def slowly(*arguments: object, **keywords: object) -> object:
         time.sleep(1.5 * processes.TIMEOUT.total_seconds())
-        return function(*arguments)
+        return function(*arguments, **keywords)
 
     return slowly
 

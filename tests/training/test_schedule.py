@@ -2,10 +2,15 @@ from itertools import pairwise
 
 import pytest
 
-from training.schedule import Budget, Stage, learning_rate_at, mean_rate, stage_at
+from training.schedule import Schedule, Stage, mean_rate, stage_at
 
-SHAPE = {"warmup": 0.1, "decay": 0.4, "final": 0.05}
 STAGES = [Stage(0.3, 32, 0.3), Stage(0.6, 64, 0.2), Stage(1.0, 256, 0.15)]
+
+
+def schedule(
+    warmup: float = 0.1, decay: float = 0.4, final: float = 0.05, limits: tuple[float | None, ...] = (1, None, None)
+) -> Schedule:
+    return Schedule(*limits, STAGES, warmup, decay, final, evaluations=1, seconds_per_checkpoint=60.0)
 
 
 def test_a_stage_applies_before_its_end_and_the_next_from_there():
@@ -26,21 +31,21 @@ def test_the_steps_of_a_row_cycle_through_its_masking_rates():
     [(0.0, 0.01), (0.05, 0.5), (0.1, 1.0), (0.35, 1.0), (0.6, 1.0), (0.8, 0.525), (1.0, 0.05), (1.1, 0.05)],
 )
 def test_the_learning_rate_rises_stays_and_falls(progress: float, share: float):
-    assert learning_rate_at(progress, **SHAPE) == pytest.approx(share)
+    assert schedule().learning_rate_at(progress) == pytest.approx(share)
 
 
 def test_the_learning_rate_changes_in_small_steps_only():
-    shares = [learning_rate_at(i / 10_000, **SHAPE) for i in range(10_001)]
+    shares = [schedule().learning_rate_at(i / 10_000) for i in range(10_001)]
     assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011  # the first step has 0.01 in place of 0
 
 
 def test_without_warmup_and_decay_it_is_constant():
-    assert {learning_rate_at(i / 10, warmup=0, decay=0, final=0) for i in range(11)} == {1.0}
+    assert {schedule(0, 0, 0).learning_rate_at(i / 10) for i in range(11)} == {1.0}
 
 
 def test_progress_is_the_largest_share_of_all_limits_that_are_set():
-    budget = Budget(max_steps=100, max_chars=1_000, max_seconds=10.0)
+    budget = schedule(limits=(100, 1_000, 10.0))
     assert budget.progress(step=50, chars=100, seconds=1.0) == 0.5
     assert budget.progress(step=1, chars=900, seconds=1.0) == 0.9
     assert budget.progress(step=1, chars=1, seconds=12.0) == 1.2
-    assert Budget(max_steps=10).progress(step=5, chars=10**12, seconds=10**9) == 0.5
+    assert schedule(limits=(10, None, None)).progress(step=5, chars=10**12, seconds=10**9) == 0.5
