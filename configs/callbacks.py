@@ -3,7 +3,8 @@
 import math
 
 from configs.experiment import Configs
-from configs.keys import ConfigError, shortened
+from configs.keys import ConfigError
+from configs.outputs import prompts
 from data.pairs import held_out_pairs
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
@@ -55,6 +56,8 @@ def records_cuda_graphs(c: Configs) -> bool:
 
 def validation_pairs(c: Configs) -> WindowBatch:
     """Pairs of the validation text for an objective on pairs, the same for every run on every device."""
+    if not hasattr(c.network, "forward_pairs"):
+        raise ConfigError(f"objective.{c.objective.pairs}: this model.architecture has no forward_pairs, use modern")
     ids = c.data.stored_tokens.validation if c.data.stored_tokens else c.data.validation_ids.cpu()
     return held_out_pairs(c.objective.pairs, ids, c.data.loaded.validation, c.data.vocabulary, c.torch_device)
 
@@ -64,18 +67,3 @@ def simple_losses(c: Configs) -> dict[str, float]:
     n_ordinary = c.data.vocabulary.n_ordinary
     unigram = unigram_loss(*(counts[:n_ordinary] for counts in c.data.counts))
     return {"uniform": math.log(n_ordinary), "unigram": unigram}
-
-
-def prompts(c: Configs) -> list[str]:
-    """The texts that samples fill in: those of the config, or lines from the beginning of the validation text."""
-    if not c.sample.prompts:
-        text = c.data.loaded.validation
-        return [line for line in text[:2_000].splitlines()[1:-1] if len(line) > 20][:6] or [text[:60]]
-    for prompt in c.sample.prompts:
-        try:
-            n_tokens = len(c.data.vocabulary.encode(prompt))
-        except ValueError as error:
-            raise ConfigError(f"sample.prompts: {error}") from error
-        if not n_tokens:
-            raise ConfigError(f"sample.prompts: {shortened(prompt)!r} has no tokens")
-    return c.sample.prompts

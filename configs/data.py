@@ -56,7 +56,8 @@ def vocabulary(c: DataConfigs) -> "Vocabulary":
     from data.vocabularies import vocabulary_of
     from data.vocabulary import characters_of
 
-    further = (CLS, SEP) if c.root().objective.pairs else ()
+    objective = c.root().objective
+    further = (CLS, SEP) if objective.nsp or objective.sop else ()
     if c.tokens == CHARACTERS:
         return characters_of(c.loaded.counts, c.extra_characters, c.unknown_below, further)
     return vocabulary_of(c.tokens, c.loaded, further, announce)
@@ -90,33 +91,23 @@ def counts(c: DataConfigs) -> "tuple[torch.Tensor, torch.Tensor]":
 
 @option(DataConfigs.windows)
 def windows(c: DataConfigs) -> "Windows | Prefetched":
-    """Windows of the training text. A thread draws those of a text on the disk ahead of time."""
-    from configs.large_text import check_large_text
-    from data.documents import DocumentWindows
-    from data.pairs import PairWindows
-    from data.prefetch import Prefetched
-    from data.shuffled import ShuffledWindows
+    """Windows of the training text; `configs.other_windows` has those of pairs, epochs, and texts on the disk."""
     from data.sources import CorpusError
     from data.windows import Windows
 
-    root, stored = c.root(), c.stored_tokens
+    root = c.root()
     longest = max(row["seq_len"] for row in root.training.stages)
     if len(c.training_ids) <= longest:
         raise CorpusError(
             f"the training text has {len(c.training_ids):,} {c.vocabulary.tokens}, too few for windows of"
             f" {longest:,}: shorten training.stages or take a longer text"
         )
-    if stored:
-        check_large_text(root, longest)
-    seed, ids = derived_seed(root.seed, "windows"), stored.training if stored else c.training_ids
-    found: Windows
-    if root.objective.pairs:
-        found = PairWindows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
-    elif stored and c.within_documents:
-        found = DocumentWindows(ids, stored.documents, seed=seed)
-    else:
-        found = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
-    return Prefetched(found, root.torch_device) if stored else found
+    seed = derived_seed(root.seed, "windows")
+    if c.stored_tokens or root.objective.nsp or root.objective.sop or c.sampling != "random":
+        from configs.other_windows import other_windows
+
+        return other_windows(root, longest, seed)
+    return Windows(c.training_ids, seed=seed)
 
 
 @option(DataConfigs.validation)

@@ -7,7 +7,6 @@ function imports what it builds, so that wrong keys are refused before PyTorch i
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from labml import experiment
 from labml.configs import BaseConfigs, option
 
 from configs import annotated, mixture  # noqa: F401, they register options
@@ -15,11 +14,13 @@ from configs.data import DataConfigs
 from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
+from configs.objective import ObjectiveConfigs
+from configs.outputs import CheckpointConfigs, SampleConfigs
 from configs.seeds import derived_seed
-from configs.training import CheckpointConfigs, ObjectiveConfigs, SampleConfigs, TrainingConfigs
+from configs.training import TrainingConfigs
 from distributed.launch import local_rank, n_started
 from distributed.substitutes import in_all_processes
-from training.schedule import Budget, Schedule
+from training.schedule import Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +50,6 @@ class Configs(BaseConfigs):
     sample: SampleConfigs
 
     torch_device: "torch.device"
-    is_sharded: bool
     network: "nn.Module"
     compiled: "Compiled | None"
     update: "Update"
@@ -66,13 +66,6 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
     return configs
 
 
-def registered_configs(values: Mapping[str, Any]) -> Configs:
-    """The config tree for resolved keys, as the configs of labml's current experiment."""
-    configs = configs_of(values)
-    experiment.configs(configs)
-    return configs
-
-
 @option(Configs.torch_device)
 def torch_device(c: Configs) -> "torch.device":
     import torch
@@ -81,7 +74,6 @@ def torch_device(c: Configs) -> "torch.device":
     return torch.device("cuda", local_rank()) if c.device == "cuda" and n_started() > 1 else torch.device(c.device)
 
 
-@option(Configs.is_sharded)
 def is_sharded(c: Configs) -> bool:
     return c.training.parallel == "fsdp" and n_started() > 1
 
@@ -94,10 +86,10 @@ def network(c: Configs) -> "nn.Module":
     from configs.contract import check_contract
 
     torch.manual_seed(derived_seed(c.seed, "weights"))
-    device = torch.device("cpu") if c.is_sharded else c.torch_device
+    device = torch.device("cpu") if is_sharded(c) else c.torch_device
     model = c.model.architecture.to(device)
-    check_contract(model, c.data.vocabulary.n_tokens, device, c.objective.pairs)
-    if c.is_sharded:
+    check_contract(model, c.data.vocabulary.n_tokens, device)
+    if is_sharded(c):
         from distributed.sharding import shard
 
         shard(model, c.torch_device)
@@ -109,14 +101,14 @@ def compiled(c: Configs) -> "Compiled | None":
     """The objective of the training, compiled; the compiler does not know the hooks that gather a sharded layer."""
     from training.compilation import Compiled
 
-    return in_all_processes(Compiled)(eager_objective(c)) if c.training.compile and not c.is_sharded else None
+    return in_all_processes(Compiled)(eager_objective(c)) if c.training.compile and not is_sharded(c) else None
 
 
 def eager_objective(c: Configs) -> "MaskedObjective":
     from training.objective import MaskedObjective
     from training.pairs import PairObjective
 
-    return PairObjective() if c.objective.pairs else MaskedObjective()
+    return PairObjective() if c.objective.nsp or c.objective.sop else MaskedObjective()
 
 
 @option(Configs.update)
@@ -148,7 +140,9 @@ def step(c: Configs) -> "TrainingStep":
 @option(Configs.schedule)
 def schedule(c: Configs) -> Schedule:
     return Schedule(
-        budget=Budget(c.training.max_steps, c.training.max_chars, c.training.max_seconds),
+        c.training.max_steps,
+        c.training.max_chars,
+        c.training.max_seconds,
         stages=c.training.stage_rows,
         warmup=c.training.warmup,
         decay=c.training.decay,

@@ -92,16 +92,11 @@ def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
 def segmented(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
     """The segmenter of a strategy for the tokens of the training text."""
     data = c.root().data
-    if data.loaded.is_sample:
-        from data.masking.token_units import for_stored_text
+    if data.vocabulary.is_characters and not data.loaded.is_sample:
+        return strategy(data.loaded.training)
+    from data.masking.token_units import for_tokens
 
-        return for_stored_text(strategy(data.loaded.training), data.training_ids, data.vocabulary)
-    text, offsets = data.vocabulary.text_of(data.training_ids, data.loaded.training)
-    if offsets is None:
-        return strategy(text)
-    from data.masking.token_units import on_tokens
-
-    return on_tokens(strategy(text), offsets)
+    return for_tokens(strategy, data.loaded, data.training_ids, data.vocabulary)
 
 
 def strategy_names() -> list[str]:

@@ -13,7 +13,7 @@ from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import configs_of
 from runs.files import ROOT
 
-LINES = 3_170
+LINES = 2_800
 LINES_OF_LOOP_AND_STEP = 140
 KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
 

@@ -92,7 +92,7 @@ def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, more: di
 def test_shuffled_windows_and_static_masks_are_refused_if_they_need_much_memory(
     text: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("configs.large_text.MEMORY", 10_000)
+    monkeypatch.setattr("configs.other_windows.MEMORY", 10_000)
     with pytest.raises(ConfigError, match=r"data.sampling=shuffled needs .* GB"):
         _ = configs_for(text, data__sampling="shuffled").data.windows
     with pytest.raises(ConfigError, match=r"masking.masks=static needs .* GB"):

@@ -1,6 +1,6 @@
 """Segmenters whose units or weights change from call to call: spans, mixtures, and weights that follow the losses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -85,9 +85,6 @@ class Mixture(Segmenter):
 
     def parts(self) -> Mapping[str, Segmenter]:
         return self.segmenters
-
-    def replace_parts(self, function: Callable[[Segmenter], Segmenter]) -> None:
-        self.segmenters = {name: function(part) for name, part in self.segmenters.items()}
 
     def shares(self, progress: float) -> list[float]:
         """The share of each strategy, in the order of `segmenters`; they sum to 1."""

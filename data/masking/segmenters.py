@@ -37,11 +37,6 @@ class Segmenter:
         """The segmenters that this one is made of; by default those among its attributes."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Segmenter)}
 
-    def replace_parts(self, function: Callable[["Segmenter"], "Segmenter"]) -> None:
-        """Replace each part by what `function` makes of it."""
-        for name, part in self.parts().items():
-            setattr(self, name, function(part))
-
     def to(self, device: torch.device) -> Self:
         """Move to `device`, in place."""
         for name, value in list(vars(self).items()):

@@ -1,15 +1,26 @@
 """Applies strategies, which cut a text of characters into units, to other tokens and to texts on the disk."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
+from data.corpus import Corpus
 from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
 from data.masking.corpus_units import CorpusUnits, Rule
-from data.masking.segmenters import Characters, Segmenter, Units
+from data.masking.segmenters import Characters, Segmenter, Strategy, Units
 from data.sources import CorpusError
 from data.vocabulary import Vocabulary
 
 MARGIN = 64  # tokens on both sides of a window, so that its ends rarely cut words and names
+
+
+def for_tokens(strategy: Strategy, corpus: Corpus, ids: torch.Tensor, vocabulary: Vocabulary) -> Segmenter:
+    """The segmenter of a strategy for the tokens `ids` `[n]` of the training text."""
+    if corpus.is_sample:
+        return for_stored_text(strategy(corpus.training), ids, vocabulary)
+    text, offsets = vocabulary.text_of(ids, corpus.training)
+    return strategy(text) if offsets is None else on_tokens(strategy(text), offsets)
 
 
 def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
@@ -20,9 +31,18 @@ def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
     if isinstance(segmenter, Characters):
         return segmenter
     if isinstance(segmenter, Spans | Mixture):
-        segmenter.replace_parts(lambda part: on_tokens(part, offsets))
-        return segmenter
+        return with_parts(segmenter, lambda part: on_tokens(part, offsets))
     return OnTokens(segmenter, offsets)
+
+
+def with_parts(segmenter: Segmenter, function: Callable[[Segmenter], Segmenter]) -> Segmenter:
+    """A segmenter, in which what `function` makes of each part takes its place."""
+    parts = {name: function(part) for name, part in segmenter.parts().items()}
+    if isinstance(segmenter, Mixture):
+        segmenter.segmenters = parts
+    else:
+        vars(segmenter).update(parts)
+    return segmenter
 
 
 class OnTokens(Segmenter):
@@ -80,8 +100,7 @@ def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabul
         if segmenter.rule is None:
             raise CorpusError(f"this masking.strategy {_needed(ids)}: give it a rule with CorpusUnits.by_rule")
         return WindowUnits(segmenter.rule, ids, vocabulary)
-    segmenter.replace_parts(lambda part: for_stored_text(part, ids, vocabulary))
-    return segmenter
+    return with_parts(segmenter, lambda part: for_stored_text(part, ids, vocabulary))
 
 
 def _needed(ids: torch.Tensor) -> str:

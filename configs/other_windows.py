@@ -1,13 +1,33 @@
-"""Checks of a text that stays on the disk, before windows are drawn from it."""
+"""Training windows of pairs, in epochs, and of a text that stays on the disk."""
 
 from typing import Any
 
 from configs.keys import ConfigError
+from data.documents import DocumentWindows
+from data.pairs import PairWindows
+from data.prefetch import Prefetched
+from data.shuffled import ShuffledWindows
 from data.sources import CorpusError
+from data.windows import Windows
 
 MEMORY = 500_000_000  # bytes that one key may need
 BYTES_PER_CELL = 16  # of data.sampling=shuffled
 BYTES_PER_STATIC_MASK = 12  # three draws of float32
+
+
+def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
+    """The windows that the keys ask for; `root` is the config tree. A thread draws those of a text on the disk."""
+    c, stored = root.data, root.data.stored_tokens
+    if stored:
+        check_large_text(root, longest)
+    ids = stored.training if stored else c.training_ids
+    if root.objective.pairs:
+        windows: Windows = PairWindows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
+    elif stored and c.within_documents:
+        windows = DocumentWindows(ids, stored.documents, seed=seed)
+    else:
+        windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
+    return Prefetched(windows, root.torch_device) if stored else windows
 
 
 def check_large_text(root: Any, longest: int) -> None:

@@ -1,0 +1,27 @@
+"""What every other process than the first does in a run with several."""
+
+from collections.abc import Callable
+
+from torch import manual_seed
+
+from configs.command_line import Command
+from configs.experiment import Configs, configs_of
+from configs.seeds import derived_seed
+from distributed.interruption import Interruption
+from distributed.processes import Processes
+from training import tracking
+from training.loop import Trainer
+from training.resume import restore
+
+
+def follow(command: Command, processes: Processes, built: Callable[[Configs, Command, Processes], Trainer]) -> int:
+    """Train with the first process, silently; returns the exit code."""
+    tracking.be_quiet()
+    command = processes.from_first(command)
+    trainer = built(configs_of(command.values), command, processes)
+    manual_seed(derived_seed(command.values["seed"], f"process {processes.rank}"))  # dropout differs between processes
+    if command.resumed:
+        restore(command.resumed, trainer)
+    with Interruption(trainer).watched():
+        trainer.train()
+    return 0
