@@ -6,6 +6,7 @@ gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -165,7 +166,7 @@ class ParallelTrainer(InAllProcesses, Trainer):
 
 def parallel_evaluator(*args: Any, processes: Processes) -> Evaluator:
     """Each process evaluates its share of the windows."""
-    return Evaluator(*args, outcomes_of=shared_outcomes(processes))
+    return replace(Evaluator(*args), outcomes_of=shared_outcomes(processes))
 
 
 def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
@@ -211,7 +212,7 @@ class ParallelKnobPanel(InAllProcesses, KnobPanel):
         return self.processes.from_first(super().request(trainer))
 
 
-PARALLEL = {
+PARALLEL: dict[type, Callable[..., Any]] = {
     Update: ParallelUpdate,
     TrainingStep: ParallelStep,
     Muon: ParallelMuon,

@@ -21,7 +21,7 @@ class Compiled(Callback):
     """An objective that PyTorch compiles: for all shapes of the schedule before the first step, and for a new shape
     before its first step. If compiling fails, training goes on in eager mode."""
 
-    around: Callable[[Report], AbstractContextManager[None]] = nullcontext  # compiling happens inside of it
+    around: Callable[[Report], AbstractContextManager[Any]] = nullcontext  # compiling happens inside of it
 
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
