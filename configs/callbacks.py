@@ -2,6 +2,7 @@
 
 import math
 
+from configs.compiled_code import kept_code
 from configs.experiment import Configs
 from configs.keys import ConfigError
 from configs.outputs import prompts
@@ -15,7 +16,6 @@ from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from training.callbacks import AnyOrderBound, KnobPanel, PerCharacter, ReferenceLosses, Samples, WeightNorm
 from training.checkpoint import environment
-from training.compiled_code import kept_code
 from training.cuda_graph import CudaGraphRecorder, can_record
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure

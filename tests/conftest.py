@@ -22,13 +22,13 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.callbacks import steering, writing
 from configs.command_line import resolve
+from configs.compiled_code import CACHE_VARIABLE
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.checkpoint import load_weights
-from training.compiled_code import CACHE_VARIABLE
 from training.loop import Trainer
 from training.resume import begin, resume
 from training.schedule import Stage

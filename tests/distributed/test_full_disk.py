@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from training.compiled_code import CACHE_VARIABLE
+from configs.compiled_code import CACHE_VARIABLE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
 

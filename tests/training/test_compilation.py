@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+from configs.compiled_code import CACHE_VARIABLE, kept_code
 from configs.experiment import Configs
 from tests.conftest import check_same, configs_for, weights
-from training.compiled_code import CACHE_VARIABLE, kept_code
 from training.schedule import Stage
 
 # The smallest model that is compiled completely, with a single shape: compiling takes half a minute.
@@ -43,7 +43,7 @@ import signal
 from pathlib import Path
 
 from data import corpus
-from training.compiled_code import CACHE_VARIABLE, kept_code
+from configs.compiled_code import CACHE_VARIABLE, kept_code
 
 corpus.CACHE = Path(os.environ["FOLIO_CACHE"])
 with kept_code(print):
