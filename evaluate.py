@@ -189,7 +189,7 @@ def print_per_character(measured: list[Measured]) -> None:
     """Print the losses of runs with different tokens; their windows and masks differ, so there is no verdict."""
     print("\nside by side, per character (the runs have different tokens, windows and masks: no verdict)")
     for trained, results, _ in measured:
-        nats = results.get("loss.valid_per_character", results["loss.valid"])
+        nats = results.get("loss.valid_per_character") or results["loss.valid"]
         name, tokens = trained.run.path.name[:8], trained.values["data.tokens"]
         print(f"  {name}  {nats:.4f} nats  {nats / math.log(2):.4f} bits  data.tokens={tokens}")
 
