@@ -13,15 +13,16 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from configs.keys import ConfigError
 from configs.one_line import fail, run_main
 from configs.scripts import run_parser, run_script
+from data.tasks.task import PAIR
 from runs.find import find_run
-from runs.run_folder import RunFolder
 from trained import trackers
-from trained.load import load
-from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
+from trained.load import Trained, load
+from trained.saved_classifier import is_classifier, load_classifier
 
 
 def main(arguments: list[str]) -> int:
@@ -41,19 +42,22 @@ def convert(options: Namespace) -> int:
         raise ConfigError(f"--to {name} {options.to[1]!r} names no new file or folder: give its path")
     if path.exists() or path.is_symlink():
         raise ConfigError(f"{path} exists already: choose another path")
-    source: RunFolder | SavedClassifier
+    source: Any
     if is_classifier(Path(options.run)):
         if name not in OF_MODELS:
             raise ConfigError(f"{options.run} is a classifier: use --to {' or --to '.join(OF_MODELS)}")
-        source, write = load_classifier(Path(options.run)), OF_MODELS[name]
+        source = load_classifier(Path(options.run))
+        if source.kind == PAIR:  # which reads two texts apart
+            raise ConfigError("a classifier of pairs of texts cannot be exported: use it with predict.py")
     else:
-        source, write = find_run(options.run, options.logs), FORMATS[name]  # type: ignore[assignment]
+        run = find_run(options.run, options.logs)
+        source = load(run) if name in OF_MODELS else run
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A temporary path until the export is complete. The suffix stays, because libraries read it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name
-            write(source, part)
+            FORMATS[name](source, part)
             give_usual_modes(part)
             part.rename(path)
     except OSError as error:
@@ -71,39 +75,29 @@ def give_usual_modes(path: Path) -> None:
             file.chmod(0o666 & ~umask)
 
 
-def to_hugging_face(source: RunFolder | SavedClassifier, folder: Path) -> None:
+def to_hugging_face(trained: Trained, folder: Path) -> None:
     # transformers imports torchvision if it is installed; the one that labml_nn installs needs torch's CUDA build.
     sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
-    from trained import hugging_face
+    from trained.hugging_face import export
 
-    if isinstance(source, RunFolder):
-        hugging_face.export(load(source), folder)
-    else:
-        hugging_face.export_classifier(source, folder)
+    export(trained, folder)
 
 
-def to_onnx(source: RunFolder | SavedClassifier, file: Path) -> None:
-    from trained import onnx_file
+def to_onnx(trained: Trained, file: Path) -> None:
+    from trained.onnx_file import export
 
-    if isinstance(source, RunFolder):
-        onnx_file.export(load(source), file)
-    else:
-        onnx_file.export_classifier(source, file)
+    export(trained, file)
 
 
-def to_small_onnx(source: RunFolder | SavedClassifier, file: Path) -> None:
-    from trained import onnx_file
+def to_small_onnx(trained: Trained, file: Path) -> None:
+    from trained.onnx_file import quantize
 
-    to_onnx(source, file)
-    onnx_file.quantize(file)
+    to_onnx(trained, file)
+    quantize(file)
 
 
-OF_MODELS: dict[str, Callable[[RunFolder | SavedClassifier, Path], None]] = {
-    "huggingface": to_hugging_face,
-    "onnx": to_onnx,
-    "onnx-int8": to_small_onnx,
-}
-FORMATS: dict[str, Callable[[RunFolder, Path], None]] = {
+OF_MODELS = {"huggingface": to_hugging_face, "onnx": to_onnx, "onnx-int8": to_small_onnx}
+FORMATS: dict[str, Callable[[Any, Path], None]] = {
     **OF_MODELS,
     "tensorboard": trackers.to_tensorboard,
     "wandb": trackers.to_wandb,

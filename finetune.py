@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 def compare_models(options: Namespace) -> None:
     """Learn and compare, and write the results into the folder of the run."""
     from trained.comparison import compare, learned  # needs scikit-learn
-    from trained.saved_classifier import SavedClassifier, check_new, save
+    from trained.saved_classifier import check_new, save
 
     if options.save:
         if options.task == "all":
@@ -62,7 +62,7 @@ def compare_models(options: Namespace) -> None:
         write_json(path, earlier | {name: measured}, indent=1)
         if options.save:
             classifier = learned(trained, task, task.draw(options.labels, seed=0), seed=0)
-            save(options.save, SavedClassifier(trained, classifier, name, task.kind, label_names(task), measured))
+            save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
             print(f"the classifier is saved: python predict.py {options.save} TEXT")
     print(f"written to {path}")
     print_tasks(trained.run.path)
@@ -71,7 +71,7 @@ def compare_models(options: Namespace) -> None:
 def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     """The tasks that a name stands for, each with a name for its results. Raises InputError if there is none."""
     corpus = trained.run.corpus()["name"]
-    by_name = {task: build for tasks in TASKS.values() for task, build in tasks.items()}
+    by_name = {task: (home, build) for home, tasks in TASKS.items() for task, build in tasks.items()}
     if name == "all":
         if corpus not in TASKS:
             raise ConfigError(f"no task has labels for {corpus}: the corpora with tasks are {', '.join(sorted(TASKS))}")
@@ -84,10 +84,10 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     elif name == "speaker":
         yield name, shakespeare.speaker(REPORT, corpus)
     elif name in by_name:
-        (home,) = (each for each, tasks in TASKS.items() if name in tasks)
+        home, build = by_name[name]
         if corpus != home:
             print(f"{name} is a task on {home}, and the run was trained on {corpus}, which may contain its test texts")
-        yield name, by_name[name](REPORT)
+        yield name, build(REPORT)
     elif Path(name).suffix or Path(name).exists():
         task = from_csv(Path(name))
         digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()

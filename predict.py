@@ -49,41 +49,32 @@ def answer(options: Namespace) -> int:
     """Fill or classify the texts; returns the exit code."""
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
-    return (classify_texts if is_classifier(Path(options.run)) else fill_texts)(options)
-
-
-def classify_texts(options: Namespace) -> int:
-    """Print the labels of the texts, up to the first that cannot be read; returns the exit code."""
-    saved, n_cut = load_classifier(Path(options.run)), 0
+    folder, n_cut = Path(options.run), 0
+    trained = load_classifier(folder) if is_classifier(folder) else load_trained(options.run, options.logs)
     named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
-    for chunk in [named] if named else lines(sys.stdin.buffer):
-        texts, problem = read(chunk, pair_of if saved.kind == PAIR else lambda text: (text,))
-        flat = [text for parts in texts for text in parts]
-        for parts, probabilities in zip(texts, saved.probabilities(flat) if flat else [], strict=True):
-            show_labels(SEPARATOR.join(parts), probabilities, saved, options)
-        n_cut += sum(len(text) > saved.trained.longest for text in flat)
+    for texts in [named] if named else lines(sys.stdin.buffer):
+        if isinstance(trained, SavedClassifier):
+            parts, problem = read(texts, pair_of if trained.kind == PAIR else lambda text: (text,))
+            n_cut += classify(trained, parts, options)
+        else:
+            ids, problem = read(texts, lambda text: encode(text, trained))
+            never = "" if named else "\n"  # a line stays one line
+            for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
+                show(filled, trained.vocabulary.is_characters, options)
         sys.stdout.flush()
         if problem:
             return fail(problem)
     if n_cut:
-        print(f"{n_cut:,} texts were cut to {saved.trained.longest} tokens", file=sys.stderr)
+        print(f"{n_cut:,} texts were cut to {trained.longest} tokens", file=sys.stderr)
     return 0
 
 
-def fill_texts(options: Namespace) -> int:
-    """Print the filled texts, up to the first that the model cannot read; returns the exit code."""
-    trained = load_trained(options.run, options.logs)
-    unit = "character" if trained.vocabulary.is_characters else "token"
-    named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
-    never = "" if options.texts else "\n"  # a line stays one line
-    for texts in [named] if named else lines(sys.stdin.buffer):
-        ids, problem = read(texts, lambda text: encode(text, trained))
-        for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
-            show(filled, options.top is not None, options.json, unit)
-        sys.stdout.flush()
-        if problem:
-            return fail(problem)
-    return 0
+def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> int:
+    """Print the labels of texts or of pairs of texts; returns how many texts were cut."""
+    flat = [text for parts in texts for text in parts]
+    for parts, probabilities in zip(texts, saved.probabilities(flat) if flat else [], strict=True):
+        show_labels(SEPARATOR.join(parts), probabilities, saved, options)
+    return sum(len(text) > saved.longest for text in flat)
 
 
 def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
@@ -151,9 +142,10 @@ def pieces_of(text: str, probabilities: Tensor) -> list[tuple[str, Tensor]]:
     return pieces
 
 
-def show(filled: Filled, with_candidates: bool, as_json: bool, unit: str) -> None:
-    """Print a filled text; if asked, with the candidates of each blank below it. `unit` is their name in JSON."""
-    if as_json:
+def show(filled: Filled, of_characters: bool, options: Namespace) -> None:
+    """Print a filled text; if asked, with the candidates of each blank below it."""
+    if options.json:
+        unit = "character" if of_characters else "token"
         blanks = [
             {"offset": guess.offset, "candidates": [{unit: text, "probability": p} for text, p in guess.candidates]}
             for guess in filled.guesses
@@ -169,7 +161,7 @@ def show(filled: Filled, with_candidates: bool, as_json: bool, unit: str) -> Non
             characters[guess.offset] = f"\x1b[1;{color}m{characters[guess.offset]}"
             characters[end - 1] += "\x1b[0m"
     print("".join(characters))
-    for guess in filled.guesses if with_candidates else ():
+    for guess in filled.guesses if options.top else ():
         candidates = "  ".join(f"{text!r} {probability:.1%}" for text, probability in guess.candidates)
         print(f"  {guess.offset:4}  {candidates}")
 

@@ -1,7 +1,8 @@
-"""Writes a trained run as a folder for Hugging Face's transformers.
+"""Writes a trained run, or a saved classifier, as a folder for Hugging Face's transformers.
 
-The model becomes a ModernBERT; with n-gram embeddings, a ModernBERT with the code of `model.modeling_folio`. Text that
-the run does not know becomes `[UNK]`; if the run has no such token, it is embedded as `[MASK]` and never predicted.
+The model becomes a ModernBERT; with n-gram embeddings, and for a classifier, a ModernBERT with the code of
+`model.modeling_folio`. Text that the run does not know becomes `[UNK]`; if the run has no such token, it is embedded as
+`[MASK]` and never predicted.
 """
 
 import json
@@ -23,9 +24,9 @@ from data.vocabulary import MASK, PAD, UNK, Vocabulary
 from model import modeling_folio
 from model.modern import NORM_EPS, ROTARY_BASE
 from runs.files import write_atomically
-from trained.load import Trained, check_logits
-from trained.model_card import classifier_card, model_card
-from trained.saved_classifier import SavedClassifier, check_not_of_pairs, check_scores
+from trained.load import Trained, check_outputs
+from trained.model_card import card
+from trained.saved_classifier import SavedClassifier
 
 NEVER = -1e4  # the bias of `[UNK]` in the decoder
 ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
@@ -49,49 +50,46 @@ NAMES = {  # Folio's names of weights -> Hugging Face's
 def export(trained: Trained, folder: Path) -> None:
     """Write config, weights, tokenizer and a model card into a new folder.
 
-    Raises ConfigError if transformers cannot express the model, and RuntimeError if the logits differ.
+    Raises ConfigError if transformers cannot express the model, and RuntimeError if the outputs differ.
     """
     logging.disable_progress_bar()
-    model = hugging_face_model(trained)
+    model: Any = hugging_face_model(trained)
     model.save_pretrained(folder)
     tokenizer(trained.vocabulary, trained.longest).save_pretrained(folder)
-    write_atomically(folder / "README.md", model_card(trained).encode())
-
-    def logits_of(ids: Tensor, mask: Tensor) -> Tensor:
-        return model(ids, attention_mask=mask).logits[..., : trained.vocabulary.n_tokens]
-
-    check_logits(trained, logits_of, [(5, trained.longest)])
+    write_atomically(folder / "README.md", card(trained).encode())
+    check_outputs(trained, lambda ids, mask: model(ids, attention_mask=mask).logits)
 
 
-def export_classifier(saved: SavedClassifier, folder: Path) -> None:
-    """Write a saved classifier of texts or characters into a new folder; otherwise as `export`."""
-    check_not_of_pairs(saved)
-    logging.disable_progress_bar()
-    kind = "AutoModelForTokenClassification" if saved.kind == CHARACTER else "AutoModelForSequenceClassification"
-    labels = dict(enumerate(saved.labels))
-    config = modeling_folio.FolioConfig(
-        **shape_of(saved.trained),
-        **ngrams_of(saved.trained),
-        id2label=labels,
-        label2id={label: i for i, label in labels.items()},
-    )
-    config.auto_map = {name: modeling_folio.AUTO_MAP[name] for name in ("AutoConfig", kind)}
-    model: Any = getattr(modeling_folio, kind.replace("AutoModel", "Folio"))(config).eval()
-    model.register_for_auto_class(kind)
-    output = {f"output.{name}": weight for name, weight in saved.classifier.output.state_dict().items()}
-    model.load_state_dict(renamed(saved.trained) | output)
-    model.save_pretrained(folder)
-    tokenizer(saved.trained.vocabulary, saved.trained.longest).save_pretrained(folder)
-    write_atomically(folder / "README.md", classifier_card(saved).encode())
-    check_scores(saved, lambda ids, mask: model(ids, attention_mask=mask).logits)
+def hugging_face_model(trained: Trained) -> PreTrainedModel:
+    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
+    settings, weights = settings_of(trained), renamed(trained)
+    auto, auto_map = "AutoModelForMaskedLM", modeling_folio.AUTO_MAP
+    if isinstance(trained, SavedClassifier):
+        auto = "AutoModelForTokenClassification" if trained.kind == CHARACTER else "AutoModelForSequenceClassification"
+        auto_map = {name: auto_map[name] for name in ("AutoConfig", auto)}
+        settings["id2label"] = dict(enumerate(trained.labels))
+        settings["label2id"] = {label: i for i, label in enumerate(trained.labels)}
+        weights |= {f"output.{name}": weight for name, weight in trained.classifier.output.state_dict().items()}
+    if auto == "AutoModelForMaskedLM" and trained.encoder.ngrams is None:
+        model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**settings))
+    else:
+        config = modeling_folio.FolioConfig(**settings)
+        config.auto_map = auto_map
+        model = getattr(modeling_folio, auto.replace("AutoModel", "Folio"))(config)
+        model.register_for_auto_class(auto)  # copies the code beside the weights
+    model.load_state_dict(weights)
+    return model.eval()
 
 
-def shape_of(trained: Trained) -> dict[str, Any]:
-    """The arguments of ModernBERT's config. Raises ConfigError if it cannot express the model."""
+def settings_of(trained: Trained) -> dict[str, Any]:
+    """The arguments of the config of ModernBERT, and with n-gram embeddings, of FolioConfig.
+
+    Raises ConfigError if they cannot express the model.
+    """
     values, vocabulary, n_layers = trained.values, trained.vocabulary, trained.values["model.n_layers"]
     if values["objective.nsp"] or values["objective.sop"]:
         raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
-    return {
+    settings = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],
         "num_hidden_layers": n_layers,
@@ -107,27 +105,9 @@ def shape_of(trained: Trained) -> dict[str, Any]:
         "unk_token_id": vocabulary.n_tokens,
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
-
-
-def ngrams_of(trained: Trained) -> dict[str, Any]:
-    """The arguments of FolioConfig for n-gram embeddings; none without them."""
-    ngrams = trained.encoder.ngrams
-    rows = trained.values["model.ngram_rows"]
-    return {} if ngrams is None else {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": rows}
-
-
-def hugging_face_model(trained: Trained) -> PreTrainedModel:
-    """The model in Hugging Face's classes, with the same weights. Raises ConfigError if they cannot express it."""
-    shape, ngrams = shape_of(trained), ngrams_of(trained)
-    if not ngrams:
-        model: PreTrainedModel = ModernBertForMaskedLM(ModernBertConfig(**shape))
-    else:
-        config = modeling_folio.FolioConfig(**shape, **ngrams)
-        model = modeling_folio.FolioForMaskedLM(config)
-        model.register_for_auto_class("AutoModelForMaskedLM")  # copies the code beside the weights
-        config.auto_map = modeling_folio.AUTO_MAP
-    model.load_state_dict(renamed(trained))
-    return model.eval()
+    if (ngrams := trained.encoder.ngrams) is not None:
+        settings |= {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": values["model.ngram_rows"]}
+    return settings
 
 
 def renamed(trained: Trained) -> dict[str, Tensor]:

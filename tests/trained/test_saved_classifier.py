@@ -102,7 +102,7 @@ def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
     saved = load_classifier(folder)
     assert json.loads(session.get_modelmeta().custom_metadata_map["labels"]) == saved.labels
     for text in TEXTS:
-        ids = saved.trained.vocabulary.encode(text)[None].numpy()
+        ids = saved.vocabulary.encode(text)[None].numpy()
         (scores,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         ours = saved.probabilities([text])[0]
         assert torch.allclose(torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5)
