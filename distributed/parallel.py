@@ -89,7 +89,9 @@ class ParallelUpdate(InAllProcesses, Update):
         return outcome.detached()
 
     def summed(self, sums: Sequence[Sums]) -> Sums:
-        return self.processes.sums(super().summed(sums))
+        mine = super().summed(sums)
+        totals = self.processes.sum(torch.stack([scalar.double() for scalar in mine.values()]))
+        return {name: total.to(mine[name].dtype) for name, total in zip(mine, totals, strict=True)}
 
     def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         norm = super().total_norm(gradients)
@@ -146,7 +148,7 @@ class ParallelClock(InAllProcesses, TrainingClock):
     """Starts when all processes are ready, which may take long after compiling or saving."""
 
     def start(self) -> None:
-        self.processes.wait_for_all()
+        self.processes.of_all()
         super().start()
 
 
@@ -166,25 +168,23 @@ class ParallelTrainer(InAllProcesses, Trainer):
 
 def parallel_evaluator(*args: Any, processes: Processes) -> Evaluator:
     """Each process evaluates its share of the windows."""
-    return replace(Evaluator(*args), outcomes_of=shared_outcomes(processes))
+    return replace(Evaluator(*args), outcomes_of=partial(shared_outcomes, processes))
 
 
-def shared_outcomes(processes: Processes) -> Callable[..., Outcomes]:
+def shared_outcomes(
+    processes: Processes, model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int
+) -> Outcomes:
     """`masked_outcomes` for all windows, of which each process computes its share."""
-
-    def outcomes_of(model: nn.Module, windows: torch.Tensor, masked: torch.Tensor, mask_token: int) -> Outcomes:
-        size = -(-len(windows) // processes.n)
-        # All processes have as many windows, because a sharded model is gathered in each pass.
-        mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(max=len(windows) - 1)
-        losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
-        n_masked = masked.sum(1).cpu()
-        begin, n = int(n_masked[: mine[0]].sum()), int(n_masked[processes.share(len(windows))].sum())
-        results = torch.zeros(int(n_masked.sum()), 2, dtype=torch.float64)
-        results[begin : begin + n] = torch.stack([losses, correct.double()], dim=1)[:n]
-        processes.sum(results)
-        return results[:, 0], results[:, 1] > 0
-
-    return outcomes_of
+    size = -(-len(windows) // processes.n)
+    # All processes have as many windows, because a sharded model is gathered in each pass.
+    mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(max=len(windows) - 1)
+    losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
+    n_masked = masked.sum(1).cpu()
+    begin, n = int(n_masked[: mine[0]].sum()), int(n_masked[processes.share(len(windows))].sum())
+    results = torch.zeros(int(n_masked.sum()), 2, dtype=torch.float64)
+    results[begin : begin + n] = torch.stack([losses, correct.double()], dim=1)[:n]
+    processes.sum(results)
+    return results[:, 0], results[:, 1] > 0
 
 
 class ParallelCompiled(InAllProcesses, Compiled):

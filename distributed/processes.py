@@ -60,16 +60,12 @@ class Processes:
         dist.broadcast(shared, src=0)
         return shared.tolist()
 
-    def wait_for_all(self) -> None:
-        """Wait until all processes are here, however long they take to get here."""
-        self.of_all(None)
-
     def from_first(self, value: Any) -> Any:
         """The first process's object."""
         return self.of_all(value)[0]
 
-    def of_all(self, value: Any) -> list[Any]:
-        """The objects of all processes, by rank."""
+    def of_all(self, value: Any = None) -> list[Any]:
+        """The objects of all processes, by rank; also waits for them, however long they take to get here."""
         return self.meeting.of_all(value) if self.meeting else [value]
 
     def compare(self, load: Callable[[], Mapping[str, Any]]) -> None:
@@ -99,17 +95,16 @@ class Processes:
         """
         if self.n == 1:
             return
-        self.compare(
-            lambda: {
-                "text": data.loaded.sha256,
-                "vocabulary": data.vocabulary.description(),
-                "number of tokens": len(data.training_ids),
-            }
-        )
+
+        def loaded() -> dict[str, Any]:
+            vocabulary, n_tokens = data.vocabulary.description(), len(data.training_ids)
+            return {"text": data.loaded.sha256, "vocabulary": vocabulary, "number of tokens": n_tokens}
+
+        self.compare(loaded)
         backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
         if device.startswith("cuda"):
             torch.cuda.set_device(local_rank())
-        self.wait_for_all()
+        self.of_all()
         dist.init_process_group(backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT)
 
     def copy_first(self, tensor: torch.Tensor) -> None:
@@ -120,11 +115,6 @@ class Processes:
         """Add up a tensor over all processes, in place."""
         dist.all_reduce(tensor)
         return tensor
-
-    def sums(self, scalars: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Add up scalars by name over all processes."""
-        shared = self.sum(torch.stack([scalar.double() for scalar in scalars.values()]))
-        return {name: total.to(scalars[name].dtype) for name, total in zip(scalars, shared, strict=True)}
 
     def join(self, mine: torch.Tensor, n: int) -> torch.Tensor:
         """The blocks of all processes as one tensor of length `n`: `mine` is that of this one, `share(n)`."""

@@ -92,9 +92,10 @@ def results_of(saved: SavedClassifier) -> str:
     rows = "\n".join(f"| {name} | {score} |" for name, score in scores.items())
     ceiling = f"\n| best possible | {results['ceiling']:.3f} |" if "ceiling" in results else ""
     return f"""\
-The labels are {", ".join(saved.labels)}. Accuracy on {results["test"]:,} test texts that no method has learned from, with
-{results["labelled"]:,} labelled texts: the mean of {results["draws"]} draws of labels, with its 95% interval over draws
-and test texts.
+The labels are {", ".join(saved.labels)}.
+
+Accuracy on {results["test"]:,} test texts that no method has learned from, with {results["labelled"]:,} labelled texts:
+the mean of {results["draws"]} draws of labels, with its 95% interval over draws and test texts.
 
 | learned by | accuracy |
 |---|---|
