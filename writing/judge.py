@@ -35,14 +35,11 @@ class Judge:
         """Measures of texts `[n, length]`, each with its standard error over texts as `<name>_stderr`.
 
         - `impossible`: the share of texts that the grammar cannot write.
-        - `first_impossible`: the offset of the first impossible character, the median (no standard error); `length` if
-          there is none.
         - `cuts`: cuts per 1,000 characters; 0 if all texts are possible.
         - `nats`: nats per character given those since the last cut, minus those of 512 texts of the grammar at the same
           distance from their beginning, plus the entropy rate. The standard error includes that of the 512 texts. The
           expected value for the grammar's texts is the entropy rate. A lower one is not better: such texts have too
           little variety.
-        - `nats_of_possible`: the same for possible texts only; nan if there are none.
         """
         losses, is_cut = cut(self.posterior.floor, self.posterior.to_floor(ids))
         n, length = ids.shape
@@ -50,19 +47,14 @@ class Judge:
         from_cut = columns - torch.where(is_cut, columns, 0).cummax(1).values
         counted = losses.isfinite()
         excess = torch.where(counted, losses - self.own_losses[from_cut], 0.0).sum(1)
-        first = (is_cut.cumsum(1) == 0).sum(1).double()
-        possible = first == length
-        found = {"first_impossible": first.quantile(0.5).item()}
-        for name, (value, stderr) in {
-            "impossible": ratio((~possible).double(), torch.ones(n)),
+        excess_mean, excess_stderr = ratio(excess, counted.sum(1))
+        found = {
+            "impossible": ratio(is_cut.any(1).double(), torch.ones(n)),
             "cuts": ratio(PER * is_cut.sum(1).double(), torch.full((n,), length)),
-            "nats": ratio(excess, counted.sum(1)),
-            "nats_of_possible": ratio(excess[possible], first[possible]),
-        }.items():
-            if name.startswith("nats"):
-                value, stderr = value + self.entropy_rate, math.hypot(stderr, self.own_stderr)
-            found |= {name: value, f"{name}_stderr": stderr}
-        return found
+            "nats": (excess_mean + self.entropy_rate, math.hypot(excess_stderr, self.own_stderr)),
+        }
+        values = {name: value for name, (value, _) in found.items()}
+        return values | {f"{name}_stderr": stderr for name, (_, stderr) in found.items()}
 
 
 def cut(floor: Floor, ids: Tensor) -> tuple[Tensor, Tensor]:
