@@ -60,9 +60,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--remask", metavar="SHARE", type=number(float, 0, below=1), default=0.0, help=remask)
     seed = "the same seed gives the same texts (default: %(default)s)"
     parser.add_argument("--seed", metavar="S", type=number(int, 0, 2**31 - 1), default=0, help=seed)
-    parser.add_argument(
-        "--n", metavar="M", type=number(int, 1), default=1, help="number of texts (default: %(default)s)"
-    )
+    n = "number of texts (default: %(default)s)"
+    parser.add_argument("--n", metavar="M", type=number(int, 1), default=1, help=n)
     parser.add_argument("--gif", metavar="FILE", type=Path, help="record how the first text is written")
     return run_script(parser, arguments, generate)
 

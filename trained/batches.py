@@ -9,11 +9,11 @@ from torch.nn.utils.rnn import pad_sequence
 TOKENS_AT_ONCE = 16_384  # per pass of the model, padding included
 
 
-def batches_by_length(texts: Sequence[Tensor], tokens: int = TOKENS_AT_ONCE) -> Iterator[list[int]]:
-    """The numbers of the texts `[length]`, in batches of similar lengths with at most `tokens` tokens each."""
+def batches_by_length(texts: Sequence[Tensor]) -> Iterator[list[int]]:
+    """The numbers of the texts `[length]`, in batches of similar lengths."""
     batch: list[int] = []
     for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):  # the first is the longest
-        if batch and (len(batch) + 1) * len(texts[batch[0]]) > tokens:
+        if batch and (len(batch) + 1) * len(texts[batch[0]]) > TOKENS_AT_ONCE:
             yield batch
             batch = []
         batch.append(number)

@@ -12,25 +12,14 @@ from torch import Tensor
 
 from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, PAIR, Example, Task
-from runs.statistics import CONFIDENCE, t_quantile
+from runs.statistics import CONFIDENCE, t_quantile, with_error
 from trained.baselines import by_context, by_frequency, by_ngrams, by_ngrams_of_pairs
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import confusion_of, per_label
-from trained.task_results import (
-    CONTEXT,
-    FREQUENT,
-    FROM_SCRATCH,
-    NGRAMS,
-    PRETRAINED,
-    PROBE,
-    ZERO_SHOT,
-    Score,
-    gap_closed,
-    shown,
-)
+from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
 RATE, HIGH_RATE = 3e-4, 2e-3  # of fine-tuning; the high one if there are many labels, or nothing to lose
@@ -44,7 +33,7 @@ class Answers(NamedTuple):
     confusion: np.ndarray  # [n_labels, n_labels], of the fine-tuned model, all draws together
 
 
-def verdict(gain: Score) -> str:
+def verdict(gain: dict[str, Any]) -> str:
     """A gain counts if its interval does not contain zero."""
     if gain["margin"] is None:
         return "no verdict"
@@ -53,7 +42,7 @@ def verdict(gain: Score) -> str:
     return "pretraining helps" if gain["mean"] > 0 else "pretraining hurts"
 
 
-def interval(right: np.ndarray, counts: np.ndarray) -> Score:
+def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
     """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, and its 95% interval over draws and test texts.
 
     Both vary: the variances of the mean over draws (labels, seeds) and over test texts are added, which is slightly too
@@ -120,7 +109,8 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     """Print and return the score of each method, and the gain of the fine-tuned model over the others."""
     scores = {name: interval(rows, counts) for name, rows in right.items()}
     for name, score in scores.items():
-        print(f"  {name:24} {shown(score)}")
+        mean = with_error(f"{score['mean']:.3f}", score["margin"])
+        print(f"  {name:24} {mean}")
     found: dict[str, Any] = {"scores": scores}
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
@@ -132,7 +122,8 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
         if name in right:
             gain = interval(right[PRETRAINED] - right[name], counts)
             gains[name] = gain | {"verdict": verdict(gain)}
-            print(f"  gain over {name + ':':19} {shown(gain, '+')}, {verdict(gain)}")
+            mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
+            print(f"  gain over {name + ':':19} {mean}, {verdict(gain)}")
     return found | {"gains": gains}
 
 

@@ -69,7 +69,7 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
 @torch.inference_mode()
 def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str) -> list[Filled]:
     """`fill` for texts of one batch."""
-    vocabulary, device = trained.vocabulary, next(trained.model.parameters()).device
+    vocabulary = trained.vocabulary
     ids, mask = padded(texts)
     forbidden = [character.encode() for character in never]
     excluded = [i for i, surface in enumerate(vocabulary.surfaces) if any(part in surface for part in forbidden)]
@@ -78,11 +78,10 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
-        visible = None if mask is None else mask[rows].to(device)
-        logits = trained.model(inputs.to(device), blanks.nonzero().flatten().to(device), visible)
+        logits = trained.model(inputs, blanks.nonzero().flatten(), None if mask is None else mask[rows])
         logits = logits[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
-        probabilities = logits.float().softmax(-1).cpu()  # [n_blanks, n_ordinary]
+        probabilities = logits.float().softmax(-1)  # [n_blanks, n_ordinary]
         confidence = torch.full(blanks.shape, -1.0).masked_scatter(blanks, probabilities.amax(-1))
         columns = confidence.view(inputs.shape).argmax(1)
         nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1

@@ -36,9 +36,8 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
             f"the vocabulary lacks {sorted(missing)} of {run.path.name}: add them to data.extra_characters"
         )
     before = [*old.ordinary, *old.special_tokens]
-    rows = [
-        i for i, token in enumerate(before) if token != UNK or vocabulary.unknown_token is not None
-    ]  # all, except perhaps that of [UNK]
+    has_unknown = vocabulary.unknown_token is not None
+    rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
     initial = whole_weights(model)
     for name, target in initial.items():

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
 from runs.run_files import read_object
+from runs.statistics import with_error
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
 NGRAMS, CONTEXT, FREQUENT = "character n-grams", "characters around", "most frequent label"
@@ -17,8 +18,8 @@ BASELINES = (NGRAMS, CONTEXT, FREQUENT)
 BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
-Score = dict[str, Any]  # `mean`, and `margin`: half the width of its 95% interval, or None
-Scores = dict[str, Score]  # by method
+POINTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "capsize": 2}
+Scores = dict[str, dict[str, Any]]  # method -> `mean`, and `margin`: half the width of its 95% interval, or None
 
 
 def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
@@ -29,7 +30,8 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     found: dict[str, dict[int, dict[str, Any]]] = {}
     for path in folder.glob("tasks-*.json"):
         for task, results in read_object(path, {}).items():
-            found.setdefault(task, {})[results["labelled"]] = results
+            scores = with_best_baseline(results["scores"])
+            found.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
     if not found:
         raise ConfigError(f"{folder.name} has learned no task: run python finetune.py {folder.name} --task all")
     return {task: dict(sorted(of_task.items())) for task, of_task in found.items()}
@@ -59,18 +61,14 @@ def print_tasks(folder: Path) -> None:
     print(f"\n  {'task':24} {'labels':>6}{headings}   ceiling  gap closed")
     for task, of_task in found.items():
         for n_labels, results in of_task.items():
-            scores, closed = with_best_baseline(results["scores"]), gap_closed(results)
-            cells = "".join(f"{shown(scores[name]) if name in scores else '':>15}" for name in COLUMNS)
+            scores, closed = results["scores"], gap_closed(results)
+            shown = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in scores.items()}
+            cells = "".join(f"{shown.get(name, ''):>15}" for name in COLUMNS)
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
             share = "" if closed is None else f"{closed:.0%}"
             print(f"  {task[:24]:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
     save_figure(folder / "tasks.png", figure_of(found))
     print(f"  score against the number of labels: {folder / 'tasks.png'}")
-
-
-def shown(score: Score, sign: str = "") -> str:
-    """The mean and the margin of a score; with the `sign` "+", that of a gain."""
-    return f"{score['mean']:{sign}.3f}" + ("" if score["margin"] is None else f" ± {score['margin']:.3f}")
 
 
 def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
@@ -93,20 +91,11 @@ def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
 def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> None:
     """Draw one task."""
     for i, name in enumerate(COLUMNS):
-        points = {n: with_best_baseline(results["scores"]).get(name) for n, results in of_task.items()}
-        shown = {n: score for n, score in points.items() if score}
-        if shown:
-            panel.errorbar(
-                list(shown),
-                [score["mean"] for score in shown.values()],
-                [score["margin"] or 0.0 for score in shown.values()],
-                color=f"C{i}",
-                marker="o",
-                markersize=3,
-                linewidth=1.2,
-                capsize=2,
-                label=name,
-            )
+        scores = {n: results["scores"][name] for n, results in of_task.items() if name in results["scores"]}
+        means = [score["mean"] for score in scores.values()]
+        margins = [score["margin"] or 0.0 for score in scores.values()]
+        if scores:
+            panel.errorbar(list(scores), means, margins, color=f"C{i}", label=name, **POINTS)
     for ceiling in {results["ceiling"] for results in of_task.values() if "ceiling" in results}:
         panel.axhline(ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
     panel.set_xscale("log", base=2)

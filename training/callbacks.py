@@ -38,10 +38,11 @@ class ReferenceLosses(Callback):
         self._announce(trainer)
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
-        if self.references.floor() is not None:
+        floors = self.references.floor()  # of the windows
+        if floors is not None:
             floor = self.references.losses["floor"]
             row |= {"floor.valid": floor, "excess": evaluation.loss - floor}
-        check_for_leak(evaluation.window_losses, self.references.floor())
+            check_for_leak(evaluation.window_losses, floors)
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         self._announce(trainer)

@@ -101,11 +101,6 @@ def save_last(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[
     flush(folder)
 
 
-def save_best(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-    """Save the weights with the lowest validation loss, and their step and loss. Raises OSError."""
-    save_checkpoint(folder / "best.safetensors", weights, state)
-
-
 def has_checkpoint(folder: Path) -> bool:
     """Whether there is a checkpoint to resume from."""
     return any((folder / name).exists() for name in NAMES)
@@ -125,7 +120,7 @@ def load_last(folder: Path) -> Checkpoint:
     raise CheckpointError(f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run")
 
 
-def environment(device: torch.device, compile: bool, n_processes: int = 1) -> dict[str, Any]:
+def environment(device: torch.device, compile: bool, n_processes: int) -> dict[str, Any]:
     """The versions and settings that a bit-exact resume depends on, besides the training state."""
     return {
         "torch": str(torch.__version__),  # its own type is not plain data

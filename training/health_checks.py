@@ -9,6 +9,7 @@ import torch
 
 from runs.callbacks import Callback
 from runs.errors import StoppedError
+from runs.statistics import paired_difference
 from training.schedule import Stage
 
 LEAK_STANDARD_ERRORS = 5.0
@@ -26,20 +27,16 @@ class HealthCheckError(StoppedError):
     raised_by_all = True
 
 
-def check_for_leak(losses: np.ndarray, floor: np.ndarray | None) -> None:
+def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
     """Raise HealthCheckError if the loss is below the floor by more than 5 standard errors.
 
     `losses` and `floor` `[n_windows]` are sums over the same masked positions. The standard error is that of the
-    paired difference over windows, because positions of one window are not independent. Without a floor nothing is
-    checked.
+    paired difference over windows, because positions of one window are not independent.
     """
-    if floor is None or len(losses) < 2:
-        return
-    difference = losses - floor
-    error = difference.std(ddof=1) / len(difference) ** 0.5
-    if difference.mean() < -LEAK_STANDARD_ERRORS * error:
+    difference = paired_difference(losses, floor)
+    if difference.stderr and (n_errors := -difference.mean / difference.stderr) > LEAK_STANDARD_ERRORS:
         raise HealthCheckError(
-            f"the validation loss is {-difference.mean() / error:.0f} standard errors below the lowest possible loss:"
+            f"the validation loss is {n_errors:.0f} standard errors below the lowest possible loss:"
             " labels leak into the inputs; check what the model receives at the masked positions"
         )
 

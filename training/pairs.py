@@ -42,17 +42,16 @@ def pair_outcomes(pair_logits: torch.Tensor, labels: torch.Tensor) -> tuple[torc
 
 def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float]:
     """Loss (nats) and accuracy on pairs of text, with no character masked."""
-    losses, correct = [], []
+    outcomes = []
     n_at_once = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
     any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
     parts = (windows.tokens, *windows.further)
     with evaluating(model, windows.tokens.device):
         for tokens, segments, labels in zip(*(part.split(n_at_once) for part in parts), strict=True):
             _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
-            outcomes = pair_outcomes(pair_logits, labels)
-            losses.append(outcomes[0])
-            correct.append(outcomes[1])
-    return torch.cat(losses).mean().item(), torch.cat(correct).float().mean().item()
+            outcomes.append(pair_outcomes(pair_logits, labels))
+    losses, correct = (torch.cat(parts) for parts in zip(*outcomes, strict=True))
+    return losses.mean().item(), correct.float().mean().item()
 
 
 class PairMeasure(Callback):

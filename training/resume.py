@@ -13,7 +13,7 @@ from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_best, save_last
+from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_checkpoint, save_last
 from training.loop import COUNTERS, Trainer
 
 
@@ -37,7 +37,7 @@ class Recorder(Callback):
 
     def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
         """`environment` holds the versions and settings that an exact resume depends on."""
-        self.run, self.environment = run, environment
+        self.run, self.environment, self.best_path = run, environment, run.checkpoints / "best.safetensors"
         self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
         self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
 
@@ -47,7 +47,7 @@ class Recorder(Callback):
         if best is not None:
             position = {"step": row["step"], "loss.valid": row["loss.valid"]}
             try:
-                save_best(self.run.checkpoints, best, position)
+                save_checkpoint(self.best_path, best, position)
                 self.best = None
             except OSError as error:
                 trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
@@ -74,7 +74,7 @@ class Recorder(Callback):
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
         self._write()
         if self.best is not None:
-            save_best(self.run.checkpoints, *self.best)
+            save_checkpoint(self.best_path, *self.best)
             self.best = None
         return {"environment": self.environment, "sizes": self.run.sizes()}
 

@@ -149,8 +149,7 @@ class Tracking(Callback):
             "loss.valid ",
             (f"{row['loss.valid']:.4f}", Text.value),
             f" ± {row['loss.valid_stderr']:.3f}  " if row["loss.valid_stderr"] == row["loss.valid_stderr"] else "  ",
-            *([f"loss.bound {row['loss.bound']:.4f}  "] if "loss.bound" in row else []),
-            *([f"excess {row['excess']:.4f}  "] if "excess" in row else []),
+            *(f"{name} {row[name]:.4f}  " for name in ("loss.bound", "excess") if name in row),
             f"accuracy.valid {row['accuracy.valid']:.1%}  ",
             *(f"{name} {row[name]:.1%}  " for name in ("accuracy.nsp.valid", "accuracy.sop.valid") if name in row),
             (

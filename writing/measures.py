@@ -15,7 +15,6 @@ from data.vocabulary import Vocabulary
 from trained.load import Trained
 from trained.measures import evenly_spaced
 from training.callbacks import any_order_bound
-from training.evaluation import CHARS_AT_ONCE
 from writing.judge import Judge, ratio
 from writing.sampler import Sampler
 
@@ -61,13 +60,10 @@ def in_orders(trained: Trained, validation: ValidationSet) -> dict[str, Likeliho
     It is exact, except for the order `random`: each window is written in one random order, a sample of the bound.
     """
     windows = evenly_spaced(validation.windows, WINDOWS).cpu()
-    at_once = max(1, CHARS_AT_ONCE // windows.shape[1])
     found = {}
     for order in ORDERS:
         generators = [Generator().manual_seed(i) for i in range(len(windows))]
-        starts = range(0, len(windows), at_once)
-        parts = [(windows[i : i + at_once], generators[i : i + at_once]) for i in starts]
-        losses = torch.cat([order_losses(_sampler(trained, order), *part).sum(1) for part in parts])
+        losses = order_losses(_sampler(trained, order), windows, generators).sum(1)
         found[order] = likelihood(losses, windows, trained.vocabulary)
     return found
 

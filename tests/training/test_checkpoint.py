@@ -18,7 +18,6 @@ from training.checkpoint import (
     load_last,
     load_weights,
     put_weights,
-    save_best,
     save_checkpoint,
     save_last,
 )
@@ -91,7 +90,7 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
         model[1].weight = model[0].weight
         return model
 
-    save_best(tmp_path, tied(0).state_dict(), {})
+    save_checkpoint(tmp_path / "best.safetensors", tied(0).state_dict(), {})
     other = tied(1)
     put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
     assert other[1].weight is other[0].weight
@@ -99,7 +98,7 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
 
 
 def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
-    save_best(tmp_path, model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5})
+    save_checkpoint(tmp_path / "best.safetensors", model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5})
     with safe_open(tmp_path / "best.safetensors", "pt") as file:
         assert set(file.keys()) == {"weight", "bias"}
         assert (file.get_tensor("weight") == 3).all()
