@@ -164,7 +164,7 @@ def print_writing(results: dict[str, Any]) -> None:
 
 def print_comparison(measured: list[Measured]) -> None:
     """Print how each group of runs that differ only in their seed compares with the first group."""
-    configs = [each.trained.values | {"device": each.trained.trained_on} for each in measured]
+    configs = [each.trained.values | {"device": each.trained.run.config().get("device")} for each in measured]
     for name in measured[0].window_losses:
         losses = [each.window_losses[name] for each in measured]
         groups = statistics.group_by_settings(configs, losses, ignored_in_comparisons())

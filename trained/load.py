@@ -31,7 +31,6 @@ class Trained:
 
     run: RunFolder
     values: dict[str, Any]  # every key with its value; `device` is the model's
-    trained_on: str  # the device of the training
     model: nn.Module  # with the weights of the lowest validation loss, in evaluation mode
     vocabulary: Vocabulary
 
@@ -72,7 +71,7 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs") -> Trained:
 
 def load(run: RunFolder, device: str = "cpu") -> Trained:
     """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is missing or damaged."""
-    values, vocabulary, trained_on = load_keys(run, device)
+    values, vocabulary = load_keys(run, device)
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         if run.metrics():
@@ -80,11 +79,11 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
     model = untrained(values, vocabulary)
     put_weights(model.load_state_dict, load_checkpoint(weights))
-    return Trained(run, values, trained_on, model, vocabulary)
+    return Trained(run, values, model, vocabulary)
 
 
-def load_keys(run: RunFolder, device: str) -> tuple[dict[str, Any], Vocabulary, str]:
-    """A run's keys with another device, its vocabulary, and the device of its training. Raises InputError."""
+def load_keys(run: RunFolder, device: str) -> tuple[dict[str, Any], Vocabulary]:
+    """A run's keys with another device, and its vocabulary. Raises InputError."""
     tracking.be_quiet()
     config = read_config(run.config_path)
     try:
@@ -93,7 +92,7 @@ def load_keys(run: RunFolder, device: str) -> tuple[dict[str, Any], Vocabulary, 
         raise
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
-    return resolve(config, {"device": device}), vocabulary, config.get("device", device)
+    return resolve(config, {"device": device}), vocabulary
 
 
 def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:

@@ -82,8 +82,8 @@ def hard_masks(model: nn.Module, validation: ValidationSet, vocabulary: Vocabula
 
     Each window has at most as many masked tokens as in the protocol.
     """
-    words, spans = word_masks(validation.windows.cpu(), vocabulary), span_masks(validation.n_windows)
-    masks = {"whole words": words, f"spans of {SPAN}": spans}
+    words = word_masks(validation.windows.cpu(), vocabulary)
+    masks = {"whole words": words, f"spans of {SPAN}": span_masks(validation.n_windows)}
     return {name: _masked(model, validation, m, vocabulary.mask_token) for name, m in masks.items()}
 
 

@@ -75,10 +75,10 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
 def load_classifier(folder: Path) -> SavedClassifier:
     """Load what `save` wrote. Raises InputError if a file is missing or damaged."""
     run = RunFolder(folder.resolve())
-    values, vocabulary, trained_on = load_keys(run, "cpu")
+    values, vocabulary = load_keys(run, "cpu")
     found = load_checkpoint(run.path / FILE)
     facts = {name: found.state[name] for name in ("task", "kind", "labels", "results")}
     model = untrained(values, vocabulary)
     classifier = Classifier(model, len(facts["labels"]), facts["kind"]).eval()
     put_weights(classifier.load_state_dict, found)
-    return SavedClassifier(run, values, trained_on, model, vocabulary, classifier, **facts)
+    return SavedClassifier(run, values, model, vocabulary, classifier, **facts)

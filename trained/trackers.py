@@ -30,9 +30,7 @@ def to_tensorboard(run: RunFolder, folder: Path) -> None:
         for row in rows:
             for name, value in numbers(row):
                 writer.add_scalar(name, value, row["step"], walltime=began + row["wall_seconds"])
-        settings = {
-            key: value if isinstance(value, bool | int | float) else str(value) for key, value in config.items()
-        }
+        settings = {key: value if isinstance(value, int | float) else str(value) for key, value in config.items()}
         best = {"best loss.valid": min((row["loss.valid"] for row in rows), default=float("nan"))}
         writer.add_hparams(settings, best, run_name=".")
         writer.add_text("log", "    " + "    ".join(log(run).splitlines(keepends=True)))  # Markdown of plain text
