@@ -71,28 +71,27 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs") -> Trained:
 
 def load(run: RunFolder, device: str = "cpu") -> Trained:
     """Load a run's keys, vocabulary and best weights. Raises InputError if one of its files is missing or damaged."""
-    values, vocabulary = load_keys(run, device)
+    trained = load_initial(run, device)
     weights = run.checkpoints / "best.safetensors"
     if not weights.exists():
         if run.metrics():
             raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
         raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
-    model = untrained(values, vocabulary)
-    put_weights(model.load_state_dict, load_checkpoint(weights))
-    return Trained(run, values, model, vocabulary)
+    put_weights(trained.model.load_state_dict, load_checkpoint(weights))
+    return trained
 
 
-def load_keys(run: RunFolder, device: str) -> tuple[dict[str, Any], Vocabulary]:
-    """A run's keys with another device, and its vocabulary. Raises InputError."""
+def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
+    """Load a run's keys and vocabulary, with initial weights. Raises InputError."""
     tracking.be_quiet()
-    config = read_config(run.config_path)
+    values = resolve(read_config(run.config_path), {"device": device})
     try:
         vocabulary = load_vocabulary(run.vocabulary())
     except InputError:
         raise
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
-    return resolve(config, {"device": device}), vocabulary
+    return Trained(run, values, untrained(values, vocabulary), vocabulary)
 
 
 def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:

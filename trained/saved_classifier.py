@@ -14,7 +14,7 @@ from data.tasks.task import CHARACTER
 from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
-from trained.load import Trained, load_keys, untrained
+from trained.load import Trained, load_initial
 from training.checkpoint import load_checkpoint, put_weights, save_checkpoint
 
 FILE = "classifier.safetensors"
@@ -74,11 +74,9 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
 
 def load_classifier(folder: Path) -> SavedClassifier:
     """Load what `save` wrote. Raises InputError if a file is missing or damaged."""
-    run = RunFolder(folder.resolve())
-    values, vocabulary = load_keys(run, "cpu")
-    found = load_checkpoint(run.path / FILE)
+    trained = load_initial(RunFolder(folder.resolve()))
+    found = load_checkpoint(trained.run.path / FILE)
     facts = {name: found.state[name] for name in ("task", "kind", "labels", "results")}
-    model = untrained(values, vocabulary)
-    classifier = Classifier(model, len(facts["labels"]), facts["kind"]).eval()
+    classifier = Classifier(trained.model, len(facts["labels"]), facts["kind"]).eval()
     put_weights(classifier.load_state_dict, found)
-    return SavedClassifier(run, values, model, vocabulary, classifier, **facts)
+    return SavedClassifier(**vars(trained), classifier=classifier, **facts)
