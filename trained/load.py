@@ -99,7 +99,7 @@ def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]
 
     `exported(ids, mask)` may have outputs for more tokens. Raises RuntimeError if one differs by more than 1e-4.
     """
-    for batch, length in ((1, 1), (5, trained.longest)):
+    for batch, length in ((1, 1), (7, (trained.longest + 1) // 2), (5, trained.longest)):
         ids = random_ids(trained, batch, length)
         mask = torch.arange(length) < torch.linspace(length, 1, batch).int()[:, None]
         ids[~mask] = trained.vocabulary.padding_token
