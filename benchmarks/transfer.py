@@ -43,9 +43,7 @@ from trained.task_results import (
     PRETRAINED,
     PROBE,
     ZERO_SHOT,
-    Score,
     gap_closed,
-    shown,
     with_best_baseline,
 )
 
@@ -124,7 +122,7 @@ def spread_of(right: np.ndarray, counts: np.ndarray) -> dict[str, float]:
     return {"mean": float(mean), "variance": float(variance)}
 
 
-def interval_of(runs: Sequence[Mapping[str, float]]) -> Score:
+def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """The mean of runs with other seeds and draws of labels, with its 95% interval over these and test texts.
 
     The variances of both are added. That over test texts is of a single run, so the interval is slightly too wide.
@@ -136,10 +134,14 @@ def interval_of(runs: Sequence[Mapping[str, float]]) -> Score:
     return {"mean": fmean(means), "margin": t_quantile(CONFIDENCE, len(runs) - 1) * float(variance) ** 0.5}
 
 
-def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> dict[str, Score]:
+def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> dict[str, dict[str, Any]]:
     """The scores (or gains) of each method on a task, over the seeds of a variant."""
     found = [run["tasks"][task][kind] for run in runs[variant].values()]
     return {method: interval_of([each[method] for each in found]) for method in found[0]}
+
+
+def shown(score: Mapping[str, Any]) -> str:
+    return with_error(f"{score['mean']:.3f}", score["margin"])
 
 
 def table_of_tasks(results: Results) -> list[dict[str, str]]:
