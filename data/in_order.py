@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,15 +16,13 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
 
     Threads are enough, because NumPy and tokenizers release Python's lock while they work.
     """
-    n_threads = os.cpu_count() or 1
-    waiting: deque[Future[Result]] = deque()
+    n_threads, futures = os.cpu_count() or 1, deque[Future[Result]]()
     pool = ThreadPoolExecutor(n_threads)
+    submitted = (pool.submit(function, item) for item in items)
     try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        futures.extend(islice(submitted, 2 * n_threads))
+        while futures:
+            yield futures.popleft().result()
+            futures.extend(islice(submitted, 1))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error, the rest is not computed

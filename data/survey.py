@@ -41,7 +41,6 @@ def survey(
     known = {entry.path: entry for entry in _load(cache)}
     entries = {source: _renewed(known.get(str(source.path)), source) for source in sources}
     new = [source for source, entry in entries.items() if not entry]
-    cache.parent.mkdir(parents=True, exist_ok=True)
     if new:
         size = f"{sum(source.size for source in new) / 1e6:,.0f} MB"
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")

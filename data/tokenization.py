@@ -9,10 +9,10 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from io import BufferedWriter
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,15 +25,6 @@ from runs.reading import read_bytes
 COUNTED_AT_ONCE = 1_000_000  # tokens
 SECONDS_BETWEEN_NOTES = 1.0  # of the progress
 TRAINING, VALIDATION, DOCUMENTS = FILES = "training.ids", "validation.ids", "documents"
-
-
-class Tokens(NamedTuple):
-    """A block as token ids."""
-
-    part: str
-    n_chars: int
-    ids: np.ndarray  # [n]
-    ends: np.ndarray  # the number of ids up to the end of each document
 
 
 def convert(
@@ -56,21 +47,17 @@ def convert(
         for reading in sources:
             yield from read_blocks(reading)
 
-    def remaining(n_done: int) -> Iterator[tuple[str, Block]]:
-        for number, (part, block) in enumerate(_parts(blocks(), n_training_chars)):
-            if number < n_done:
-                n_chars_done(len(block.text))
-            else:
-                yield part, block
-
     with _output(folder) as (files, n_done, note):
+        parts = _parts(blocks(), n_training_chars)
+        for _, block in islice(parts, n_done):
+            n_chars_done(len(block.text))
         written = time.monotonic()
-        for tokens in in_order(lambda part_and_block: _encoded(*part_and_block, vocabulary, dtype), remaining(n_done)):
-            if tokens.part == TRAINING:
-                files[DOCUMENTS].write((files[TRAINING].tell() // dtype.itemsize + tokens.ends).data)
-            files[tokens.part].write(tokens.ids.data)
+        for part, block, ids, ends in in_order(partial(_encoded, vocabulary, dtype), parts):
+            if part == TRAINING:
+                files[DOCUMENTS].write((files[TRAINING].tell() // dtype.itemsize + ends).data)
+            files[part].write(ids.data)
             n_done += 1
-            n_chars_done(tokens.n_chars)
+            n_chars_done(len(block.text))
             if time.monotonic() - written > SECONDS_BETWEEN_NOTES:
                 reading.check_unchanged()
                 note(n_done)
@@ -129,10 +116,14 @@ def _parts(blocks: Iterable[Block], n_training_chars: int) -> Iterator[tuple[str
         left = max(0, left - len(block.text))
 
 
-def _encoded(part: str, block: Block, vocabulary: Vocabulary, dtype: np.dtype) -> Tokens:
+def _encoded(
+    vocabulary: Vocabulary, dtype: np.dtype, part_and_block: tuple[str, Block]
+) -> tuple[str, Block, np.ndarray, np.ndarray]:
+    """A block with its token ids, `[n]`, and the number of ids up to the end of each document."""
+    part, block = part_and_block
     borders = sorted({0, *block.ends, len(block.text)})
     documents = [vocabulary.encode(block.text[begin:end]).numpy().astype(dtype) for begin, end in pairwise(borders)]
     n_ids = np.cumsum([0, *map(len, documents)])
     ends = n_ids[np.searchsorted(borders, np.unique(block.ends)).astype(np.int64)]
     ids = np.concatenate(documents) if documents else np.empty(0, dtype)
-    return Tokens(part, len(block.text), ids, ends.astype(np.int64))
+    return part, block, ids, ends.astype(np.int64)
