@@ -4,6 +4,7 @@ take some seconds and depend on the corpus and the protocol only, so they are ca
 import contextlib
 import io
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
     if losses is None:
         losses = {"counting": _count(corpus)} | ({"floor": _floor(corpus)} if corpus.automaton else {})
         content = io.BytesIO()
-        np.save(content, np.stack([*losses.values()]))
+        np.savez(content, **losses)
         with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
             write_atomically(_path(corpus), content.getvalue())
     return losses
@@ -56,8 +57,8 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
 
 def cached_losses(corpus: Corpus) -> dict[str, np.ndarray] | None:
     """The `window_losses` in the cache; None if there are none, or if the file is damaged."""
-    with contextlib.suppress(OSError, ValueError, EOFError):
-        return dict(zip(_names(corpus), np.load(_path(corpus), allow_pickle=False), strict=True))
+    with contextlib.suppress(OSError, ValueError, EOFError, BadZipFile), np.load(_path(corpus)) as found:
+        return dict(found)
     return None
 
 
@@ -66,12 +67,9 @@ def mean_loss(losses: np.ndarray) -> float:
     return float(losses.mean()) / N_MASKED
 
 
-def _names(corpus: Corpus) -> list[str]:
-    return ["counting", "floor"] if corpus.automaton else ["counting"]
-
-
 def _path(corpus: Corpus) -> Path:
-    name = f"{'-'.join(_names(corpus))}-{corpus.sha256[:16]}-{protocol.SEED}-{VERSION}.npy"
+    names = "counting-floor" if corpus.automaton else "counting"
+    name = f"{names}-{corpus.sha256[:16]}-{protocol.SEED}-{VERSION}.npz"
     return data.corpus.CACHE / "references" / name
 
 
