@@ -23,13 +23,11 @@ class MLM:
         masking_prob: float = 0.15,
         randomize_prob: float = 0.1,
         no_change_prob: float = 0.1,
-        generator: torch.Generator | None = None,
     ):
         """`no_mask_tokens` are never selected and never drawn as random tokens."""
         self.padding_token = padding_token
         self.special_tokens = sorted({*no_mask_tokens, padding_token, mask_token})
         self.masking_prob = masking_prob
-        self.generator = generator
         weights = torch.ones(n_tokens)
         weights[self.special_tokens] = 0
         shares = {"randomize_prob": randomize_prob, "no_change_prob": no_change_prob}
@@ -38,9 +36,7 @@ class MLM:
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels for token ids `x` of any shape. Labels are `padding_token` where nothing was selected."""
         special = torch.tensor(self.special_tokens, device=x.device)
-        # A CPU generator cannot fill a CUDA tensor: draw on the generator's device.
-        device = self.generator.device if self.generator else x.device
-        draws = torch.rand((3, *x.shape), generator=self.generator, device=device).to(x.device)
+        draws = torch.rand((3, *x.shape), device=x.device)
         selected = (draws[0] < self.masking_prob) & ~torch.isin(x, special)
         inputs = torch.where(selected, self.corruption.to(x.device)(x, draws[1:]), x)
         labels = torch.where(selected, x, self.padding_token)
@@ -69,7 +65,7 @@ class IndependentMasker:
         """Does nothing: this masker does not learn."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of PyTorch's global generator, which labml_nn's MLM uses. A generator of `mlm` is not saved."""
+        """The state of PyTorch's global generator, which the MLM uses."""
         return {"generator": torch.get_rng_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
