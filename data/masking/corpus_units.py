@@ -1,7 +1,7 @@
 """Units that do not change: a rule cuts the whole text into them once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -22,14 +22,11 @@ class CorpusUnits(Segmenter):
     @classmethod
     def by_rule(cls, rule: Rule, text: str) -> Self:
         """The pieces of a text by a rule that applies to other texts too."""
-        return replace(cls.from_pieces(*rule(text)), rule=rule)
-
-    @classmethod
-    def from_pieces(cls, pieces: Sequence[str], weights: Sequence[float] | None = None) -> Self:
-        """One unit for each of the pieces that make up the text; all weights are 1 by default."""
+        pieces, weights = rule(text)
         lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64)
         unit_of = torch.repeat_interleave(torch.arange(len(pieces), dtype=torch.int32), lengths)
-        return cls(unit_of, torch.tensor([1.0] * len(pieces) if weights is None else weights, dtype=torch.float32))
+        weights = [1.0] * len(pieces) if weights is None else weights
+        return cls(unit_of, torch.tensor(weights, dtype=torch.float32), rule)
 
     def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
         units = self.unit_of[offsets]

@@ -26,6 +26,11 @@ LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
 
+def whole_words(text: str) -> tuple[list[str], None]:
+    """The words of a text and the characters between them, all of weight 1."""
+    return cut(text), None
+
+
 def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> CorpusUnits:
     """The pieces that `cut` makes of a text, each with its weight."""
 
@@ -40,7 +45,7 @@ def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> Corpu
 def whole_word(text: str) -> Segmenter:
     """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each character between
     words."""
-    return CorpusUnits.by_rule(lambda part: (cut(part), None), text)
+    return CorpusUnits.by_rule(whole_words, text)
 
 
 @strategy
@@ -104,8 +109,7 @@ def syntax(text: str) -> Segmenter:
 def adaptive(text: str) -> Segmenter:
     """Words, and the characters between them, by how hard the model finds them now: w = a running mean of its loss on
     the word (in the spirit of prioritized sampling, Schaul et al. 2016)."""
-    pieces = cut(text)
-    types = [piece.lower() for piece in pieces]
+    types = [piece.lower() for piece in cut(text)]
     number = {name: i for i, name in enumerate(sorted({*types}))}
     type_of = torch.tensor([number[name] for name in types], dtype=torch.int32)
-    return AdaptiveUnits(CorpusUnits.from_pieces(pieces), type_of, torch.ones(len(number)))
+    return AdaptiveUnits(CorpusUnits.by_rule(whole_words, text), type_of, torch.ones(len(number)))

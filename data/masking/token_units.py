@@ -94,15 +94,12 @@ def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabul
 
     Raises CorpusError if the other one needs the whole text in memory.
     """
-    if isinstance(segmenter, AdaptiveUnits):
-        raise CorpusError(f"masking.strategy=adaptive {_needed(ids)}: use another one")
-    if isinstance(segmenter, CorpusUnits):
-        if segmenter.rule is None:
-            raise CorpusError(f"this masking.strategy {_needed(ids)}: give it a rule with CorpusUnits.by_rule")
+    if isinstance(segmenter, CorpusUnits) and segmenter.rule:
         return WindowUnits(segmenter.rule, ids, vocabulary)
+    if isinstance(segmenter, CorpusUnits | AdaptiveUnits):
+        name = "masking.strategy=adaptive" if isinstance(segmenter, AdaptiveUnits) else "this masking.strategy"
+        raise CorpusError(
+            f"{name} needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text of this size"
+            " stays on the disk: use a strategy that cuts by a rule (CorpusUnits.by_rule)"
+        )
     return with_parts(segmenter, lambda part: for_stored_text(part, ids, vocabulary))
-
-
-def _needed(ids: torch.Tensor) -> str:
-    megabytes = 8 * len(ids) / 1e6
-    return f"needs the whole text in memory, at least {megabytes:,.0f} MB, and a text of this size stays on the disk"

@@ -11,7 +11,7 @@ from data.masking import IGNORED_LABEL, n_masked_in
 from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
 from data.masking.corpus_units import CorpusUnits
 from data.masking.segmenters import Characters, Segmenter
-from data.masking.strategies import STRATEGIES
+from data.masking.strategies import STRATEGIES, whole_words
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.words import WORD
 from data.play.grammar import play
@@ -121,7 +121,7 @@ def test_any_segmenter_gets_the_offsets_of_characters():
 
 
 def test_segmenters_of_ours_are_kept():
-    words, char_of = CorpusUnits.from_pieces(["the", " ", "cat"]), torch.tensor([0, 4, 5])
+    words, char_of = CorpusUnits.by_rule(whole_words, "the cat"), torch.tensor([0, 4, 5])
     assert isinstance(on_tokens(Characters(), char_of), Characters)
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
     mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
@@ -176,6 +176,7 @@ def test_every_strategy_works_on_a_text_that_stays_on_the_disk(name: str):
 
 
 def test_what_needs_the_whole_text_is_refused_with_its_size():
-    for refused in (STRATEGIES["adaptive"](STORED), CorpusUnits.from_pieces(list(STORED))):
+    without_rule = CorpusUnits(torch.arange(len(STORED), dtype=torch.int32), torch.ones(len(STORED)))
+    for refused in (STRATEGIES["adaptive"](STORED), without_rule):
         with pytest.raises(CorpusError, match=r"needs the whole text in memory, at least .* MB"):
             for_stored_text(refused, STORED_IDS, CHARACTERS)
