@@ -57,7 +57,6 @@ def masker(c: MaskingConfigs) -> "IndependentMasker":
 def noam(c: TrainingConfigs) -> "list[Optimizer]":
     """Noam with 2,000 warmup steps: lr = learning_rate * d_model^-0.5 * min(step^-0.5, step * 2000^-1.5) (Vaswani et
     al. 2017)."""
-    from labml_nn.optimizers import WeightDecay
     from labml_nn.optimizers.noam import Noam
 
     class ShownNoam(Noam):
@@ -67,14 +66,5 @@ def noam(c: TrainingConfigs) -> "list[Optimizer]":
             group["computed_lr"] = super().get_lr(state, group)
             return group["computed_lr"]
 
-    return [
-        ShownNoam(
-            c.network.parameters(),
-            lr=c.learning_rate,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=WeightDecay(0.0, True, False),
-            warmup=2_000,
-            d_model=c.root().model.d_model,
-        )
-    ]
+    d_model = c.root().model.d_model
+    return [ShownNoam(c.network.parameters(), lr=c.learning_rate, eps=1e-8, warmup=2_000, d_model=d_model)]

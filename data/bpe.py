@@ -45,11 +45,7 @@ def train(text: str, n: int) -> dict[str, Any]:
     new.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(levels)
     new.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=n,
-        min_frequency=MIN_FREQUENCY,
-        special_tokens=[],
-        initial_alphabet=byte_level.alphabet(),
-        show_progress=False,
+        vocab_size=n, min_frequency=MIN_FREQUENCY, initial_alphabet=byte_level.alphabet(), show_progress=False
     )
     new.train_from_iterator([text], trainer)
     return json.loads(new.to_str())

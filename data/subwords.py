@@ -127,10 +127,9 @@ def surfaces(tokenizer: Any, content: Mapping[str, Any], ordinary: list[str]) ->
     added = {token["content"] for token in content["added_tokens"]}
     if "ByteLevel" in kinds:
         byte_of = {character: byte for byte, character in enumerate(byte_alphabet())}
-        is_coded = [token not in added and byte_of.keys() >= set(token) for token in ordinary]
         return [
-            bytes(byte_of[character] for character in token) if coded else token.encode()
-            for token, coded in zip(ordinary, is_coded, strict=True)
+            bytes(byte_of[c] for c in token) if token not in added and byte_of.keys() >= set(token) else token.encode()
+            for token in ordinary
         ]
     alone = tokenizer.decode_batch([[i] for i in range(len(ordinary))], skip_special_tokens=False)
     anchor = next((i for i, text in enumerate(alone) if text.isalpha()), None)
