@@ -178,7 +178,10 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
         if any(layer.get(budget) is not None for budget in BUDGETS):
             values |= dict.fromkeys(BUDGETS)
         if "masking.masking_prob" in layer and "training.stages" not in layer:
-            values["training.stages"] = _without_rates(values["training.stages"])
+            values["training.stages"] = [  # not yet checked
+                {key: row[key] for key in row if key != "masking_prob"} if isinstance(row, dict) else row
+                for row in values["training.stages"]
+            ]
         values |= layer
     check(values)
     if values["device"] != "cpu":
@@ -187,10 +190,6 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
         values["device"] = available_device(values["device"])
     check_memory(values)
     return values
-
-
-def _without_rates(stages: list[Any]) -> list[Any]:
-    return [{key: row[key] for key in row if key != "masking_prob"} if isinstance(row, dict) else row for row in stages]
 
 
 def _assignments(words: Sequence[str]) -> dict[str, Any]:

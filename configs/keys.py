@@ -57,7 +57,7 @@ class Setting:
         if self.optional and str(value).lower() in ("none", "null", ""):
             return None
         try:
-            parsed, hint = _PARSERS[self.kind](value), ""
+            parsed, hint = _parsed(value, self.kind), ""
         except ValueError as error:  # not YAML
             parsed, hint = None, f" ({error})"
         if parsed is not None and self._is_allowed(parsed):
@@ -127,35 +127,24 @@ def shortened(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
-# Parsers return None for a value that is not of their type.
-
-
-def _parse_int(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
+def _parsed(value: Any, kind: type) -> Any:
+    """A value as `kind`, or None if it is not of this type. Raises ValueError for a list that is not YAML."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(str(value).lower())
+    if kind is str:
+        return value if isinstance(value, str) and is_text(value) else None
+    if kind is list:
+        value = parse_yaml(value) if isinstance(value, str) else value
+        return value if isinstance(value, list) else None
+    if kind is int and type(value) is int:
         return value
-    number = _parse_float(value)  # 1e6 is an integer too
-    return int(number) if number is not None and number.is_integer() else None
-
-
-def _parse_float(value: Any) -> float | None:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+    if kind is int:  # 1e6 is an integer too
+        return int(number) if number.is_integer() else None
     return number if math.isfinite(number) else None
-
-
-def _parse_bool(value: Any) -> bool | None:
-    return {"true": True, "false": False}.get(str(value).lower())
-
-
-def _parse_str(value: Any) -> str | None:
-    return value if isinstance(value, str) and is_text(value) else None
-
-
-def _parse_list(value: Any) -> list | None:
-    value = parse_yaml(value) if isinstance(value, str) else value
-    return value if isinstance(value, list) else None
 
 
 def is_text(text: str) -> bool:
@@ -163,5 +152,4 @@ def is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-_PARSERS = {int: _parse_int, float: _parse_float, bool: _parse_bool, str: _parse_str, list: _parse_list}
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "UTF-8 text", list: "a list in YAML"}

@@ -9,6 +9,7 @@ from distributed.launch import n_started
 from training.schedule import masking_rates
 
 ROW_KEYS = ("until", "seq_len", "masking_prob")
+NUMBER = (int, float)  # types of YAML values; the type of true and false is bool
 MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 
 
@@ -18,10 +19,7 @@ def check_stages(values: Mapping[str, Any]) -> None:
     if not stages:
         raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
     for number, row in enumerate(stages, start=1):
-        where = f"training.stages, row {number}"
-        _check_keys(where, row)
-        _check_rates(where, row, values["masking.masking_prob"])
-        _check_length(where, row["seq_len"], values)
+        _check_stage(f"training.stages, row {number}", row, values)
     _check_untils("training.stages", stages)
 
 
@@ -31,21 +29,21 @@ def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
         raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{MIXTURE}]")
     for number, row in enumerate(rows, start=1):
         where = f"masking.mixture, row {number}"
-        if not isinstance(row, dict) or not _is_number(row.get("until")):
+        if not isinstance(row, dict) or type(row.get("until")) not in NUMBER:
             raise ConfigError(f"{where} is not of the form {MIXTURE}")
         shares = {name: share for name, share in row.items() if name != "until"}
         for name, share in shares.items():
             if name not in strategies:
                 choices = ", ".join(strategies)
                 raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
-            if not _is_number(share) or not 0 <= share <= 1e6:
+            if type(share) not in NUMBER or not 0 <= share <= 1e6:
                 raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")
         if not sum(shares.values()) > 0:
             raise ConfigError(f"{where}: the shares must not all be 0")
     _check_untils("masking.mixture", rows)
 
 
-def _check_keys(where: str, row: Any) -> None:
+def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
     if not isinstance(row, dict):
         raise ConfigError(f"{where} is not of the form {{until: 1.0, seq_len: 64}}")
     for key in row:
@@ -58,18 +56,16 @@ def _check_keys(where: str, row: Any) -> None:
         if key not in row:
             raise ConfigError(f"{where} has no {key}")
 
-
-def _check_rates(where: str, row: Mapping[str, Any], default: float) -> None:
-    rates = masking_rates(row, default)
+    rates = masking_rates(row, values["masking.masking_prob"])
     if not rates:
         raise ConfigError(f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through")
     for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
-        if not _is_number(share) or not 0 < share <= 1:
+        if type(share) not in NUMBER or not 0 < share <= 1:
             raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
 
-
-def _check_length(where: str, seq_len: Any, values: Mapping[str, Any]) -> None:
-    longest = 5_000 if values["model.architecture"] == "labml_nn" else 2**20  # labml_nn encodes 5,000 positions
+    seq_len, longest = row["seq_len"], 2**20
+    if values["model.architecture"] == "labml_nn":
+        longest = 5_000  # it encodes the positions of so many
     if type(seq_len) is not int or not 2 <= seq_len <= longest:
         raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
     chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
@@ -79,11 +75,6 @@ def _check_length(where: str, seq_len: Any, values: Mapping[str, Any]) -> None:
             + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
             + (f" times {n_started()} processes" if n_started() > 1 else "")
         )
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a YAML value is a number; true and false are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_untils(where: str, rows: list[Any]) -> None:

@@ -18,18 +18,13 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         if isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST:
             raise yaml.composer.ComposerError(None, None, "a number is too long", event.start_mark)
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
+        if isinstance(node, yaml.MappingNode):  # PyYAML would keep the last of several equal keys
+            found = set[str]()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in found:
+                    raise yaml.composer.ComposerError(None, None, f"the key {key.value} stands twice", key.start_mark)
+                found.add(key.value)
         return node
-
-
-def _check_keys(node: yaml.MappingNode) -> None:
-    """PyYAML would keep the last of several equal keys."""
-    found = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value in found:
-            raise yaml.composer.ComposerError(None, None, f"the key {key.value} stands twice", key.start_mark)
-        found.add(key.value if isinstance(key, yaml.ScalarNode) else key)
 
 
 def parse_yaml(text: str) -> Any:
