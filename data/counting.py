@@ -50,12 +50,17 @@ def count(training: Ints, windows: Ints, masked: Bools, n_chars: int) -> Counts:
         if not len(asked):
             continue
         contexts, at = np.unique(context_hashes(ids, positions[asked], before, after), return_inverse=True)
-        pairs = _count_pairs(training, before, after, n_chars, contexts)
-        found, total, types, of_truth, most_frequent = _statistics(*pairs, n_chars, len(contexts), at, truth[asked])
+        pairs, pair_counts = _count_pairs(training, before, after, n_chars, contexts)
+        context_of_pair = pairs // n_chars
+        totals = np.bincount(context_of_pair, weights=pair_counts, minlength=len(contexts)).astype(np.int64)
+        types = np.bincount(context_of_pair, minlength=len(contexts))  # different characters in each context
+        found = totals[at] > 0
         alive[asked[~found]] = False
-        seen = asked[found]
-        probs[seen] = (of_truth + types * probs[seen]) / (total + types)
-        best[seen] = most_frequent
+        seen, at = asked[found], at[found]
+        of_truth = looked_up(at * n_chars + truth[seen], pairs, pair_counts)
+        probs[seen] = (of_truth + types[at] * probs[seen]) / (totals[at] + types[at])
+        by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its most frequent one
+        best[seen] = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
     return Counts(-np.log(probs), best == truth)
 
 
@@ -89,26 +94,6 @@ def looked_up(asked: npt.NDArray[Any], known: npt.NDArray[Any], values: Ints) ->
         return np.zeros(len(asked), dtype=np.int64)
     at = np.searchsorted(known, asked).clip(max=len(known) - 1)
     return np.where(known[at] == asked, values[at], 0)
-
-
-def _statistics(
-    pairs: Ints, pair_counts: Ints, n_chars: int, n_contexts: int, at: Ints, truth: Ints
-) -> tuple[Bools, Ints, Ints, Ints, Ints]:
-    """Statistics of the contexts with the indices `at`, from the result of `_count_pairs`.
-
-    Whether each was seen; and for those that were: its count, its number of different characters, its count with the
-    true character, and its most frequent character.
-    """
-    context_of_pair = pairs // n_chars
-    totals = np.bincount(context_of_pair, weights=pair_counts, minlength=n_contexts).astype(np.int64)
-    types = np.bincount(context_of_pair, minlength=n_contexts)
-    found = totals[at] > 0
-    at = at[found]
-
-    by_count = np.lexsort((pair_counts, context_of_pair))  # the last pair of each context is its most frequent one
-    most_frequent = pairs[by_count[types.cumsum()[at] - 1]] % n_chars
-    of_truth = looked_up(at * n_chars + truth[found], pairs, pair_counts)
-    return found, totals[at], types[at], of_truth, most_frequent
 
 
 def _count_pairs(training: Ints, before: int, after: int, n_chars: int, contexts: Hashes) -> tuple[Ints, Ints]:
