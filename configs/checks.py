@@ -15,37 +15,20 @@ BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 
 def check(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if values do not fit together."""
-    _check_device(values["device"])
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
-        name = shortened(values["name"])
-        raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
-    if not values["logs"]:
-        raise ConfigError("logs is empty: give the folder for the runs")
-    if values["training.warmup"] + values["training.decay"] > 1:
-        raise ConfigError("training.warmup + training.decay is above 1: both are shares of one budget")
-    if not values["data.corpus"]:
-        raise ConfigError("data.corpus is empty: give auto, tiny_shakespeare, or the path of a text file")
-    if all(values[budget] is None for budget in BUDGETS):
-        raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
-    if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
-        raise ConfigError("sample.prompts must be a list of texts")
-    _check_model(values)
-    check_stages(values)
-    check_tokens(values)
-    _check_masking(values)
-    _check_objective(values)
-    if values["data.within_documents"] and values["data.sampling"] != "random":
-        raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
-
-
-def _check_device(device: str) -> None:
+    device = values["device"]
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", device):
         raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     if n_started() > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own")
-
-
-def _check_model(values: Mapping[str, Any]) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", values["name"]):
+        name = shortened(values["name"])
+        raise ConfigError(f"name={name!r} cannot name a folder: use up to 100 letters, digits, '.', '_' and '-'")
+    if values["training.warmup"] + values["training.decay"] > 1:
+        raise ConfigError("training.warmup + training.decay is above 1: both are shares of one budget")
+    if all(values[budget] is None for budget in BUDGETS):
+        raise ConfigError(f"no budget is set: give one of {', '.join(BUDGETS)}")
+    if any(not isinstance(prompt, str) or not prompt for prompt in values["sample.prompts"]):
+        raise ConfigError("sample.prompts must be a list of texts")
     d_model, n_heads = values["model.d_model"], values["model.n_heads"]
     if d_model % n_heads:
         raise ConfigError(f"model.n_heads={n_heads} does not divide model.d_model={d_model}")
@@ -53,6 +36,12 @@ def _check_model(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
         )
+    check_stages(values)
+    check_tokens(values)
+    _check_masking(values)
+    _check_objective(values)
+    if values["data.within_documents"] and values["data.sampling"] != "random":
+        raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
 
 
 def _check_masking(values: Mapping[str, Any]) -> None:

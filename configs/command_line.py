@@ -17,6 +17,7 @@ from configs.experiment import Configs
 from configs.keys import ConfigError, Setting, is_text, keys_of, shortened, unknown_key
 from configs.memory import check_memory
 from configs.one_line import OneLineParser
+from configs.scripts import number
 from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
@@ -64,14 +65,13 @@ def parse(arguments: Sequence[str]) -> Command:
     base.add_argument("--config", metavar="FILE.yaml", help="start from a file of keys, such as a run's config.yaml")
     base.add_argument("--resume", metavar="RUN", help="continue a run: a folder, a uuid, the start of one, or last")
     base.add_argument("--init-from", metavar="RUN", help="start from the config and the best weights of a run")
-    parser.add_argument("--seeds", metavar="N", type=int, default=1, help="train N runs, with seed, seed + 1, ...")
+    seeds = "train N runs, with seed, seed + 1, ..."
+    parser.add_argument("--seeds", metavar="N", type=number(int, 1, 1_000), default=1, help=seeds)
     parser.add_argument("keys", nargs="*", metavar="key=value", help="any of the keys below")
     for word in arguments:
         if not is_text(word):
             raise ConfigError(f"{shortened(word)!r} is not UTF-8 text: rename the file or retype the word")
     options, unknown = parser.parse_known_intermixed_args(arguments)  # keys and options in any order
-    if not 1 <= options.seeds <= 1_000:
-        raise ConfigError(f"--seeds {options.seeds} is out of range: it must be from 1 to 1,000")
     if options.seeds > 1 and (options.resume is not None or started_by_torchrun()):
         raise ConfigError("--seeds starts several runs, one after the other: use it without --resume and torchrun")
     overridden = _assignments([*unknown, *options.keys])

@@ -56,6 +56,8 @@ class Setting:
         """Convert a value from YAML or from the text of a command line to the key's type. Raises ConfigError."""
         if self.optional and str(value).lower() in ("none", "null", ""):
             return None
+        if value == "" and self.kind is str and self.default and not self.key.choices:
+            raise ConfigError(f"{self.name} is empty ({self.key.text})")
         try:
             parsed, hint = _parsed(value, self.kind), ""
         except ValueError as error:  # not YAML

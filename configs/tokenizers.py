@@ -25,8 +25,6 @@ def check_tokens(values: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"data.tokens={shortened(tokens)}: the number of tokens must be an integer from {FEWEST} to {MOST:,}"
             )
-    if not tokens:
-        raise ConfigError("data.tokens is empty: give characters, bytes, bpe:N, or the path of a tokenizer.json")
     if tokens != CHARACTERS:
         for key, what in {"data.unknown_below": 0.0, "data.extra_characters": "", "masking.no_mask_tokens": ""}.items():
             if values[key] != what:
@@ -51,8 +49,12 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
         found = library() if match else read_tokenizer(Path(path))
     except TokensError as error:
         raise ConfigError(str(error)) from error
-    if resumed and match:
-        _cache(resumed, int(match[1]))
+    if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
+        from data.bpe import cache_path
+
+        cached, tokenizer = cache_path(resumed.corpus()["sha256"], int(match[1])), resumed.vocabulary()["tokenizer"]
+        with contextlib.suppress(OSError):
+            write_atomically(cached, json.dumps(tokenizer).encode())
     elif resumed and resumed.vocabulary().get("tokenizer") != found:
         raise ConfigError(f"data.tokens: {path!r} has changed since {resumed.path} was trained with it: restore it")
     return values | {"data.tokens": path}
@@ -66,14 +68,6 @@ def _path(tokens: str) -> Path:
     near = get_close_matches(tokens, (CHARACTERS, BYTES, "bpe:8192"), 1)
     hint = f"did you mean {near[0]}?" if near else "give characters, bytes, bpe:N, or the path of a tokenizer.json"
     raise ConfigError(f"data.tokens: found no file {shortened(tokens)!r}: {hint}")
-
-
-def _cache(run: RunFolder, n: int) -> None:
-    """Let a resumed run find its own BPE in the cache, which may have been emptied."""
-    from data.bpe import cache_path
-
-    with contextlib.suppress(OSError):
-        write_atomically(cache_path(run.corpus()["sha256"], n), json.dumps(run.vocabulary()["tokenizer"]).encode())
 
 
 def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:

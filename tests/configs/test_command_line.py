@@ -127,7 +127,7 @@ WRONG = {
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
     "unknown option": (["--pressed", "7"], "'--pressed' is not of the form key=value"),
     "key with dashes": (["--model.d_model=256"], "unknown key '--model.d_model': did you mean model.d_model?"),
-    "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds 0 is out of range"),
+    "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds: 0 is out of range"),
     "device": (["device=tpu"], "is not a device"),
     "device that is not here": (["device=cuda:99"], "cuda"),
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
