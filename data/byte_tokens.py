@@ -19,6 +19,7 @@ class PiecesOfUtf8(Vocabulary):
         super()._number(ordinary, surfaces, special_tokens)
         begins = [sum(byte & 0xC0 != 0x80 for byte in surface) for surface in surfaces]
         self.lengths = torch.tensor(begins + [0] * len(self.special_tokens))
+        self._contents = [*self.surfaces, *(token.encode() for token in self.shown_special)]  # [n_tokens] in UTF-8
 
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, but `[UNK]` and bytes that are not UTF-8 as U+FFFD."""
@@ -37,11 +38,6 @@ class PiecesOfUtf8(Vocabulary):
 
     def _content(self, ids: torch.Tensor | Iterable[int]) -> list[bytes]:
         return [self._contents[i] for i in (ids.tolist() if isinstance(ids, torch.Tensor) else ids)]
-
-    @cached_property
-    def _contents(self) -> list[bytes]:
-        """The text of each token in UTF-8, `n_tokens`."""
-        return [*self.surfaces, *(token.encode() for token in self.shown_special)]
 
     @cached_property
     def _leading_spaces(self) -> np.ndarray:

@@ -66,8 +66,15 @@ def is_plain(path: Path) -> bool:
 def list_sources(path: Path) -> list[Source]:
     """The files of a text, those of a folder and its subfolders in the order of their names, without names that begin
     with a dot. Raises CorpusError, naming the file that cannot be used."""
+    sources = []
     try:
-        sources = [_source(file) for file in _files(path, ())]
+        for file in _files(path, ()):
+            status = file.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise CorpusError(f"data.corpus: {str(file)!r} is not a regular file: remove it")
+            if not status.st_size:
+                raise CorpusError(f"data.corpus: {str(file)!r} is empty: remove it")
+            sources.append(Source(file, status.st_size, status.st_mtime_ns))
     except OSError as error:
         raise CorpusError(f"data.corpus: cannot read {error.filename or path!r} ({error.strerror or error})") from error
     if not sources:
@@ -86,15 +93,6 @@ def _files(path: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     for name in sorted(os.listdir(path)):
         if not name.startswith("."):
             yield from _files(path / name, (*parents, folder))
-
-
-def _source(path: Path) -> Source:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise CorpusError(f"data.corpus: {str(path)!r} is not a regular file: remove it")
-    if not status.st_size:
-        raise CorpusError(f"data.corpus: {str(path)!r} is empty: remove it")
-    return Source(path, status.st_size, status.st_mtime_ns)
 
 
 def read_blocks(source: Source) -> Iterator[Block]:

@@ -71,8 +71,8 @@ def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:
         model["vocab"] = number
         model |= {"unk_token": UNK} if unknown else {}
     model |= {"dropout": None} if "dropout" in model else {}
-    added = [token | {"id": number[token["content"]]} for token in content["added_tokens"] if not token["special"]]
-    added = [token for token in added if token["content"] not in special]
+    kept = [token for token in content["added_tokens"] if token["content"] not in special]
+    added = [token | {"id": number[token["content"]]} for token in kept]
     changed = {"model": model, "added_tokens": added, "post_processor": None, "truncation": None, "padding": None}
     found = {**content, **changed}
     library().Tokenizer.from_str(json.dumps(found))

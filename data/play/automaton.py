@@ -78,9 +78,19 @@ class Automaton:
 
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""
+
+        @cache
+        def run_from(state: int) -> tuple[list[int], list[float], list[int]]:
+            """The states from `state` to the next choice, the successors there, and before them the cumulative
+            probabilities of all but the last."""
+            run = [state]
+            while len(self.successors[run[-1]]) == 1:
+                run += self.successors[run[-1]]
+            following = self.successors[run[-1]]
+            return run, np.cumsum(list(following.values()))[:-1].tolist(), list(following)
+
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        run_from = cache(self._run)  # the states between two choices are known in advance
         path: list[int] = []
         state = 0
         while len(path) < length:
@@ -90,15 +100,6 @@ class Automaton:
                 draws = uniform(100_000).tolist()
             state = successors[bisect_right(cumulative, draws.pop())]
         return path[:length]
-
-    def _run(self, state: int) -> tuple[list[int], list[float], list[int]]:
-        """The states from `state` to the next choice, the successors there, and before them the cumulative
-        probabilities of all but the last."""
-        run = [state]
-        while len(self.successors[run[-1]]) == 1:
-            run += self.successors[run[-1]]
-        following = self.successors[run[-1]]
-        return run, np.cumsum(list(following.values()))[:-1].tolist(), list(following)
 
 
 class Builder:

@@ -52,11 +52,8 @@ def grammar() -> Automaton:
         for speech in elsewhere:
             build.text(over, "", free[speech], NEW_TOPIC / len(elsewhere))
         _speech(build, topic, turn, free[this], asked[this], over, asked[other])
-    return _punctuated(build.automaton(next(iter(free.values()))))
-
-
-def _punctuated(automaton: Automaton) -> Automaton:
-    """Tell spaces and punctuation from the words that they were built with."""
+    automaton = build.automaton(next(iter(free.values())))
+    # Tell spaces and punctuation from the words that they were built with.
     states = zip(automaton.characters, automaton.descriptions, strict=True)
     descriptions = tuple(d if char.isalpha() else {**d, "word": "space or punctuation"} for char, d in states)
     return replace(automaton, descriptions=descriptions)
