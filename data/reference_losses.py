@@ -49,7 +49,7 @@ def window_losses(corpus: Corpus) -> dict[str, np.ndarray]:
     if losses is None:
         losses = {"counting": _count(corpus)} | ({"floor": _floor(corpus)} if corpus.automaton else {})
         content = io.BytesIO()
-        np.savez(content, **losses)
+        np.savez(content, **losses)  # type: ignore[arg-type]
         with contextlib.suppress(OSError):  # without a cache, the losses are computed again next time
             write_atomically(_path(corpus), content.getvalue())
     return losses

@@ -56,21 +56,17 @@ class Automaton:
         same probabilities, as the last letters of words that end alike. State 0 stays state 0.
         """
         kinds = [frozenset(each.items()) for each in self.descriptions or [{}] * len(self.characters)]
-        group, n_groups = list(range(len(self.characters))), 0
-        while True:
-            number: dict[tuple[str, frozenset[tuple[str, str]], frozenset[tuple[int, float]]], int] = {}
-            merged = []
-            for character, kind, following in zip(self.characters, kinds, self.successors, strict=True):
-                moves: dict[int, float] = defaultdict(float)
-                for state, probability in following.items():
-                    moves[group[state]] += probability
-                merged.append(number.setdefault((character, kind, frozenset(moves.items())), len(number)))
-            group = merged
-            if len(number) == n_groups:
-                characters = "".join(character for character, _, _ in number)
-                descriptions = tuple(dict(kind) for _, kind, _ in number) if self.descriptions else ()
-                return Automaton(characters, tuple(dict(sorted(moves)) for _, _, moves in number), descriptions)
-            n_groups = len(number)
+        moves = [frozenset(following.items()) for following in self.successors]
+        number: dict[tuple, int] = {}
+        group = [number.setdefault(state, len(number)) for state in zip(self.characters, kinds, moves, strict=True)]
+        characters, of_groups, moves_of_groups = zip(*number, strict=True)
+        successors: list[dict[int, float]] = [{} for _ in number]
+        for after, following in zip(successors, moves_of_groups, strict=True):
+            for state, probability in sorted(following):
+                after[group[state]] = after.get(group[state], 0.0) + probability
+        descriptions = tuple(map(dict, of_groups)) if self.descriptions else ()
+        merged = Automaton("".join(characters), tuple(successors), descriptions)
+        return merged if len(number) == len(group) else merged.merged()
 
     def write(self, length: int, seed: int) -> str:
         """A text of `length` characters that begins in state 0."""
