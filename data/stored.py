@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from data.sources import CorpusError, Source, is_plain, list_sources, read_blocks
+from data.sources import CorpusError, is_plain, list_sources, read_blocks
 from data.survey import Surveyed, survey
 from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
@@ -77,8 +77,7 @@ class StoredIds:
 class StoredText:
     """The files of a text, and what the survey found in them."""
 
-    sources: list[Source] = field(repr=False)
-    surveyed: list[Surveyed] = field(repr=False)
+    files: list[Surveyed] = field(repr=False)
     cache: Path
     announce: Callable[[str], None] = field(repr=False)
 
@@ -89,14 +88,14 @@ class StoredText:
         cache = cache / "texts" / _short_hash(str(path))
         try:
             with locked(cache / "lock", announce), shown("reading", sum(s.size for s in sources), "B") as n_bytes_read:
-                surveyed = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
+                files = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
         except OSError as error:
             raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
-        return cls(sources, surveyed, cache, announce)
+        return cls(files, cache, announce)
 
     @cached_property
     def n_chars(self) -> int:
-        return sum(entry.n_chars for entry in self.surveyed)
+        return sum(file.n_chars for file in self.files)
 
     @cached_property
     def n_training_chars(self) -> int:
@@ -105,13 +104,13 @@ class StoredText:
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in the whole text."""
-        return sum((Counter(entry.counts) for entry in self.surveyed), Counter())
+        return sum((Counter(file.counts) for file in self.files), Counter())
 
     @cached_property
     def sha256(self) -> str:
         """Identifies the text: the hash of a single plain file, or a hash of the files' hashes."""
-        hashes = [entry.sha256 for entry in self.surveyed]
-        if len(hashes) == 1 and is_plain(self.sources[0].path):
+        hashes = [file.sha256 for file in self.files]
+        if len(hashes) == 1 and is_plain(self.files[0].path):
             return hashes[0]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -132,11 +131,11 @@ class StoredText:
     def _part(self, begin: int, end: int, n_chars_done: Callable[[int], None]) -> str:
         """The characters from `begin` to `end`, but at most SAMPLE."""
         end, offset, found = min(end, begin + SAMPLE), 0, []
-        for source, entry in zip(self.sources, self.surveyed, strict=True):
-            if offset + entry.n_chars <= begin:
-                offset += entry.n_chars
+        for file in self.files:
+            if offset + file.n_chars <= begin:
+                offset += file.n_chars
                 continue
-            for block in read_blocks(source):
+            for block in read_blocks(file):
                 found.append(block.text[max(0, begin - offset) : end - offset])
                 offset += len(block.text)
                 n_chars_done(len(block.text))
@@ -155,7 +154,7 @@ class StoredText:
                     return StoredTokens.open(folder)
                 self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
                 with shown("converting", self.n_chars, " characters") as n_chars_done:
-                    convert(self.sources, vocabulary, self.n_training_chars, folder, n_chars_done)
+                    convert(self.files, vocabulary, self.n_training_chars, folder, n_chars_done)
                 return StoredTokens.open(folder)
         except OSError as error:
             reason = error.strerror or error

@@ -19,12 +19,9 @@ Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often e
 
 
 @dataclass(frozen=True)
-class Surveyed:
-    """The survey of one file."""
+class Surveyed(Source):
+    """A file with its survey."""
 
-    path: str
-    size: int  # bytes of the file
-    modified: int  # nanoseconds
     sha256: str  # of the file
     n_chars: int
     counts: dict[str, int]  # of each character
@@ -39,7 +36,7 @@ def survey(
     read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
     known = {entry.path: entry for entry in _load(cache)}
-    entries = {source: _renewed(known.get(str(source.path)), source) for source in sources}
+    entries = {source: _renewed(known.get(source.path), source) for source in sources}
     new = [source for source, entry in entries.items() if not entry]
     if new:
         size = f"{sum(source.size for source in new) / 1e6:,.0f} MB"
@@ -48,10 +45,10 @@ def survey(
     blocks = ((source, block) for source in new for block in read_blocks(source))
     for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
         entries[source] = entry = _summed(source, counted, n_bytes_read)
-        append_line(cache, json.dumps(vars(entry)))
+        append_line(cache, json.dumps(vars(entry), default=str))
     found = [entry for entry in entries.values() if entry]
     if found != list(known.values()):
-        write_atomically(cache, "".join(json.dumps(vars(entry)) + "\n" for entry in found).encode())
+        write_atomically(cache, "".join(json.dumps(vars(entry), default=str) + "\n" for entry in found).encode())
     return found
 
 
@@ -59,8 +56,9 @@ def _load(cache: Path) -> Iterator[Surveyed]:
     """The entries of the cache."""
     lines = cache.read_bytes().splitlines() if cache.exists() else []
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError):  # an incomplete line: its file is surveyed again
-            yield Surveyed(**json.loads(line))
+        with contextlib.suppress(ValueError, TypeError, LookupError):  # an incomplete line: its file is surveyed again
+            entry = json.loads(line)
+            yield Surveyed(**entry | {"path": Path(entry["path"])})
 
 
 def _renewed(entry: Surveyed | None, source: Source) -> Surveyed | None:
@@ -100,11 +98,6 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
         raise CorpusError(f"{name} has no text: remove it")
     if not is_plain(source.path):
         n_bytes_read(source.size)
-    return Surveyed(
-        path=str(source.path),
-        size=source.size,
-        modified=source.modified,
-        sha256=digest.hexdigest() if is_plain(source.path) else _sha256(source.path),
-        n_chars=int(counts.sum()),
-        counts={chr(code): int(counts[code]) for code in np.flatnonzero(counts)},
-    )
+    sha256 = digest.hexdigest() if is_plain(source.path) else _sha256(source.path)
+    of_characters = {chr(code): int(counts[code]) for code in np.flatnonzero(counts)}
+    return Surveyed(**vars(source), sha256=sha256, n_chars=int(counts.sum()), counts=of_characters)

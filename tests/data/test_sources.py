@@ -111,7 +111,7 @@ def test_one_file_and_a_hundred_cut_between_lines_have_the_same_subwords(tmp_pat
     vocabulary = vocabulary_of("bpe:400", one, (), lambda line: None)
     assert one.stored is not None
     assert hundred.stored is not None
-    assert len(hundred.stored.sources) == 100
+    assert len(hundred.stored.files) == 100
     tokens, others = one.stored.tokenized(vocabulary), hundred.stored.tokenized(vocabulary)
     assert tokens.training.ids.tolist() == others.training.ids.tolist()
     assert tokens.validation.ids.tolist() == others.validation.ids.tolist()
