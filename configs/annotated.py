@@ -23,10 +23,8 @@ def transformer(c: ModelConfigs) -> "nn.Module":
 
     transformer = TransformerConfigs()
     transformer.n_src_vocab = transformer.n_tgt_vocab = c.n_tokens
-    transformer.d_model = c.d_model
-    transformer.n_heads = c.n_heads
-    transformer.n_layers = c.n_layers
-    transformer.dropout = c.dropout
+    for key in ("d_model", "n_heads", "n_layers", "dropout"):
+        setattr(transformer, key, getattr(c, key))
     transformer.ffn.d_ff = c.d_ff
     return LabmlTransformer(
         encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator

@@ -26,12 +26,7 @@ LONGEST_PHRASE = 4  # `syntax`: in words
 FREQUENCY_POWER = -0.5  # `frequency`: below 0 favors rare words, above 0 common ones
 
 
-def whole_words(text: str) -> tuple[list[str], None]:
-    """The words of a text and the characters between them, all of weight 1."""
-    return cut(text), None
-
-
-def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> CorpusUnits:
+def units_of(text: str, *patterns: str, weight: Callable[[str], float] = lambda piece: 1.0) -> CorpusUnits:
     """The pieces that `cut` makes of a text, each with its weight."""
 
     def rule(part: str) -> tuple[list[str], list[float]]:
@@ -45,13 +40,13 @@ def weighted(text: str, weight: Callable[[str], float], *patterns: str) -> Corpu
 def whole_word(text: str) -> Segmenter:
     """Whole words (BERT's later release, 2019; Cui et al. 2019): w = 1 for each word and for each character between
     words."""
-    return CorpusUnits.by_rule(whole_words, text)
+    return units_of(text)
 
 
 @strategy
 def span(text: str) -> Segmenter:
     """Spans of words (SpanBERT, Joshi et al. 2020): lengths geometric with p = 0.2, at most 10, w = 1."""
-    return Spans(CorpusUnits.by_rule(lambda part: (cut(part, rf"{WORD.pattern}\W*"), None), text))
+    return Spans(units_of(text, rf"{WORD.pattern}\W*"))
 
 
 @strategy
@@ -65,14 +60,14 @@ def entity(text: str) -> Segmenter:
     """Whole names (ERNIE, Sun et al. 2019): w = 3 for a name, 1 for any other word. `names_pattern` finds the names in
     the text itself."""
     name, after_name = names_pattern(text), r"(?<=\w)['’]\w+"  # such as 's, a separate unit
-    return weighted(text, lambda piece: NAME_WEIGHT if re.fullmatch(name, piece) else 1.0, name, after_name)
+    return units_of(text, name, after_name, weight=lambda piece: NAME_WEIGHT if re.fullmatch(name, piece) else 1.0)
 
 
 @strategy
 def frequency(text: str) -> Segmenter:
     """Words, and the characters between them, by their frequency: w = count^-0.5, which favors rare ones."""
     words, characters = Counter(map(str.lower, WORD.findall(text))), Counter(text)
-    return weighted(text, lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER)
+    return units_of(text, weight=lambda piece: (words[piece.lower()] or characters[piece] or 1) ** FREQUENCY_POWER)
 
 
 @strategy
@@ -102,7 +97,7 @@ def syntax(text: str) -> Segmenter:
     function word. A rule of thumb without parts of speech; its list of function words is English."""
     content_word = rf"(?!(?i:{'|'.join(FUNCTION_WORDS)})(?!\w|['’]\w)){WORD.pattern}"
     phrase = rf"{content_word}(?: {content_word}){{0,{LONGEST_PHRASE - 1}}}"
-    return weighted(text, lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0, phrase)
+    return units_of(text, phrase, weight=lambda piece: PHRASE_WEIGHT if re.match(phrase, piece) else 1.0)
 
 
 @strategy
@@ -112,4 +107,4 @@ def adaptive(text: str) -> Segmenter:
     types = [piece.lower() for piece in cut(text)]
     number = {name: i for i, name in enumerate(sorted({*types}))}
     type_of = torch.tensor([number[name] for name in types], dtype=torch.int32)
-    return AdaptiveUnits(CorpusUnits.by_rule(whole_words, text), type_of, torch.ones(len(number)))
+    return AdaptiveUnits(units_of(text), type_of, torch.ones(len(number)))

@@ -11,7 +11,7 @@ from data.masking import IGNORED_LABEL, n_masked_in
 from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
 from data.masking.corpus_units import CorpusUnits
 from data.masking.segmenters import Characters, Segmenter
-from data.masking.strategies import STRATEGIES, whole_words
+from data.masking.strategies import STRATEGIES, units_of
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
 from data.masking.words import WORD
 from data.play.grammar import play
@@ -121,7 +121,7 @@ def test_any_segmenter_gets_the_offsets_of_characters():
 
 
 def test_segmenters_of_ours_are_kept():
-    words, char_of = CorpusUnits.by_rule(whole_words, "the cat"), torch.tensor([0, 4, 5])
+    words, char_of = units_of("the cat"), torch.tensor([0, 4, 5])
     assert isinstance(on_tokens(Characters(), char_of), Characters)
     adaptive = AdaptiveUnits(words, torch.tensor([0, 1, 2]), torch.ones(3))
     mixed = on_tokens(Mixture({"a": Spans(words), "b": adaptive}, [(1.0, {"a": 1})]), char_of)
