@@ -7,12 +7,10 @@ A labml config item carries no documentation and checks no value, so both are in
 This line is all that a new key needs. `keys_of` walks the config classes and finds every such item by its dotted name.
 """
 
-import dataclasses
 import math
-import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -102,10 +100,9 @@ def _walk(configs: type[BaseConfigs], prefix: str) -> Iterator[Setting]:
             choices = tuple(option_names(configs, name))  # the functions registered with @option
             choices = choices or (typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ())
             if choices:
-                kind, key = str, dataclasses.replace(key, choices=choices)
-            kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-            kind = next(each for each in kinds if each is not types.NoneType)
-            yield Setting(prefix + name, kind, types.NoneType in kinds, getattr(configs, name).value, key)
+                kind, key = str, replace(key, choices=choices)
+            kinds = typing.get_args(kind) or (kind,)  # (int, NoneType) for int | None
+            yield Setting(prefix + name, kinds[0], len(kinds) > 1, getattr(configs, name).value, key)
 
 
 def option_names(configs: type[BaseConfigs], item: str) -> dict[str, None]:

@@ -27,22 +27,20 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
     """
     automaton = automaton.merged()
     number: dict[frozenset[tuple[int, float]], int] = {}
-    beliefs: list[Belief] = []  # breadth first
-    characters = []
+    found: list[tuple[str, Belief]] = []  # the character and the belief of each state, breadth first
 
-    def number_of(belief: Belief, character: str) -> int:
+    def number_of(character: str, belief: Belief) -> int:
         key = frozenset((state, round(probability, DIGITS)) for state, probability in belief.items())
         if key not in number:
-            if len(beliefs) == max_beliefs:
-                raise ArithmeticError(f"the automaton's beliefs do not close: there are more than {max_beliefs:,}")
-            number[key] = len(beliefs)
-            beliefs.append(belief)
-            characters.append(character)
+            number[key] = len(found)
+            found.append((character, belief))
         return number[key]
 
-    number_of({0: 1.0}, automaton.characters[0])
+    number_of(automaton.characters[0], {0: 1.0})
     successors = []
-    for belief in beliefs:  # it grows meanwhile
+    for _, belief in found:  # it grows meanwhile
+        if len(found) > max_beliefs:
+            raise ArithmeticError(f"the automaton's beliefs do not close: there are more than {max_beliefs:,}")
         following: dict[str, Belief] = defaultdict(lambda: defaultdict(float))
         for state, probability in belief.items():
             for target, p in automaton.successors[state].items():
@@ -50,9 +48,9 @@ def determinized(automaton: Automaton, max_beliefs: int = MAX_BELIEFS) -> Automa
         probs: dict[int, float] = {}
         for character, joint in following.items():
             total = sum(joint.values())
-            probs[number_of({state: p / total for state, p in joint.items()}, character)] = total
+            probs[number_of(character, {state: p / total for state, p in joint.items()})] = total
         successors.append(probs)
-    return Automaton("".join(characters), tuple(successors))
+    return Automaton("".join(character for character, _ in found), tuple(successors))
 
 
 def entropy_rate(automaton: Automaton) -> float:
