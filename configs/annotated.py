@@ -21,14 +21,12 @@ def transformer(c: ModelConfigs) -> "nn.Module":
 
     from model.labml_transformer import LabmlTransformer
 
-    transformer = TransformerConfigs()
-    transformer.n_src_vocab = transformer.n_tgt_vocab = c.n_tokens
+    parts = TransformerConfigs()
+    parts.n_src_vocab = parts.n_tgt_vocab = c.n_tokens
     for key in ("d_model", "n_heads", "n_layers", "dropout"):
-        setattr(transformer, key, getattr(c, key))
-    transformer.ffn.d_ff = c.d_ff
-    return LabmlTransformer(
-        encoder=transformer.encoder, src_embed=transformer.src_embed, generator=transformer.generator
-    )
+        setattr(parts, key, getattr(c, key))
+    parts.ffn.d_ff = c.d_ff
+    return LabmlTransformer(encoder=parts.encoder, src_embed=parts.src_embed, generator=parts.generator)
 
 
 @option(MaskingConfigs.strategy, "labml_nn")

@@ -22,15 +22,11 @@ def check_tokens(values: Mapping[str, Any]) -> None:
     if match := BPE.fullmatch(tokens):
         n = match[1]
         if not (n.isascii() and n.isdigit() and len(n) < 9 and FEWEST <= int(n) <= MOST):
-            raise ConfigError(
-                f"data.tokens={shortened(tokens)}: the number of tokens must be an integer from {FEWEST} to {MOST:,}"
-            )
+            raise ConfigError(f"data.tokens={shortened(tokens)}: N must be an integer from {FEWEST} to {MOST:,}")
     if tokens != CHARACTERS:
         for key, what in {"data.unknown_below": 0.0, "data.extra_characters": "", "masking.no_mask_tokens": ""}.items():
             if values[key] != what:
-                raise ConfigError(
-                    f"{key} lists characters: it requires data.tokens=characters (now {shortened(tokens)})"
-                )
+                raise ConfigError(f"{key} requires data.tokens=characters (now {shortened(tokens)})")
 
 
 def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:

@@ -24,9 +24,7 @@ def vocabulary_of(tokens: str, corpus: Corpus, further: Iterable[str], announce:
         n = int(match[1])
         vocabulary = SubwordVocabulary(bpe(corpus, n, announce), special)
         if vocabulary.n_ordinary < n:
-            announce(
-                f"data.tokens={tokens}: the text has only {vocabulary.n_ordinary:,} tokens, no other pair is frequent"
-            )
+            announce(f"data.tokens={tokens}: the text has only {vocabulary.n_ordinary:,} tokens that are frequent")
         return vocabulary
     return SubwordVocabulary(read_tokenizer(Path(tokens)), special)
 
