@@ -53,18 +53,19 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     """Raises CorpusError if a label has fewer than five training texts."""
-    strata = [_stratum(example) for example, _ in examples]
+    # The examples of a stratum are split by the same share: those with a label, or all if characters have labels.
+    strata = ["" if kind == CHARACTER else str(example.label) for example, _ in examples]
     total = Counter(label for label, (_, split) in zip(strata, examples, strict=True) if not split)
-    seen = Counter[str]()
+    seen, counts = Counter[str](), Counter[str]()
     pool: list[Example] = []
     test: list[Example] = []
     for label, (example, split) in zip(strata, examples, strict=True):
         seen[label] += not split
         is_training = split == "train" or (not split and seen[label] <= TRAINING_SHARE * total[label])
+        counts[label] += is_training
         (pool if is_training else test).append(example)
     known = {example.texts for example in pool}
     test = [example for example in test if example.texts not in known]
-    counts = Counter(map(_stratum, pool))
     if rare := sorted(label for label in set(strata) if counts[label] < FEWEST):
         raise CorpusError(
             f"{name}: {len(rare)} of {len(set(strata))} labels have fewer than {FEWEST} training texts, such as"
@@ -76,8 +77,3 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     if len(task.labels) < 2 or not test:
         raise CorpusError(f"{name}: two labels are needed, and a test text that is not a training text")
     return task
-
-
-def _stratum(example: Example) -> str:
-    """The examples of a stratum are split by the same share: those with a label, or all if characters have labels."""
-    return example.label if isinstance(example.label, str) else ""
