@@ -173,8 +173,10 @@ class StoredTokens:
     def open(cls, folder: Path) -> "StoredTokens":
         """Map a finished conversion. Raises OSError, ValueError, LookupError or TypeError if it is not whole."""
         done = json.loads(read_bytes(folder / "done.json"))
-        parts = (StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION))
-        return cls(*parts, torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)))
+        training, validation = (
+            StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
+        )
+        return cls(training, validation, torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)))
 
 
 def _short_hash(text: str) -> str:
