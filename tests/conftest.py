@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import resource
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -129,6 +130,11 @@ def limited(kind: int, size: int) -> Iterator[None]:
         resource.setrlimit(kind, before)
 
 
+def addresses() -> int:
+    """The bytes of addresses that this process uses."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[BaseHTTPRequestHandler], None]], str]]:
     """Starts servers on loopback that answer with a function of the request's handler; returns their addresses."""
@@ -164,6 +170,29 @@ def annotated(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("labml_nn.transformers.mlm.experiment")
 
 
+def one_line(kind: type[Exception], match: str) -> Any:
+    """Expects an error whose message is one line."""
+    return pytest.raises(kind, match=match, check=lambda error: "\n" not in str(error))
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a program's `main`, which must refuse its words in one line; returns the line.
+
+    The program has printed `before`, or anything.
+    """
+
+    def refuse(main: Callable[[list[str]], int], *words: object, code: int = 2, before: str | None = None) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == code
+        output = capsys.readouterr()
+        assert output.err.count("\n") == 1
+        assert before in (None, output.out)
+        return output.err
+
+    return refuse
+
+
 def needed(condition: bool, what: str) -> None:
     """Skip a test whose requirements are missing; on CI they must be met, so it fails instead."""
     if not condition:
@@ -192,11 +221,32 @@ def sentences() -> str:
     return "".join(SENTENCES[i] for i in torch.randint(4, (2_000,), generator=generator))[:40_000]
 
 
-@pytest.fixture
-def corpus_file(tmp_path: Path, sentences: str) -> Path:
-    path = tmp_path / "sentences.txt"
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory, sentences: str) -> Path:
+    """The sentences in a file that no test changes."""
+    path = tmp_path_factory.mktemp("text") / "sentences.txt"
     path.write_text(sentences, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def corpus_file(tmp_path: Path, text_file: Path) -> Path:
+    """The sentences in a file that the test may change."""
+    return Path(shutil.copy(text_file, tmp_path))
+
+
+def in_files(folder: Path, text: str, n: int) -> Path:
+    """Write a text into `n` files of a new folder, which end anywhere."""
+    folder.mkdir()
+    for i in range(n):
+        (folder / f"{i:03}.txt").write_text(text[i * len(text) // n : (i + 1) * len(text) // n])
+    return folder
+
+
+def only_run(logs: Path) -> RunFolder:
+    """The one run in a folder of logs."""
+    (path,) = (logs / "mlm").iterdir()
+    return RunFolder(path)
 
 
 @dataclass
@@ -267,11 +317,15 @@ def watched(configs: Configs, run: RunFolder) -> Trainer:
     return trainer
 
 
+def check_same_weights(one: RunFolder, other: RunFolder) -> None:
+    """Two runs have the same weights, bit for bit."""
+    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
+    torch.testing.assert_close(others, weights, rtol=0, atol=0)
+
+
 def check_same(one: RunFolder, other: RunFolder) -> None:
     """Two runs have the same weights, bit for bit, and the same rows except for times."""
-    weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, other))
-    assert weights.keys() == others.keys()
-    assert all(weights[name].equal(others[name]) for name in weights)
+    check_same_weights(one, other)
     assert without_times(one) == without_times(other)
 
 

@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +19,6 @@ def small_run(folder, corpus, **keys) -> Trained:
     keys = {"data__corpus": str(corpus), "training__max_steps": 150} | keys
     train_in(folder, **keys).run.save_status("completed")
     return load_trained(str(folder))
-
-
-@pytest.fixture(scope="session")
-def text_file(tmp_path_factory, sentences):
-    path = tmp_path_factory.mktemp("text") / "sentences.txt"
-    path.write_text(sentences, encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +48,14 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
     if request.param == "unknown":
         keys["data__unknown_below"] = 0.003
     return small_run(folder / "run", folder / "text.txt", model__ngrams=0 if request.param == "bytes" else 2, **keys)
+
+
+def csv_of_animals(path: Path, suffix: str = "", n: int = 40) -> Path:
+    """A CSV file with a task: is the text about a cat or a dog? Each text has an ending of its own."""
+    animals = [("dog", "cat")[i % 2] for i in range(n)]
+    rows = [f"the {animal} sat {i}{suffix},{animal}" for i, animal in enumerate(animals)]
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    return path
 
 
 of_characters = pytest.mark.parametrize("trained", CHARACTERS, indirect=True)

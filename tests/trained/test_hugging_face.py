@@ -143,11 +143,10 @@ def test_the_encoder_and_a_classifier_open_too(exported):
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
     losses = []
     for _ in range(5):
-        loss = classifier(**batch, labels=torch.tensor([0, 2])).loss
-        loss.backward()
-        optimizer.step()
+        losses.append(classifier(**batch, labels=torch.tensor([0, 2])).loss)
         optimizer.zero_grad()
-        losses.append(loss.item())
+        losses[-1].backward()
+        optimizer.step()
     assert losses[-1] < losses[0]
 
 
@@ -157,8 +156,7 @@ def test_the_encoder_and_a_classifier_open_too(exported):
 )
 def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
     (tmp_path / "play.txt").write_text("\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000)))
-    trained = small_run(
-        tmp_path / "run", tmp_path / "play.txt", training__max_steps=1, training__optimizer="adamw", **keys
-    )
+    keys |= {"training__max_steps": 1, "training__optimizer": "adamw"}
+    trained = small_run(tmp_path / "run", tmp_path / "play.txt", **keys)
     with pytest.raises(ConfigError, match=reason):
         hugging_face_model(trained)

@@ -2,30 +2,21 @@ import torch
 
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
-from trained.measures import (
-    breakdown,
-    distance_to_visible,
-    hard_masks,
-    one_at_a_time,
-    span_masks,
-    sweep,
-    sweep_masks,
-    word_masks,
-)
+from trained import measures
 from training.evaluation import masked_outcomes
 
 
 def test_sweep_masks_have_their_rate_in_every_window():
-    assert set(sweep_masks(50, 0.3).sum(1).tolist()) == {77}
-    counts = sweep_masks(2_000, None).sum(1)
+    assert set(measures.sweep_masks(50, 0.3).sum(1).tolist()) == {77}
+    counts = measures.sweep_masks(2_000, None).sum(1)
     assert 1 <= counts.min() < 10
     assert 245 < counts.max() <= 255
-    assert torch.equal(sweep_masks(50, 0.3), sweep_masks(50, 0.3))
+    assert torch.equal(measures.sweep_masks(50, 0.3), measures.sweep_masks(50, 0.3))
 
 
 def test_distance_to_the_nearest_visible_character():
     masked = torch.tensor([[1, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1]]).bool()
-    assert distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
+    assert measures.distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
 
 
 class Copier(torch.nn.Module):
@@ -45,17 +36,17 @@ def test_the_measures_of_a_model_with_known_predictions():
     model = Copier(vocabulary.n_tokens)
     alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
     outcomes = masked_outcomes(model, alternating.windows, alternating.masked, vocabulary.mask_token)
-    by_class, by_distance = breakdown(outcomes, alternating, vocabulary).values()
+    by_class, by_distance = measures.breakdown(outcomes, alternating, vocabulary).values()
     assert sum(row["n"] for row in by_class.values()) == sum(row["n"] for row in by_distance.values()) == 76
     assert by_class["newline"] == {"n": 0, "loss": None, "accuracy": None}
     assert by_class["capitals"]["n"] > 0
     assert {row["accuracy"] for row in by_class.values() if row["n"]} == {0.0}  # left neighbors differ
 
     constant = ValidationSet(vocabulary.encode("b" * 512).view(2, 256), protocol_masks(2))
-    single = one_at_a_time(model, constant, vocabulary.mask_token)
+    single = measures.one_at_a_time(model, constant, vocabulary.mask_token)
     assert single["n"] == 2 * 32
     assert single["accuracy"] == 62 / 64  # wrong at the first character of each window, which has none on its left
-    rates = sweep(model, constant, vocabulary.mask_token)
+    rates = measures.sweep(model, constant, vocabulary.mask_token)
     assert rates["15%"]["accuracy"] > rates["50%"]["accuracy"] > 0.3
 
 
@@ -63,12 +54,12 @@ def test_hard_masks_mask_whole_words_and_separate_spans_within_the_budget():
     text = ("one three, fifteen thirteen " * 20)[:512]
     vocabulary = Vocabulary(text)
     windows = vocabulary.encode(text).view(2, 256)
-    words = word_masks(windows, vocabulary)
+    words = measures.word_masks(windows, vocabulary)
     assert all(30 < count <= N_MASKED for count in words.sum(1).tolist())  # no word here is longer than 8
     for window, masked in zip(windows, words, strict=True):
         shown = vocabulary.decode(window.masked_fill(masked, vocabulary.mask_token)).replace("[MASK]", "_")
         assert all(part.strip("_") == "" or "_" not in part for part in shown[9:-9].replace(",", "").split())
-    spans = span_masks(50)
+    spans = measures.span_masks(50)
     assert set(spans.sum(1).tolist()) == {35}
     runs = ["".join("x" if masked else " " for masked in row).split() for row in spans.tolist()]
     assert all(run == ["xxxxx"] * 7 for run in runs)
@@ -77,6 +68,6 @@ def test_hard_masks_mask_whole_words_and_separate_spans_within_the_budget():
 def test_a_text_without_words_has_no_measure_of_whole_words():
     vocabulary = Vocabulary("-! ")
     numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
-    measures = hard_masks(Copier(vocabulary.n_tokens), numbers, vocabulary)
-    assert measures["whole words"] == {"n": 0, "loss": None, "accuracy": None}
-    assert measures["spans of 5"]["n"] == 35
+    found = measures.hard_masks(Copier(vocabulary.n_tokens), numbers, vocabulary)
+    assert found["whole words"] == {"n": 0, "loss": None, "accuracy": None}
+    assert found["spans of 5"]["n"] == 35

@@ -12,17 +12,11 @@ import finetune
 import predict
 from configs.keys import ConfigError
 from runs.run_folder import RunFolderError
-from tests.trained.conftest import small_run
+from tests.conftest import one_line
+from tests.trained.conftest import csv_of_animals, small_run
 from trained.fill import encode
 from trained.inside import nearest_characters
 from trained.load import load_trained
-
-
-def test_the_tokens_are_those_of_training(trained):
-    again = load_trained(str(trained.run.path))
-    assert again.vocabulary.description() == trained.run.vocabulary()
-    assert again.data().vocabulary is again.vocabulary
-    assert (again.vocabulary.unknown_token is not None) == ("[UNK]" in trained.vocabulary.special_tokens)
 
 
 def test_blanks_are_tokens(trained, capsys):
@@ -64,9 +58,7 @@ def test_it_is_measured(trained, capsys):
 
 
 def test_it_is_fine_tuned(trained, tmp_path, capsys):
-    rows = [f"the {'cat' if i % 2 else 'dog'} sat {i} Ω,{'cat' if i % 2 else 'dog'}" for i in range(40)]
-    (tmp_path / "animals.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    words = ["--task", str(tmp_path / "animals.csv"), "--draws", "1"]
+    words = ["--task", str(csv_of_animals(tmp_path / "animals.csv", " Ω")), "--draws", "1"]
     assert finetune.main([str(trained.run.path), *words]) == 0
     output = capsys.readouterr().out
     assert "28 labelled of 28, 12 for testing" in output
@@ -81,23 +73,24 @@ def test_characters_are_compared_with_characters_only(trained):
         nearest_characters(trained.model, trained.vocabulary)
 
 
-def test_a_damaged_vocabulary_is_one_line(trained, tmp_path):
+def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(trained):
+    again = load_trained(str(trained.run.path))
+    assert again.vocabulary.description() == trained.run.vocabulary()
+    assert again.data().vocabulary is again.vocabulary
+    assert (again.vocabulary.unknown_token is not None) == ("[UNK]" in trained.vocabulary.special_tokens)
     path, content = trained.run.vocabulary_path, trained.run.vocabulary_path.read_text()
     damaged = {"tokenizer": {"model": 3}} if trained.vocabulary.tokens == "subwords" else {"special_tokens": 3}
     try:
         path.write_text(json.dumps(json.loads(content) | damaged))
-        with pytest.raises(RunFolderError, match=r"vocabulary\.json is damaged") as error:
+        with one_line(RunFolderError, r"vocabulary\.json is damaged"):
             load_trained(str(trained.run.path))
-        assert "\n" not in str(error.value)
     finally:
         path.write_text(content)
 
 
 def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, capsys):
-    runs = [
-        small_run(tmp_path / kind, text_file, data__tokens=tokens, training__max_steps=2)
-        for kind, tokens in {"a": "characters", "b": "bytes", "c": "bpe:270"}.items()
-    ]
+    kinds = ("characters", "bytes", "bpe:270")
+    runs = [small_run(tmp_path / kind, text_file, data__tokens=kind, training__max_steps=2) for kind in kinds]
     assert evaluate.main([str(trained.run.path) for trained in runs]) == 0
     output = capsys.readouterr().out
     lines = output[output.index("side by side") :].splitlines()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from tests.trained.conftest import small_run, text_file  # noqa: F401  (a fixture)
+from tests.trained.conftest import small_run
 from trained.load import Trained
 
 
@@ -45,17 +45,7 @@ def generators(n: int, seed: int = 0) -> list[Generator]:
 
 
 @pytest.fixture(scope="session")
-def writer(tmp_path_factory, text_file) -> Trained:  # noqa: F811
+def writer(tmp_path_factory, text_file) -> Trained:
     """A run that has learned little."""
     keys = {"masking__masking_prob": 0.9, "training__max_steps": 20}
     return small_run(tmp_path_factory.mktemp("writer") / "run", text_file, **keys)
-
-
-def chi_square(counts: Tensor, probabilities: Tensor) -> float:
-    """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4 for equal ones."""
-    expected = probabilities.double() * counts.sum()
-    possible = expected > 0
-    assert counts[~possible].sum() == 0, "something impossible was drawn"
-    statistic = ((counts[possible] - expected[possible]) ** 2 / expected[possible]).sum()
-    freedom = int(possible.sum()) - 1
-    return float((statistic - freedom) / (2 * freedom) ** 0.5)

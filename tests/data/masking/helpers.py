@@ -4,30 +4,66 @@ import torch
 
 from data.masking import Corruption, Masker
 from data.masking.corpus_units import CorpusUnits
-from data.masking.segmenters import Segmenter
+from data.masking.segmenters import Segmenter, Units
 from data.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
+N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22  # a vocabulary of 20 characters and three special tokens
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def masker_of(text: str, segmenter: Segmenter, **settings) -> tuple[Masker, torch.Tensor]:
+def text(*shape: int, high: int = N_CHARS) -> torch.Tensor:
+    return torch.randint(high, shape, generator=generator(1))
+
+
+def masker_of(corpus: str, segmenter: Segmenter, **settings) -> tuple[Masker, torch.Tensor]:
     """A masker for a text, and the text's ids."""
-    vocabulary = Vocabulary(text)
+    vocabulary = Vocabulary(corpus)
     weights = torch.zeros(vocabulary.n_tokens)
     weights[: vocabulary.n_ordinary] = 1
     corruption = Corruption(mask_token=vocabulary.mask_token, random_token_weights=weights)
     settings = {"seed": 0, "device": CPU, **settings}
-    return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(text)
+    return Masker(corruption, segmenter=segmenter, **settings), vocabulary.encode(corpus)
 
 
 def units_of(*lengths_and_weights: tuple[int, float]) -> CorpusUnits:
     lengths, weights = zip(*lengths_and_weights, strict=True)
     ids = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)).int()
     return CorpusUnits(ids, torch.tensor(weights))
+
+
+class Fresh(Segmenter):
+    """A user's strategy: single characters; those that were masked before weigh less."""
+
+    allows_static_masks = False
+
+    def __init__(self, n_chars: int):
+        self.times_masked = torch.zeros(n_chars)
+
+    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
+        return offsets, 1 / (1 + self.times_masked[offsets])
+
+    def observe(self, offsets, losses):
+        self.times_masked = self.times_masked.index_add(0, offsets, (losses > 0).float())
+
+    def state_dict(self):
+        return {"times_masked": self.times_masked}
+
+    def load_state_dict(self, state):
+        self.times_masked = state["times_masked"].to(self.times_masked.device)
+
+
+def chi_square(counts: torch.Tensor, probabilities: torch.Tensor) -> float:
+    """Pearson's statistic divided by its standard deviation, after subtracting its mean: below 4 for equal ones."""
+    expected = probabilities.double() * counts.sum()
+    possible = expected > 0
+    assert counts[~possible].sum() == 0, "something impossible was drawn"
+    statistic = ((counts[possible] - expected[possible]) ** 2 / expected[possible]).sum()
+    freedom = int(possible.sum()) - 1
+    return float((statistic - freedom) / (2 * freedom) ** 0.5)
 
 
 def within_four_standard_errors(count: int, n: int, share: float) -> bool:

@@ -3,21 +3,22 @@
 import io
 import json
 import os
+import shutil
 import sys
 
 import pytest
 
 from configs.keys import ConfigError
 from predict import lines, main
-from tests.conftest import train_in
+from runs.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory, sentences):
+def logs(tmp_path_factory, with_ngrams):
+    """A copy of the run, whose text is not there: predictions need none."""
     folder = tmp_path_factory.mktemp("logs")
-    (folder / "text.txt").write_text(sentences, encoding="utf-8")
-    train_in(folder / "mlm" / "run", data__corpus=str(folder / "text.txt"), training__max_steps=150, model__ngrams=4)
-    (folder / "text.txt").unlink()  # predictions need no text
+    run = RunFolder(shutil.copytree(with_ngrams.run.path, folder / "mlm" / "run"))
+    run.save_config(run.config() | {"data.corpus": str(folder / "nowhere.txt")})
     return folder
 
 
@@ -49,9 +50,8 @@ def test_json_is_for_programs(predicted):
     assert [set(candidate) for candidate in blank["candidates"]] == [{"character", "probability"}] * 2
 
 
-def test_a_missing_run_is_named_alone(capsys):
-    assert main([]) == 2
-    assert capsys.readouterr().err.endswith("required: RUN\n")
+def test_a_missing_run_is_named_alone(refusal):
+    assert refusal(main).endswith("required: RUN\n")
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,8 @@ def test_a_missing_run_is_named_alone(capsys):
         (["_", "--pressed"], "", "unrecognized arguments: --pressed\n"),
     ],
 )
-def test_wrong_input_is_one_line_after_the_texts_before_it(logs, capsys, words, answered, message):
-    assert main(["last", *words, "--logs", str(logs)]) == 2
-    output = capsys.readouterr()
-    assert message in output.err
-    assert output.err.count("\n") == 1
-    assert output.out == answered
+def test_wrong_input_is_one_line_after_the_texts_before_it(logs, refusal, words, answered, message):
+    assert message in refusal(main, "last", *words, "--logs", logs, before=answered)
 
 
 def test_lines_come_as_they_arrive():
@@ -136,8 +132,7 @@ def test_the_lines_before_a_bad_one_are_answered(filtered, bad, message):
     assert message in error
 
 
-def test_a_closed_standard_input_is_one_line(logs, capsys, monkeypatch):
+def test_a_closed_standard_input_is_one_line(logs, refusal, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)  # as Python does for `predict.py RUN <&-`
-    assert main(["last", "--logs", str(logs)]) == 2
-    assert "standard input is closed: name a TEXT" in capsys.readouterr().err
+    assert "standard input is closed: name a TEXT" in refusal(main, "last", "--logs", logs)
     assert main(["last", "the c_t", "--logs", str(logs)]) == 0

@@ -7,64 +7,52 @@ import sys
 import pytest
 
 from export import main
-from tests.conftest import train_in
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory, sentences):
-    folder = tmp_path_factory.mktemp("logs")
-    (folder / "text.txt").write_text(sentences, encoding="utf-8")
-    trained = train_in(folder / "mlm" / "run", data__corpus=str(folder / "text.txt"), training__max_steps=2)
-    trained.run.save_status("completed")
-    return folder
+def words(trained, *others) -> list[str]:
+    return [str(trained.run.path), "--to", *map(str, others)]
 
 
-def exported(logs, *words) -> int:
-    return main(["last", "--to", *map(str, words), "--logs", str(logs)])
-
-
-def test_the_path_is_printed_and_whole(logs, tmp_path, capsys):
-    assert exported(logs, "csv", tmp_path / "new" / "rows.csv") == 0
+def test_the_path_is_printed_and_whole(plain, tmp_path, capsys):
+    assert main(words(plain, "csv", tmp_path / "new" / "rows.csv")) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "new" / "rows.csv")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["rows.csv"]
 
 
-def test_a_failure_leaves_nothing(logs, tmp_path, monkeypatch):
+def test_a_failure_leaves_nothing(plain, tmp_path, monkeypatch):
     def broken(run, path):
         path.write_text("half")
         raise RuntimeError("no power")
 
     monkeypatch.setitem(main.__globals__["FORMATS"], "csv", broken)
     with pytest.raises(RuntimeError, match="no power"):
-        exported(logs, "csv", tmp_path / "rows.csv")
+        main(words(plain, "csv", tmp_path / "rows.csv"))
     assert list(tmp_path.glob("*rows*")) == list(tmp_path.glob(".export*")) == []
 
 
-def test_what_exists_is_never_replaced(logs, tmp_path, capsys):
+def test_what_exists_is_never_replaced(plain, tmp_path, refusal):
     (tmp_path / "rows.csv").write_text("mine")
-    assert exported(logs, "csv", tmp_path / "rows.csv") == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already" in refusal(main, *words(plain, "csv", tmp_path / "rows.csv"))
     assert (tmp_path / "rows.csv").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("others", "message"),
     [
         (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, tensorboard, wandb, csv"),
         (["csv", ""], "--to csv '' names no new file or folder: give its path"),
         (["csv", "/proc/x"], "cannot write /proc/x"),
     ],
 )
-def test_wrong_input_is_one_line(logs, capsys, words, message):
-    assert exported(logs, *words) == 2
-    assert message in capsys.readouterr().err
+def test_wrong_input_is_one_line(plain, refusal, others, message):
+    assert message in refusal(main, *words(plain, *others))
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_every_file_has_the_usual_mode(logs, tmp_path, umask):
+def test_every_file_has_the_usual_mode(plain, tmp_path, umask):
     before = os.umask(umask)
     try:
-        assert exported(logs, "huggingface", tmp_path / "model") == 0
+        assert main(words(plain, "huggingface", tmp_path / "model")) == 0
     finally:
         os.umask(before)
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
@@ -73,9 +61,9 @@ def test_every_file_has_the_usual_mode(logs, tmp_path, umask):
 
 
 @pytest.mark.parametrize(("name", "library"), [("huggingface", "tokenizers"), ("wandb", "wandb")])
-def test_a_missing_library_is_one_line(logs, tmp_path, capsys, monkeypatch, name, library):
+def test_a_missing_library_is_one_line(plain, tmp_path, refusal, monkeypatch, name, library):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, "trained.hugging_face", raising=False)
     monkeypatch.delattr("trained.hugging_face", raising=False)
-    assert exported(logs, name, tmp_path / "x") == 2
-    assert f"{library} is not installed: pip install -r requirements-export.txt" in capsys.readouterr().err
+    line = refusal(main, *words(plain, name, tmp_path / "x"))
+    assert f"{library} is not installed: pip install -r requirements-export.txt" in line
