@@ -6,10 +6,10 @@ import torch
 from configs.experiment import Configs
 from configs.keys import ConfigError, keys_of
 from configs.masking import MaskingConfigs, register, strategy_names
-from data.masking import IGNORED_LABEL
-from data.masking.segmenters import Segmenter, Units
+from data.masking.segmenters import Segmenter
 from data.masking.strategies import STRATEGIES, strategy
 from tests.conftest import check_resumes, configs_for
+from tests.data.masking.helpers import Fresh
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
 OTHER = "what romeo breaks, hear friar romeo. light good soft old\n\n" * 30  # no names, other word pairs
@@ -45,36 +45,6 @@ def test_static_masks_are_refused_where_the_segmenter_does_not_allow_them(corpus
     else:
         with pytest.raises(ConfigError, match=r"^masking.masks=static: [^\n]* use dynamic$"):
             _ = configs.masking.strategy
-
-
-def test_contextual_learns_from_predictable_text(tmp_path):
-    path = tmp_path / "dashes.txt"
-    path.write_text(("-" * 72 + "\n") * 8_000 + "One sentence that is different.\n")
-    configs = configs_for(path, masking__strategy="contextual")
-    windows = configs.data.windows.draw(64, 64)
-    batch = configs.masking.strategy(windows.tokens, windows.offsets, 0.15)
-    assert (batch.labels != IGNORED_LABEL).all()
-
-
-class Fresh(Segmenter):
-    """Single characters; those that were masked before weigh less."""
-
-    allows_static_masks = False
-
-    def __init__(self, n_chars: int):
-        self.times_masked = torch.zeros(n_chars)
-
-    def __call__(self, offsets: torch.Tensor, generator: torch.Generator, progress: float) -> Units:
-        return offsets, 1 / (1 + self.times_masked[offsets])
-
-    def observe(self, offsets, losses):
-        self.times_masked = self.times_masked.index_add(0, offsets, (losses > 0).float())
-
-    def state_dict(self):
-        return {"times_masked": self.times_masked}
-
-    def load_state_dict(self, state):
-        self.times_masked = state["times_masked"].to(self.times_masked.device)
 
 
 @pytest.fixture

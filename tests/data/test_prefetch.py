@@ -10,7 +10,7 @@ IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)]
 
 
-def prefetched(kind: type[Windows] = Windows) -> Prefetched:
+def prefetched(kind: type[Windows]) -> Prefetched:
     return Prefetched(kind(IDS, seed=1), torch.device("cpu"))
 
 
@@ -19,22 +19,15 @@ def equal(a: WindowBatch, b: WindowBatch) -> bool:
 
 
 @pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
-def test_windows_are_the_same_as_without_a_thread(kind: type[Windows]):
+def test_windows_are_the_same_as_without_a_thread_and_the_state_continues_with_the_next(kind: type[Windows]):
     plain, ahead = kind(IDS, seed=1), prefetched(kind)
     for shape in SHAPES:
-        batch = ahead.draw(*shape)
-        assert equal(batch, plain.draw(*shape))
-
-
-@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
-def test_the_state_continues_with_the_next_windows(kind: type[Windows]):
-    ahead = prefetched(kind)
-    for shape in SHAPES:
-        state = ahead.state_dict()
         again = prefetched(kind)
         again.draw(1, 8)
-        again.load_state_dict(state)
-        assert equal(ahead.draw(*shape), again.draw(*shape))
+        again.load_state_dict(ahead.state_dict())
+        expected = plain.draw(*shape)
+        assert equal(ahead.draw(*shape), expected)
+        assert equal(again.draw(*shape), expected)
 
 
 def test_windows_stay_inside_documents_and_reach_every_start():

@@ -21,22 +21,28 @@ def coins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Corpus:
     return Corpus.from_text("coins", COINS.write(100_000, seed=0), COINS)
 
 
-def test_tiny_shakespeares_unigram_and_counting_losses_are_the_published_ones(shakespeare: str):
-    corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
+def encoded(corpus: Corpus) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ids of both parts."""
     vocabulary = Vocabulary(corpus.counts)
-    training_ids, validation_ids = vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
-    counts = (ids.bincount(minlength=vocabulary.n_ordinary) for ids in (training_ids, validation_ids))
-    assert round(unigram_loss(*counts), 3) == 3.347
+    return vocabulary.encode(corpus.training), vocabulary.encode(corpus.validation)
+
+
+def unigram_of(corpus: Corpus) -> float:
+    return unigram_loss(*(ids.bincount(minlength=len(corpus.counts)) for ids in encoded(corpus)))
+
+
+def test_tiny_shakespeares_size_and_its_unigram_and_counting_losses_are_the_published_ones(shakespeare: str):
+    corpus = Corpus.from_text("tiny_shakespeare", shakespeare)
+    assert Vocabulary(corpus.counts).n_ordinary == 65
+    assert validation_set(encoded(corpus)[1]).n_windows == 435
+    assert round(unigram_of(corpus), 3) == 3.347
     assert round(mean_loss(window_losses(corpus)["counting"]), 3) == 1.179
 
 
 def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Corpus):
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    vocabulary = Vocabulary(coins.counts)
-    training, validation = (vocabulary.encode(text) for text in (coins.training, coins.validation))
-    unigram = unigram_loss(training.bincount(minlength=2), validation.bincount(minlength=2))
     assert list(window_losses(coins)) == ["counting", "floor"]
-    for loss in (unigram, *map(mean_loss, window_losses(coins).values())):
+    for loss in (unigram_of(coins), *map(mean_loss, window_losses(coins).values())):
         assert loss == pytest.approx(entropy, abs=0.03)
 
 
@@ -69,13 +75,8 @@ def test_a_cache_that_cannot_be_written_does_no_harm(coins, monkeypatch, tmp_pat
 def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, monkeypatch, tmp_path):
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
-    vocabulary = Vocabulary(short.counts)
-    training_ids, validation_ids = vocabulary.encode(short.training), vocabulary.encode(short.validation)
-    assert validation_set(validation_ids).n_windows == 1
+    assert validation_set(encoded(short)[1]).n_windows == 1
     for losses in window_losses(short).values():
         assert losses.shape == (1,)
         assert 0 < losses[0] < 2 * N_MASKED
-    assert unigram_loss(training_ids.bincount(minlength=2), validation_ids.bincount(minlength=2)) == pytest.approx(
-        0.56, abs=0.1
-    )
-    assert torch.equal(torch.cat([training_ids, validation_ids]).bincount() > 0, torch.tensor([True, True]))
+    assert unigram_of(short) == pytest.approx(0.56, abs=0.1)

@@ -14,9 +14,9 @@ from data.sources import list_sources
 from data.tokenization import convert
 from data.vocabulary import Vocabulary
 from runs.files import write_json
-from tests.conftest import limited
+from tests.conftest import in_files, limited, one_line
 
-TEXT = play()
+TEXT = play(300_000)
 VOCABULARY = Vocabulary(TEXT)
 N_TRAINING = int(len(TEXT) * 0.9)
 
@@ -31,12 +31,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for number in range(3):
-        part = TEXT[number * len(TEXT) // 3 : (number + 1) * len(TEXT) // 3]
-        (folder / f"{number}.txt").write_text(part)
-    return folder
+    return in_files(tmp_path / "texts", TEXT, 3)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -79,13 +74,8 @@ def test_what_is_not_noted_as_progress_is_written_again(text: Path, tmp_path: Pa
 
 def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_path: Path):
     loaded = load_corpus(str(text))
-    assert loaded.stored is not None
-    with (
-        limited(resource.RLIMIT_FSIZE, 300_000),
-        pytest.raises(CorpusError, match="cannot convert the text") as raised,
-    ):
+    with limited(resource.RLIMIT_FSIZE, 100_000), one_line(CorpusError, "cannot convert the text"):
         loaded.stored.tokenized(VOCABULARY)
-    assert len(str(raised.value).splitlines()) == 1
     tokens = loaded.stored.tokenized(VOCABULARY)
     assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
 
@@ -93,7 +83,6 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_
 @pytest.mark.parametrize("name", ["training.ids", "done.json"])
 def test_a_damaged_conversion_is_repeated(name: str, text: Path):
     loaded = load_corpus(str(text))
-    assert loaded.stored is not None
     loaded.stored.tokenized(VOCABULARY)
     (path,) = corpus.CACHE.rglob(name)
     path.write_bytes(path.read_bytes()[:10])
@@ -103,27 +92,23 @@ def test_a_damaged_conversion_is_repeated(name: str, text: Path):
 
 def test_a_text_is_converted_once(text: Path, monkeypatch: pytest.MonkeyPatch):
     loaded = load_corpus(str(text))
-    assert loaded.stored is not None
     first = loaded.stored.tokenized(VOCABULARY)
-    os.utime(text / "1.txt")  # a new time, the same content
+    os.utime(text / "001.txt")  # a new time, the same content
     monkeypatch.setattr(tokenization, "read_blocks", None)  # would be called to convert
     monkeypatch.setattr("data.survey.read_blocks", None)
     again = load_corpus(str(text))
-    assert again.stored is not None
     assert again.sha256 == loaded.sha256
     assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
 
 
 def test_a_changed_file_is_announced_and_converted_again(text: Path):
     loaded = load_corpus(str(text))
-    assert loaded.stored is not None
     loaded.stored.tokenized(VOCABULARY)
-    changed = "T" + (text / "0.txt").read_text()[1:]  # of the same size
-    (text / "0.txt").write_text(changed)
+    changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
+    (text / "000.txt").write_text(changed)
     said: list[str] = []
     again = load_corpus(str(text), said.append)
     assert said == ["reading 1 of 3 files (0 MB), which are new or have changed"]
-    assert again.stored is not None
     assert again.sha256 != loaded.sha256
     assert again.training == (changed + TEXT[len(changed) :])[:N_TRAINING]
     ids = again.stored.tokenized(VOCABULARY).training.ids

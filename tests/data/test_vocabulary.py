@@ -20,6 +20,7 @@ def test_ids_are_the_sorted_characters_then_the_special_tokens():
     assert vocabulary.encode("").tolist() == []
     assert (vocabulary.n_ordinary, vocabulary.n_tokens) == (3, 5)
     assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
+    assert vocabulary.description() == {"characters": ["\n", "a", "b"], "special_tokens": ["[PAD]", "[MASK]"]}
 
 
 @pytest.mark.parametrize("unknown", ["X", "\U0001f600", "`", "\ud800"])
@@ -27,16 +28,6 @@ def test_the_first_unknown_character_is_named(unknown):
     with pytest.raises(ValueError, match="is not in the vocabulary") as error:
         Vocabulary("abc").encode(f"ab{unknown}Y")
     assert repr(unknown) in str(error.value)
-
-
-def test_the_description_holds_the_tokens_in_the_order_of_their_ids():
-    vocabulary = Vocabulary("a\n\u2028é\U0001f600")
-    expected = {"characters": vocabulary.characters, "special_tokens": vocabulary.special_tokens}
-    assert vocabulary.description() == expected
-
-
-def test_tiny_shakespeare_has_65_characters(shakespeare: str):
-    assert Vocabulary(shakespeare).n_ordinary == 65
 
 
 def test_printable_escapes_control_characters_and_nothing_else():

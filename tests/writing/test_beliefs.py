@@ -39,14 +39,12 @@ def test_streams_are_those_of_the_model(model):
 
 
 def test_a_probe_finds_what_is_linear_and_not_what_is_noise():
-    generator = torch.Generator().manual_seed(0)
-    masked = masks(200, 20)
-    n = int(masked.sum())
-    stream = torch.randn(n, 8, generator=generator)
+    generator, masked = torch.Generator().manual_seed(0), masks(200, 20)
+    stream = torch.randn(int(masked.sum()), 8, generator=generator)
     belief = (stream @ torch.randn(8, 3, generator=generator) + 5).double()
-    noise = torch.randn(n, 3, generator=generator).double()
-    constant = torch.ones(n, 8)
-    found = probe({"layer 1": stream, "embedding": constant}, {"linear": belief, "noise": noise}, masked)
+    noise = torch.randn(len(stream), 3, generator=generator).double()
+    streams = {"layer 1": stream, "embedding": torch.ones_like(stream)}
+    found = probe(streams, {"linear": belief, "noise": noise}, masked)
     assert found["linear"]["layer 1"] == pytest.approx(1, abs=1e-9)
     assert abs(found["linear"]["embedding"]) < 0.01
     assert abs(found["noise"]["layer 1"]) < 0.05

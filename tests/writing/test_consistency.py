@@ -1,4 +1,5 @@
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -9,23 +10,24 @@ from tests.data.play.test_floor import random_automaton
 from writing.consistency import ORDERS, HiddenSpans, hidden_spans, joint_consistency
 from writing.truth import TruePosterior
 
+AUTOMATON, VOCABULARY = random_automaton(5, n_states=6), Vocabulary("abc")
 N_WINDOWS = 40
 
 
 @pytest.fixture
 def truth() -> TruePosterior:
-    automaton = random_automaton(5, n_states=6)
-    return TruePosterior(automaton, Vocabulary(automaton.alphabet))
+    return TruePosterior(AUTOMATON, VOCABULARY)
 
 
-VOCABULARY = Vocabulary("abc")
-
-
-def spans(truth: TruePosterior, n: int, background: float) -> HiddenSpans:
-    text = random_automaton(5, n_states=6).write(N_WINDOWS * 12, seed=0)
-    windows = VOCABULARY.encode(text).view(N_WINDOWS, 12)
+def spans(truth: TruePosterior, n: int, background: float, windows: torch.Tensor | None = None) -> HiddenSpans:
+    if windows is None:
+        windows = VOCABULARY.encode(AUTOMATON.write(N_WINDOWS * 12, seed=0)).view(N_WINDOWS, 12)
     generator = torch.Generator().manual_seed(n)
     return hidden_spans(truth, windows, VOCABULARY.mask_token, n=n, background=background, generator=generator)
+
+
+def measured(model: nn.Module, hidden: HiddenSpans) -> dict:
+    return joint_consistency(model, hidden, VOCABULARY, torch.Generator().manual_seed(0))
 
 
 class Flattened(nn.Module):
@@ -46,19 +48,18 @@ def numbers(found: dict) -> list[float]:
 @pytest.mark.parametrize("background", [0.0, 0.8])
 @pytest.mark.parametrize("n", [1, 2, 6])
 def test_the_exact_posterior_is_consistent(truth, n: int, background: float):
-    found = joint_consistency(truth, spans(truth, n, background), VOCABULARY, torch.Generator().manual_seed(0))
+    found = measured(truth, spans(truth, n, background))
     assert list(found["kl"]) == list(ORDERS)
     assert max(map(abs, numbers(found))) < 1e-9
     assert found["exact"]["nats"] > 0
 
 
 def test_other_conditionals_disagree(truth):
-    hidden = spans(truth, 6, 0.5)
-    found = joint_consistency(Flattened(truth), hidden, VOCABULARY, torch.Generator().manual_seed(0))
+    found = measured(Flattened(truth), spans(truth, 6, 0.5))
     for row in found["kl"].values():
         assert row["nats"] > 2 * row["stderr"] > 0
     assert len({round(number, 9) for number in numbers(found)}) == 5
-    single = joint_consistency(Flattened(truth), spans(truth, 1, 0.5), VOCABULARY, torch.Generator().manual_seed(0))
+    single = measured(Flattened(truth), spans(truth, 1, 0.5))
     assert [row["nats"] for row in single["disagreement"].values()] == [0, 0]  # a single character has one order
 
 
@@ -68,13 +69,9 @@ def test_the_exact_joint_is_a_distribution_over_spans(truth):
     columns = hidden.orders["left to right"]
     assert (columns[:, 1] == columns[:, 0] + 1).all()
     total = torch.zeros(N_WINDOWS, dtype=torch.float64)
-    for first in range(3):
-        for second in range(3):
-            windows = hidden.windows.scatter(1, columns, torch.tensor([first, second]).repeat(N_WINDOWS, 1))
-            generator = torch.Generator().manual_seed(2)
-            total += hidden_spans(
-                truth, windows, VOCABULARY.mask_token, n=2, background=0.5, generator=generator
-            ).exact.exp()
+    for pair in product(range(3), repeat=2):
+        windows = hidden.windows.scatter(1, columns, torch.tensor(pair).repeat(N_WINDOWS, 1))
+        total += spans(truth, 2, 0.5, windows).exact.exp()
     assert torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-12)
     visible = hidden.inputs != VOCABULARY.mask_token
     assert not visible.gather(1, columns).any()

@@ -15,9 +15,12 @@ WORDS = Automaton("abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1
 LENGTH = 12
 
 
+VOCABULARY = Vocabulary("abcdex")
+
+
 @pytest.fixture(scope="module")
 def judge() -> Judge:
-    return Judge(WORDS, Vocabulary("abcdex"), LENGTH)
+    return Judge(WORDS, VOCABULARY, LENGTH)
 
 
 def fewest_cuts(floor, ids) -> int:
@@ -52,7 +55,7 @@ def test_before_the_first_cut_the_losses_are_those_of_the_text(judge):
 
 
 def floor_ids(judge, text):
-    return judge.posterior.to_floor(Vocabulary("abcdex").encode(text))
+    return judge.posterior.to_floor(VOCABULARY.encode(text))
 
 
 def test_a_cut_begins_a_new_text(judge):
@@ -67,7 +70,7 @@ def test_a_cut_begins_a_new_text(judge):
 
 
 def test_the_automatons_own_texts_have_its_entropy_rate(judge):
-    own = Vocabulary("abcdex").encode(WORDS.write(3_000 * LENGTH, 9)).view(3_000, LENGTH)
+    own = VOCABULARY.encode(WORDS.write(3_000 * LENGTH, 9)).view(3_000, LENGTH)
     found = judge.measures(own)
     assert found["impossible"] == found["cuts"] == 0
     assert abs(found["nats"] - judge.entropy_rate) < min(0.02, 4 * found["nats_stderr"])
@@ -76,7 +79,7 @@ def test_the_automatons_own_texts_have_its_entropy_rate(judge):
 
 
 def test_impossible_texts_still_have_measures(judge):
-    texts = Vocabulary("abcdex").encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(3, LENGTH)
+    texts = VOCABULARY.encode("cccccccccccc" + "abcabcabcabc" + "xxxxxxxxxxxx").view(3, LENGTH)
     found = judge.measures(texts)
     assert found["impossible"] == pytest.approx(2 / 3)
     assert found["cuts"] == pytest.approx(1_000 * (11 + 0 + 12) / (3 * LENGTH))
@@ -87,7 +90,7 @@ def test_impossible_texts_still_have_measures(judge):
 def test_each_piece_counts_as_a_text(judge):
     """The losses of one are compared with those at the same distance from the beginning of the grammar's own texts."""
     pieces = ["abcabd", "c", "cabda"]
-    texts = [Vocabulary("abcdex").encode(piece)[None] for piece in pieces]
+    texts = [VOCABULARY.encode(piece)[None] for piece in pieces]
     found = judge.measures(torch.cat(texts, 1))
     losses = [cut(judge.posterior.floor, judge.posterior.to_floor(ids))[0][0] for ids in texts]
     excess = sum((own - judge.own_losses[: len(own)]).sum() for own in losses)
@@ -98,12 +101,9 @@ def test_each_piece_counts_as_a_text(judge):
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_ideal_sampler_errs_only_if_it_writes_several_characters_at_once(judge, order):
     sampler = Sampler(judge.posterior, 7, 6, order)
-    found = {}
-    for steps in (3, LENGTH):
+    for steps, possible in ((3, (0.3, 1)), (LENGTH, (0, 0))):
         *_, texts = sampler.write(torch.full((64, LENGTH), 7), steps, generators(64))
-        found[steps] = judge.measures(texts)
-    assert found[LENGTH]["impossible"] == 0
-    assert found[3]["impossible"] > 0.3
+        assert possible[0] <= judge.measures(texts)["impossible"] <= possible[1]
 
 
 def test_ratios_weigh_texts_by_their_counts():

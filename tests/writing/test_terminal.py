@@ -103,8 +103,7 @@ TEXT = "the cat\nsat on the mat\nand slept"
 def versions(text):
     """A text that is written in three steps, every third character at once."""
     ids = VOCABULARY.encode(text)
-    columns = torch.arange(len(ids))
-    return [ids.masked_fill(columns % 3 >= step, VOCABULARY.mask_token) for step in range(4)]
+    return [ids.masked_fill(torch.arange(len(ids)) % 3 >= step, VOCABULARY.mask_token) for step in range(4)]
 
 
 def shown(text, columns, rows, before=""):
@@ -128,6 +127,8 @@ def test_frames_replace_each_other_below_what_was_there():
     assert frames[1][1].startswith("t··")
     for frame in frames[-2:]:
         assert frame == ["$ command", *TEXT.split("\n"), *[""] * 6]
+    *_, last = shown("ab\x1bcd", 40, 10)
+    assert last.rows[0] == "ab\\x1bcd"  # control characters do not reach the terminal
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, 39])
@@ -165,12 +166,17 @@ def test_a_resized_terminal_is_cleared():
     assert "".join(rows) == TEXT.replace("\n", "")
 
 
-def test_blanks_are_faint_and_new_characters_bright():
+def frames_of(text):
+    """What is written to a terminal, without the last frame."""
     with terminal(40, 10) as (stream, output):
         screen = Screen(stream, VOCABULARY)
-        for ids in versions("abcabc")[:3]:
+        for ids in versions(text):
             screen.show(ids)
-        frames = output().split("\x1b[J")
+        return output()
+
+
+def test_blanks_are_faint_and_new_characters_bright():
+    frames = frames_of("abcabc").split("\x1b[J")
     assert f"\x1b[2m{BLANK * 6}\x1b[0m" in frames[0]
     assert f"\x1b[1;32ma\x1b[0m\x1b[2m{BLANK * 2}\x1b[0m" in frames[1]
     assert f"a\x1b[1;32mb\x1b[0m\x1b[2m{BLANK}\x1b[0m" in frames[2]
@@ -181,18 +187,9 @@ def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
     monkeypatch.setattr(writing.terminal, "SECONDS_PER_FRAME", 0.04)
     clock = iter([0.0, 0.01, 0.03, 0.05])
     monkeypatch.setattr(writing.terminal.time, "monotonic", lambda: next(clock))
-    with terminal(40, 10) as (stream, output):
-        screen = Screen(stream, VOCABULARY)
-        for ids in versions(TEXT):
-            screen.show(ids)
-        frames = output()
+    frames = frames_of(TEXT)
     assert frames.count("\x1b[J") == 2
     assert not re.search(r"\x1b\[[\d;]*m", frames)
-
-
-def test_control_characters_do_not_reach_the_terminal():
-    *_, last = shown("ab\x1bcd", 40, 10)
-    assert last.rows[0] == "ab\\x1bcd"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 from data.masking import IGNORED_LABEL, Corruption, Masker, n_masked_in
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
-from tests.data.masking.helpers import CPU, generator, masker_of, units_of, within_four_standard_errors
-
-N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22
+from tests.data.masking.helpers import (
+    CLS,
+    CPU,
+    MASK,
+    N_CHARS,
+    PAD,
+    masker_of,
+    text,
+    units_of,
+    within_four_standard_errors,
+)
 
 
 def masker(weights: torch.Tensor | None = None, randomize_prob=0.1, no_change_prob=0.1, **settings) -> Masker:
@@ -19,10 +27,6 @@ def masker(weights: torch.Tensor | None = None, randomize_prob=0.1, no_change_pr
         mask_token=MASK, random_token_weights=weights, randomize_prob=randomize_prob, no_change_prob=no_change_prob
     )
     return Masker(corruption, **{"segmenter": Characters(), "seed": 0, "device": CPU, **settings})
-
-
-def text(*shape: int, high: int = N_CHARS) -> torch.Tensor:
-    return torch.randint(high, shape, generator=generator(1))
 
 
 def offsets(tokens: torch.Tensor) -> torch.Tensor:

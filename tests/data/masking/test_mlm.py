@@ -2,20 +2,14 @@ import pytest
 import torch
 
 from data.masking import MLM, IndependentMasker
-from tests.data.masking.helpers import generator, within_four_standard_errors
-
-N_CHARS, PAD, MASK, CLS = 20, 20, 21, 22
-N_TOKENS = 23
+from tests.data.masking.helpers import CLS, MASK, N_CHARS, PAD, generator, text, within_four_standard_errors
 
 
 def mlm(**changes) -> MLM:
     """An MLM after PyTorch's generator is seeded."""
     torch.manual_seed(0)
-    return MLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS], n_tokens=N_TOKENS, **changes)
-
-
-def text(*shape: int, high: int = N_CHARS) -> torch.Tensor:
-    return torch.randint(high, shape, generator=generator(1))
+    settings = {"padding_token": PAD, "mask_token": MASK, "no_mask_tokens": [CLS], "n_tokens": N_CHARS + 3}
+    return MLM(**{**settings, **changes})
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4)])
@@ -49,7 +43,7 @@ def test_shares_are_80_10_10_over_a_million_draws():
 
 
 def test_special_tokens_are_never_selected_or_drawn():
-    x = text(100_000, high=N_TOKENS)
+    x = text(100_000, high=N_CHARS + 3)
     inputs, labels = mlm(masking_prob=1.0, randomize_prob=1.0, no_change_prob=0.0)(x)
     special = x >= N_CHARS
     assert (labels[special] == PAD).all()
@@ -69,7 +63,7 @@ def test_shares_above_one_are_refused():
         mlm(randomize_prob=0.6, no_change_prob=0.6)
 
 
-def test_an_independent_masker_returns_what_its_mlm_returns():
+def test_an_independent_masker_returns_what_its_mlm_returns_and_refuses_another_rate():
     tokens = text(50, 40)
     batch = IndependentMasker(mlm())(tokens, torch.arange(2_000).view(50, 40), 0.15)
     inputs, labels = mlm()(tokens)
@@ -77,8 +71,5 @@ def test_an_independent_masker_returns_what_its_mlm_returns():
     assert torch.equal(batch.labels, labels[labels != PAD])
     assert torch.equal(tokens.flatten()[batch.positions], batch.labels)
     assert not batch.is_even
-
-
-def test_an_independent_masker_refuses_another_masking_rate():
     with pytest.raises(ValueError, match="masking_prob cannot change"):
-        IndependentMasker(mlm())(text(2, 8), torch.arange(16).view(2, 8), 0.3)
+        IndependentMasker(mlm())(tokens, torch.arange(2_000).view(50, 40), 0.3)

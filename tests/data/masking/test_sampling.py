@@ -5,7 +5,7 @@ from data.masking.changing_units import Spans
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
-from tests.data.masking.helpers import generator, units_of, within_four_standard_errors
+from tests.data.masking.helpers import chi_square, generator, units_of, within_four_standard_errors
 
 
 def order_of(segmenter, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -14,13 +14,10 @@ def order_of(segmenter, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 
 def test_the_first_column_of_a_unit():
-    units = torch.tensor([[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3]])
-    assert first_columns(units).tolist() == [[0, 0, 2, 3, 3, 3], [0, 1, 1, 1, 4, 4]]
-
-
-def test_a_unit_may_continue_from_the_end_of_the_window_at_its_beginning():
-    units = torch.tensor([[1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]])
-    assert first_columns(units).tolist() == [[4, 1, 1, 1, 4, 4], [0, 0, 0, 0, 0, 0]]
+    """A unit may continue from the end of the window at its beginning."""
+    units = torch.tensor([[4, 4, 7, 8, 8, 8], [1, 2, 2, 2, 3, 3], [1, 2, 2, 2, 1, 1], [5, 5, 5, 5, 5, 5]])
+    columns = [[0, 0, 2, 3, 3, 3], [0, 1, 1, 1, 4, 4], [4, 1, 1, 1, 4, 4], [0, 0, 0, 0, 0, 0]]
+    assert first_columns(units).tolist() == columns
 
 
 def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
@@ -36,20 +33,11 @@ def test_units_are_taken_whole_and_the_last_one_in_a_stretch():
         assert ((ranks.diff() - 1) % length == 0).all()  # one after the other, in a circle
 
 
-def test_each_character_of_the_last_unit_is_equally_likely():
-    order, _ = order_of(units_of((5, 1.0)), torch.arange(5).expand(20_000, 5))
-    for count in torch.bincount(order[:, :2].flatten()).tolist():
-        assert within_four_standard_errors(count, 20_000, 2 / 5)
-
-
 def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
-    """Chi-squared over 40,000 draws with 3 degrees of freedom exceeds 16.3 with probability 0.001."""
-    weights = [1.0, 2.0, 4.0, 0.5]
-    segmenter = units_of((3, weights[0]), (1, weights[1]), (6, weights[2]), (2, weights[3]))
+    segmenter = units_of((3, 1.0), (1, 2.0), (6, 4.0), (2, 0.5))
     order, _ = order_of(segmenter, torch.arange(12).expand(40_000, 12))
-    observed = torch.bincount(segmenter.unit_of[order[:, 0]].long(), minlength=4).double()
-    expected = torch.tensor(weights).double() / sum(weights) * 40_000
-    assert ((observed - expected) ** 2 / expected).sum() < 16.3
+    drawn = torch.bincount(segmenter.unit_of[order[:, 0]].long(), minlength=4)
+    assert chi_square(drawn, torch.tensor([1.0, 2.0, 4.0, 0.5]) / 7.5) < 4
 
 
 @pytest.mark.parametrize("weight", [0.0, -0.0, -1.0, float("nan")])
@@ -69,12 +57,16 @@ def test_characters_that_are_not_eligible_come_last():
     assert times[:, :5].isfinite().all()
 
 
-@pytest.mark.parametrize("seq_len", [32, 64])
-def test_spans_of_characters_hide_every_column_equally_often(seq_len):
-    n_windows, n_masked = 20_000, round(0.15 * seq_len)
-    order, _ = order_of(Spans(Characters()), torch.arange(seq_len).expand(n_windows, seq_len))
+@pytest.mark.parametrize(
+    ("segmenter", "seq_len", "n_masked"),
+    [(Spans(Characters()), 32, 5), (Spans(Characters()), 64, 10), (units_of((5, 1.0)), 5, 2)],
+    ids=["spans in 32", "spans in 64", "one unit"],
+)
+def test_spans_of_characters_hide_every_column_equally_often(segmenter, seq_len, n_masked):
+    """And so does a unit that is longer than the budget."""
+    order, _ = order_of(segmenter, torch.arange(seq_len).expand(20_000, seq_len))
     for count in torch.bincount(order[:, :n_masked].flatten()).tolist():
-        assert within_four_standard_errors(count, n_windows, n_masked / seq_len)
+        assert within_four_standard_errors(count, 20_000, n_masked / seq_len)
 
 
 def test_spans_of_words_hide_the_ends_of_a_window_little_more_often(sentences):

@@ -33,19 +33,23 @@ def test_whole_words_with_their_apostrophes():
     assert cut("we'll go, know't") == ["we'll", " ", "go", ",", " ", "know't"]
 
 
-def test_names_are_single_units_with_three_times_the_weight():
-    weights = weight_of(STRATEGIES["entity"](TEXT), TEXT)
-    assert weights["Friar John"] == weights["Romeo"] == 3.0
-    assert weights["light"] == weights[" "] == 1.0
+ROSES = "a rose is a rose, a thorn"
+OF_ROSES = {"thorn": 1.0, "rose": 2**-0.5, "a": 3**-0.5, " ": ROSES.count(" ") ** -0.5}  # 1 / sqrt(frequency)
+PHRASES = "the old king sleeps, and brave soldiers of France march home again tonight slowly"
+OF_PHRASES = {"old king sleeps": 2.0, "brave soldiers": 2.0, "France march home again": 2.0, "tonight slowly": 2.0}
 
 
-def test_rare_words_weigh_more_by_the_root_of_their_frequency():
-    text = "a rose is a rose, a thorn"
-    weights = weight_of(STRATEGIES["frequency"](text), text)
-    assert weights["thorn"] == pytest.approx(1.0)
-    assert weights["rose"] == pytest.approx(2**-0.5)
-    assert weights["a"] == pytest.approx(3**-0.5)
-    assert weights[" "] == pytest.approx(text.count(" ") ** -0.5)
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("entity", TEXT, {"Friar John": 3.0, "Romeo": 3.0, "light": 1.0, " ": 1.0}),
+        ("frequency", ROSES, OF_ROSES),
+        ("syntax", PHRASES, OF_PHRASES | {"the": 1.0, "of": 1.0}),  # ended by function words and punctuation
+    ],
+)
+def test_units_have_their_weights(name, text, expected):
+    weights = weight_of(STRATEGIES[name](text), text)
+    assert {unit: weights[unit] for unit in expected} == pytest.approx(expected)
 
 
 def test_surprising_words_weigh_more():
@@ -82,17 +86,6 @@ def test_informative_words_weigh_more():
     weights = weight_of(STRATEGIES["semantic"](text), text)
     assert weights["dagger"] > 5 * weights["the"] > 0
     assert weights[" "] == min(weights.values())
-
-
-def test_phrases_end_at_function_words_and_punctuation():
-    text = "the old king sleeps, and brave soldiers of France march home again tonight slowly"
-    segmenter = STRATEGIES["syntax"](text)
-    found = pieces(segmenter, text)
-    for phrase in ("old king sleeps", "brave soldiers", "France march home again", "tonight slowly", "the", "of"):
-        assert phrase in found
-    weights = weight_of(segmenter, text)
-    assert weights["old king sleeps"] == 2.0
-    assert weights["the"] == weights["of"] == 1.0
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -18,6 +18,7 @@ from data.play.grammar import play
 from data.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
 from tests.conftest import SENTENCES
+from tests.data.masking.helpers import Fresh
 
 TEXT = ("".join(SENTENCES) + "\nKING ÉDOUARD:\nThe cat isn't from Zürich, said King Édouard. 中文 is far.\n\n") * 40
 CORPUS = Corpus.from_text("test", TEXT)
@@ -87,35 +88,18 @@ def test_unknown_characters_are_never_labels_nor_random_tokens(name):
     assert (batch.labels != IGNORED_LABEL).sum() > 0.8 * tokens.numel()
 
 
-class Counting(Segmenter):
-    """Weighs characters by how often they were masked, as a strategy of a user might."""
-
-    def __init__(self, n: int):
-        self.counts = torch.zeros(n)
-
-    def __call__(self, offsets, generator, progress):
-        return offsets, self.counts[offsets] + 1
-
-    def observe(self, offsets, losses):
-        self.counts = self.counts.index_add(0, offsets, torch.ones(len(offsets)))
-
-    def state_dict(self):
-        return {"counts": self.counts}
-
-    def load_state_dict(self, state):
-        self.counts = state["counts"]
-
-
-def test_any_segmenter_gets_the_offsets_of_characters():
+@pytest.mark.parametrize("allowed", [False, True])
+def test_any_segmenter_gets_the_offsets_of_characters(monkeypatch, allowed):
+    monkeypatch.setattr(Fresh, "allows_static_masks", allowed)
     char_of = torch.tensor([0, 2, 2, 5])
-    found = on_tokens(Counting(6), char_of).to(torch.device("cpu"))
+    found = on_tokens(Fresh(6), char_of).to(torch.device("cpu"))
     assert found.learns
-    assert found.allows_static_masks
+    assert found.allows_static_masks == allowed
     found.observe(torch.tensor([1, 3]), torch.ones(2))
     units, weights = found(torch.tensor([[0, 1, 2, 3]]), torch.Generator(), 0.0)
     assert units.tolist() == [[0, 2, 2, 5]]
-    assert weights.tolist() == [[1, 2, 2, 2]]
-    again = on_tokens(Counting(6), char_of)
+    assert weights.tolist() == [[1, 0.5, 0.5, 0.5]]
+    again = on_tokens(Fresh(6), char_of)
     again.load_state_dict(found.state_dict())
     assert torch.equal(again(torch.arange(4)[None], torch.Generator(), 0.0)[1], weights)
 

@@ -12,10 +12,6 @@ def test_surprise_is_low_for_what_the_neighbors_decide():
     assert values[2] == pytest.approx(np.log(4), abs=0.05)  # one of four vowels
 
 
-def test_a_text_without_ngrams_has_no_collocations():
-    assert collocations([]) == collocations(["one"]) == set()
-
-
 def test_tf_idf_is_high_for_words_of_few_speeches():
     text = "the king\n\nthe queen\n\nthe king"
     assert TfIdf(text)(text) == pytest.approx(
@@ -23,5 +19,6 @@ def test_tf_idf_is_high_for_words_of_few_speeches():
     )
 
 
-def test_a_collocation_may_end_the_text():
+def test_a_collocation_may_end_the_text_and_a_text_without_ngrams_has_none():
+    assert collocations([]) == collocations(["one"]) == set()
     assert joined(["a", " ", "kith", " ", "kin"], {("kith", "kin")}) == ["a", " ", "kith kin"]

@@ -69,10 +69,12 @@ def test_losses_are_those_of_the_true_characters_at_masked_positions():
     assert torch.equal(losses, torch.zeros(10, 6).double().masked_scatter(masked, -truth.log()))
 
 
-def test_the_probability_of_an_impossible_text_is_0():
+def test_an_impossible_text_has_the_probability_0_and_no_losses():
     automaton = Automaton("aab", ({1: 1.0}, {0: 0.25, 2: 0.75}, {0: 0.5, 1: 0.5}))  # b never follows b
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 1, 1]])  # id 3 is a foreign character
     assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="cannot have written"):
+        Floor(automaton).losses(texts[:1], torch.zeros(1, 5, dtype=torch.bool))
 
 
 def test_mask_stands_for_any_character_and_a_foreign_one_for_none():
@@ -105,28 +107,26 @@ def test_beliefs_sum_the_posterior_over_the_states_of_a_value():
         floor.values("mood")
 
 
-def test_a_text_that_the_automaton_cannot_write_is_refused():
-    automaton = Automaton("ab", ({0: 0.5, 1: 0.5}, {0: 1.0}))  # "bb" is impossible
-    window = torch.tensor([[0, 1, 1, 0]])
-    with pytest.raises(ValueError, match="cannot have written"):
-        Floor(automaton).losses(window, torch.zeros_like(window, dtype=torch.bool))
+def mixed(automaton: Automaton, other: Automaton, share: float) -> Automaton:
+    """An automaton with the characters of the first, and a share of the probabilities of the other."""
+    rows = zip(automaton.successors, other.successors, strict=True)
+    return Automaton(
+        automaton.characters, tuple({t: (1 - share) * one[t] + share * two[t] for t in one} for one, two in rows)
+    )
+
+
+def losses_of(automaton: Automaton, other: Automaton, n_windows: int, seed: int) -> list[np.ndarray]:
+    """The losses of windows of 64 characters that the automaton writes, under itself and under another one."""
+    ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * n_windows, seed)).view(n_windows, 64)
+    scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)) < 0.15
+    return [Floor(each).losses(ids, scored).sum(1).numpy() for each in (automaton, other)]
 
 
 def test_nothing_is_below_the_floor_on_average():
     """Any other prediction, here that of a slightly wrong automaton, has a higher loss."""
     automaton = random_automaton(0, n_states=8)
-    wrong = random_automaton(1, n_states=8)
-    mixed = Automaton(
-        automaton.characters,
-        tuple(
-            {t: 0.9 * p + 0.1 * q for (t, p), q in zip(one.items(), other.values(), strict=True)}
-            for one, other in zip(automaton.successors, wrong.successors, strict=True)
-        ),
-    )
-    ids = Vocabulary(automaton.alphabet).encode(automaton.write(64 * 500, seed=3)).view(500, 64)
-    scored = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.15
-    right, other = (Floor(each).losses(ids, scored).sum() for each in (automaton, mixed))
-    assert right < other
+    floor, losses = losses_of(automaton, mixed(automaton, random_automaton(1, n_states=8), 0.1), 500, seed=3)
+    assert floor.sum() < losses.sum()
 
 
 def test_the_play_is_worth_learning():

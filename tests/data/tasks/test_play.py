@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,22 @@ LONG = 60  # characters: longer texts are not repeated
 NAMES = list(TASKS["play"])
 
 
-@pytest.fixture(autouse=True)
-def few_examples(monkeypatch):
-    monkeypatch.setattr(tasks, "N_POOL", N_POOL)
-    monkeypatch.setattr(tasks, "N_TEST", N_TEST)
+@pytest.fixture(scope="module")
+def of_report():
+    """Returns the tasks of the play with few examples, each made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "N_POOL", N_POOL)
+        patch.setattr(tasks, "N_TEST", N_TEST)
+        yield cache(lambda name, use=REPORT: TASKS["play"][name](use))
 
 
-@pytest.fixture(params=NAMES)
-def task(request, few_examples):
-    return TASKS["play"][request.param](REPORT)
+@pytest.fixture(scope="module", params=NAMES)
+def task(request, of_report):
+    return of_report(request.param)
+
+
+def long_texts(part) -> list[str]:
+    return [text for example in part for text in example.texts if len(text) >= LONG]
 
 
 def test_a_task_has_its_examples_and_labels(task):
@@ -31,20 +40,14 @@ def test_a_task_has_its_examples_and_labels(task):
 
 
 def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
-    training = play(200_000)
-    long = [text for example in [*task.pool, *task.test] for text in example.texts if len(text) >= LONG]
+    training, long = play(200_000), long_texts([*task.pool, *task.test])
     assert len(long) > 20
     assert not [text for text in long if text in training]
 
 
-def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task):
-    other = TASKS["play"][task.name](SELECTION)
-    parts = [
-        {text for example in part for text in example.texts if len(text) >= LONG} for part in (task.pool, task.test)
-    ]
-    parts += [
-        {text for example in part for text in example.texts if len(text) >= LONG} for part in (other.pool, other.test)
-    ]
+def test_the_uses_of_a_task_and_its_parts_have_texts_of_their_own(task, of_report):
+    other = of_report(task.name, SELECTION)
+    parts = [set(long_texts(part)) for part in (task.pool, task.test, other.pool, other.test)]
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
@@ -59,8 +62,8 @@ def check_calibrated(posterior: np.ndarray, is_right: np.ndarray, ceiling: float
 
 
 @pytest.mark.parametrize(("name", "distinction"), [("number", "number"), ("sentence_kind", "sentence")])
-def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(name, distinction):
-    task = TASKS["play"][name](REPORT)
+def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report, name, distinction):
+    task = of_report(name)
     values = tasks.floor().values(distinction)
     beliefs = tasks.beliefs_about(distinction, [example.texts[0] for example in task.test])
     beliefs[:, values.index("none")] = 0.0
@@ -71,39 +74,39 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(name, dis
 
 
 @pytest.mark.parametrize(("name", "distinction"), [("topic", "topic"), ("play_speaker", "speaker")])
-def test_the_exact_posterior_of_speeches_reaches_the_ceiling(name, distinction):
-    task = TASKS["play"][name](REPORT)
+def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report, name, distinction):
+    task = of_report(name)
     values = tasks.floor().values(distinction)
     best, guess = tasks.beliefs_about_speeches(distinction, [example.texts[0] for example in task.test]).max(1)
     is_right = [values[i] == example.label for i, example in zip(guess.tolist(), task.test, strict=True)]
     check_calibrated(best.numpy(), np.array(is_right), task.ceiling())
 
 
-def test_the_exact_posterior_of_consecutive_speeches_reaches_the_ceiling():
-    task = TASKS["play"]["follows"](REPORT)
+def test_the_exact_posterior_of_consecutive_speeches_reaches_the_ceiling(of_report):
+    task = of_report("follows")
     log_odds = tasks.log_odds([example.texts for example in task.test])
     is_next = np.array([example.label == "next" for example in task.test])
     check_calibrated(log_odds.abs().sigmoid().numpy(), (log_odds > 0).numpy() == is_next, task.ceiling())
 
 
-def test_a_broken_speech_cannot_be_written_and_others_can():
-    task = TASKS["play"]["grammatical"](REPORT)
+def test_a_broken_speech_cannot_be_written_and_others_can(of_report):
+    task = of_report("grammatical")
     texts = [f"\n\n____:\n{example.texts[0]}\n\n" for example in task.test]
     possible = tasks.log_probabilities(texts[:100]).isfinite()
     assert [["broken", "grammatical"][i] for i in possible.long().tolist()] == [e.label for e in task.test[:100]]
     assert sum(example.label == "broken" for example in task.test) == N_TEST // 2
 
 
-def test_labels_are_those_of_the_states_that_wrote_the_text():
-    task = TASKS["play"]["word_class"](REPORT)
+def test_labels_are_those_of_the_states_that_wrote_the_text(of_report):
+    task = of_report("word_class")
     text = "".join(example.texts[0] for example in task.test)
     assert text == grammar().write(len(text), tasks.SEEDS[REPORT][1])
     labels = [label for example in task.test for label in example.label]
     assert {label for label, c in zip(labels, text, strict=True) if c in " .,?!\n:"} == {"space or punctuation"}
 
 
-def test_a_draw_has_equally_many_of_each_label():
-    task = TASKS["play"]["topic"](REPORT)
+def test_a_draw_has_equally_many_of_each_label(of_report):
+    task = of_report("topic")
     drawn = task.draw(16, seed=0)
     counts = [[example.label for example in drawn].count(label) for label in task.labels]
     assert counts == [4, 4, 4, 4]

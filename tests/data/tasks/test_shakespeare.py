@@ -6,9 +6,14 @@ from data.tasks.task import CHARACTER, CHOICE, REPORT, SELECTION, TASKS
 NAMES = list(TASKS["tiny_shakespeare"])
 
 
+@pytest.fixture(scope="module")
+def tasks(shakespeare):
+    return {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespeare, name):
-    task = TASKS["tiny_shakespeare"][name](REPORT)
+def test_labelled_texts_are_of_the_training_part_and_test_texts_are_not(shakespeare, tasks, name):
+    task = tasks[name]
     split = int(len(shakespeare) * 0.9)
     training, validation = shakespeare[:split], shakespeare[split:]
     if name == "capitals":
@@ -29,17 +34,15 @@ def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
     assert len(task.pool) >= 256
 
 
-def test_the_labels_are_those_of_the_text(shakespeare):
-    tasks = {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
+def test_the_labels_are_those_of_the_text(shakespeare, tasks):
     for example in tasks["speaker"].test[:50]:
         assert f"{example.label}:\n{example.texts[0]}" in shakespeare
     for example in tasks["question"].test[:50]:
         assert (example.texts[0] + "?" in shakespeare) == (example.label == "question")
     for example in tasks["capitals"].test[:50]:
-        cases = [
-            c.upper() if label == "capital" else c for c, label in zip(example.texts[0], example.label, strict=True)
-        ]
-        assert "".join(cases).lower() in shakespeare.lower()
+        pairs = zip(example.texts[0], example.label, strict=True)
+        text = "".join(c.upper() if label == "capital" else c for c, label in pairs)
+        assert text.lower() in shakespeare.lower()
         scored = [label for label in example.label if label]
         assert 10 < len(scored) < 50
     for example in tasks["word_order"].test[:50]:
@@ -49,8 +52,7 @@ def test_the_labels_are_those_of_the_text(shakespeare):
         assert sorted(swapped) == sorted(original)
 
 
-def test_kinds_and_sizes(shakespeare):
-    tasks = {name: TASKS["tiny_shakespeare"][name](REPORT) for name in NAMES}
+def test_kinds_and_sizes(tasks):
     assert {name for name, task in tasks.items() if task.kind == CHARACTER} == {"punctuation", "capitals"}
     assert {name for name, task in tasks.items() if task.kind == CHOICE} == {"word_order"}
     assert all(len(task.pool) >= 128 and len(task.test) >= 400 for task in tasks.values())
