@@ -23,7 +23,7 @@ from experiment import main
 from model.labml_transformer import LabmlTransformer
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, limited, without_times
+from tests.conftest import TINY, configs_for, limited, only_run, without_times
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,7 @@ def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunF
     program = fork_server.start(words, {**os.environ, **environment})
     output = program.stdout.read()
     assert program.wait(120) == 0, program.stderr.read()
-    (path,) = (folder / "logs" / "mlm").iterdir()
-    return RunFolder(path), output
+    return only_run(folder / "logs"), output
 
 
 def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
@@ -66,6 +65,39 @@ def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
         assert (without_times(again) == without_times(run)) == is_same
 
 
+def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus_file, fork_server, tmp_path):
+    keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "device=cpu"]
+    keys += ["training.evaluations=2", "sample.every_evaluations=1", "model.d_model=32", "training.chars_per_step=512"]
+    words = ["experiment.py", "--preset", "quick", *keys, f"logs={tmp_path}"]
+    process, shown = fork_server.start(words, dict(os.environ), merged=True, terminal=True), b""
+    try:
+        while block := os.read(process.stdout.fileno(), 65_536):
+            shown += block
+    except OSError:
+        pass  # how Linux reports that the other side has closed
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    assert re.search(r"Train\S*\s+\d+%", text)
+    assert re.search(r"about \d+:\d\d left", text)
+    assert "\x1b[32m" in text or "\x1b[31m" in text  # a right or a wrong guess
+    assert "loss.valid" in text
+
+
+def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, fork_server):
+    """labml would list the repository in ~/.labml, where runs that start together delete each other's files."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    words = ["experiment.py", "--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}"]
+    words += [f"logs={tmp_path / 'logs'}", "training.max_steps=1", "training.evaluations=1"]
+    programs = [fork_server.start(words, {**os.environ, "HOME": "/proc"}) for _ in range(3)]
+    for program in programs:
+        assert program.wait(120) == 0, program.stderr.read()
+        output = program.stdout.read().splitlines()
+        assert output[0].startswith("config ")
+        assert {line.partition(" ")[0] for line in output[1:]} <= {"run", "reference", "step", "done"}
+    folders = [RunFolder(path) for path in (tmp_path / "logs" / "mlm").iterdir()]
+    assert [run.metrics()[-1]["step"] for run in folders] == [1] * 3
+
+
 def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
     corpus_file.write_text(corpus_file.read_text()[:4_000])  # its evaluation is slow
     recipe = read_config(PRESETS / "annotated.yaml")
@@ -78,13 +110,11 @@ def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
 
 
 @pytest.fixture
-def refused(tmp_path, capsys) -> Callable[..., str]:
+def refused(tmp_path, refusal) -> Callable[..., str]:
     """The line with which `main` refuses a command line; nothing must be written."""
 
     def refuse(*arguments: str) -> str:
-        assert main([*arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}"]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
+        error = refusal(main, *arguments, "device=cpu", "training.compile=false", f"logs={tmp_path / 'logs'}")
         assert not (tmp_path / "logs").is_dir()
         return error
 
@@ -111,13 +141,6 @@ def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
     assert "torch" not in imported
 
 
-def test_a_corpus_that_is_too_short_is_refused(tmp_path):
-    path = tmp_path / "short.txt"
-    path.write_text("too short " * 50)
-    with pytest.raises(CorpusError, match="at least 2,551 characters"):
-        _ = configs_of(resolve(TINY, {"data.corpus": str(path)})).trainer
-
-
 ADDRESSES = ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]
 WRONG = [
     ("masking.masking_probb=0.2", {}, "did you mean masking.masking_prob?"),  # before the corpus is loaded
@@ -138,20 +161,16 @@ def test_wrong_keys_and_environments_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("n_characters", "keys", "message"),
     [
-        (
-            {"sample.prompts": ["the Ω"], "sample.every_evaluations": 1},
-            r"sample\.prompts: the character 'Ω' is not in the vocabulary",
-        ),
-        (
-            {"training.chars_per_step": 65_536, "training.stages": [{"until": 1.0, "seq_len": 65_536}]},
-            "too few for windows",
-        ),
+        (500, {}, "at least 2,551 characters"),
+        (40_000, {"sample__prompts": ["the Ω"]}, r"sample\.prompts: the character 'Ω' is not in the vocabulary"),
+        (40_000, {"training__stages": [{"until": 1.0, "seq_len": 65_536}]}, "too few for windows"),
     ],
 )
-def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file, keys, message):
-    configs = configs_of(resolve(TINY, {"data.corpus": str(corpus_file), "sample.every_evaluations": 1, **keys}))
+def test_keys_that_do_not_fit_the_corpus_are_refused_before_training(corpus_file, n_characters, keys, message):
+    corpus_file.write_text(corpus_file.read_text()[:n_characters])
+    configs = configs_for(corpus_file, sample__every_evaluations=1, training__chars_per_step=65_536, **keys)
     with pytest.raises((ConfigError, CorpusError), match=message):
         _ = configs.trainer, steering(configs)
 

@@ -79,7 +79,7 @@ def test_sentence_order_pairs_are_neighbors_in_the_text():
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
 def test_half_of_the_labels_are_one_and_a_state_continues_the_pairs(objective):
     one, other = pairs(TEXT, objective, seed=1), pairs(TEXT, objective, seed=2)
-    labels = one.draw(20_000, 32).pairs.labels
+    labels = one.draw(20_000, 32).further[1]
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
     assert not torch.equal(one.draw(8, 64).offsets, other.draw(8, 64).offsets)
     other.load_state_dict(one.state_dict())

@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 import torch
 
@@ -6,6 +8,7 @@ from model import MaskedLanguageModel, ModernEncoder
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
 from tests.conftest import Recording
+from tests.runs.conftest import metrics_row
 from training.callbacks import KnobPanel, sample
 from training.checkpoint import load_checkpoint
 from training.resume import Recorder
@@ -34,11 +37,8 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
         assert len(masked) == round(0.3 * len(prompt))
         assert all(guess.guess in VOCABULARY.characters for guess in masked)  # never [MASK]
         assert all(guess.is_correct == (guess.guess == guess.truth) for guess in masked)
-
-
-def test_a_prompt_with_an_unknown_character_is_refused():
     with pytest.raises(ValueError, match="is not in the vocabulary"):
-        sample(model(), ["Ω"], VOCABULARY, 0.3)
+        sample(net, ["Ω"], VOCABULARY, 0.3)
 
 
 RATES = (0.15, 0.3)
@@ -102,6 +102,32 @@ def test_without_a_request_or_a_difference_nothing_happens():
     for trainer.recording.wanted in (None, {}, {"learning_rate_factor": 1, "masking_prob": "none"}):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
     assert (row_after(panel), trainer.events, trainer.recording.lines) == ({"masking_prob": 0.15}, [], [])
+
+
+def test_rows_wait_for_room_and_are_written_once_in_order(tmp_path, monkeypatch):
+    room, append = [0], RunFolder.append_metrics
+
+    def append_while_there_is_room(run: RunFolder, row: dict) -> None:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= 1
+        append(run, row)
+
+    monkeypatch.setattr(RunFolder, "append_metrics", append_while_there_is_room)
+    run, trainer = RunFolder(tmp_path), Steered()
+    recorder = Recorder(run, {})
+    rows = [metrics_row(step) for step in (1, 2, 3, 4)]
+    for row in rows[:3]:
+        recorder.evaluated(trainer, row, None)
+    assert trainer.recording.lines == ["cannot write a row; it stays queued (No space left on device)"] * 3
+    room[0] = 2
+    with pytest.raises(OSError, match="No space"):
+        recorder.state_dict()
+    assert run.metrics() == rows[:2]
+    room[0] = 9
+    recorder.evaluated(trainer, rows[3], None)
+    recorder.state_dict()
+    assert run.metrics() == rows
 
 
 def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkpoint_as_they_were(tmp_path):

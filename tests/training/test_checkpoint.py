@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from runs.run_folder import RunFolder
-from tests.conftest import needed
+from tests.conftest import needed, one_line
 from training import checkpoint
 from training.checkpoint import (
     CheckpointError,
@@ -52,13 +52,6 @@ def check_found(folder, steps: set[int]) -> None:
     assert (found.state["moment"] == found.state["step"]).all()
 
 
-def test_the_last_checkpoint_is_found_and_the_one_before_is_kept(folder):
-    assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
-    check_found(folder, {2})
-    (folder / "last.safetensors").unlink()
-    check_found(folder, {1})
-
-
 def test_a_state_comes_back_as_it_was_saved(tmp_path):
     numbers = [2**62, -1, 0.1, 1e-300, float("inf"), True, False, None, "ü\n", [], {}]
     state = {
@@ -84,17 +77,14 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
 def test_weights_that_two_modules_share_are_saved(tmp_path):
     """As in a decoder that is tied to the embedding."""
 
-    def tied(seed: int) -> torch.nn.Sequential:
-        torch.manual_seed(seed)
-        model = torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7))
-        model[1].weight = model[0].weight
-        return model
-
-    save_checkpoint(tmp_path / "best.safetensors", tied(0).state_dict(), {})
-    other = tied(1)
+    models = [torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Linear(3, 7)) for _ in range(2)]
+    for each in models:
+        each[1].weight = each[0].weight
+    saved, other = models
+    save_checkpoint(tmp_path / "best.safetensors", saved.state_dict(), {})
     put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
     assert other[1].weight is other[0].weight
-    assert torch.equal(other[1].weight, tied(0)[1].weight)
+    assert torch.equal(other[1].weight, saved[1].weight)
 
 
 def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
@@ -109,8 +99,10 @@ def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tenth", range(11))
 @pytest.mark.parametrize("damage", ["truncate", "flip"])
-def test_a_damaged_file_is_refused_and_the_other_checkpoint_is_found(folder, name, tenth, damage):
+def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(folder, name, tenth, damage):
     """With the damage at every tenth of the file's length."""
+    assert sorted(path.name for path in folder.iterdir()) == sorted(NAMES)
+    check_found(folder, {2})
     path = folder / name
     content = bytearray(path.read_bytes())
     at = min(len(content) - 1, tenth * len(content) // 10)
@@ -122,14 +114,15 @@ def test_a_damaged_file_is_refused_and_the_other_checkpoint_is_found(folder, nam
     with pytest.raises(CheckpointError, match="damaged"):
         load_weights(path)
     check_found(folder, {1} if name.startswith("last") else {2})
+    path.unlink()
+    check_found(folder, {1} if name.startswith("last") else {2})
 
 
 def test_if_no_checkpoint_is_whole_the_message_names_a_file_that_exists(folder):
     for name in NAMES:
         (folder / name).write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"last\.safetensors is damaged") as caught:
+    with one_line(CheckpointError, r"last\.safetensors is damaged"):
         load_last(folder)
-    assert "\n" not in str(caught.value)
     with pytest.raises(CheckpointError, match="holds no checkpoint to resume from"):
         load_last(folder / "nowhere")
 
@@ -223,16 +216,9 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_di
         if len(callbacks.rows) == 14:  # the last block of the file is full by then
             filler.unlink()
 
-    trained = train(
-        folder=small_disk / "run",
-        on_row=fill_up_or_clear,
-        data__corpus=str(corpus_file),
-        training__max_steps=16,
-        training__evaluations=16,
-        checkpoint__every_seconds=0.001,
-        model__d_model=16,
-        model__d_ff=16,
-    )
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 16, "training__evaluations": 16}
+    keys |= {"checkpoint__every_seconds": 0.001, "model__d_model": 16, "model__d_ff": 16}
+    trained = train(folder=small_disk / "run", on_row=fill_up_or_clear, **keys)
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 17))
     assert any("cannot write a row" in line for line in trained.callbacks.lines)
     assert any("cannot write the checkpoint" in line for line in trained.callbacks.lines)

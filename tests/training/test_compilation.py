@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from configs.experiment import Configs
@@ -57,17 +56,10 @@ with kept_code(print):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
+    """An empty cache."""
     monkeypatch.setattr("data.corpus.CACHE", tmp_path)
     monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
-    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
     return tmp_path
-
-
-def test_compiled_code_is_kept_between_runs(folder):
-    compile_program()
-    (folder / "compiled" / "other.so").write_text("of another model")
-    compile_program()
-    assert (folder / "compiled" / "other.so").exists()
 
 
 def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder, fork_server):
@@ -88,12 +80,15 @@ def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_fo
     assert results == ["whole"]
 
 
-def test_a_failed_compilation_leaves_nothing_behind(folder):
+def test_compiled_code_is_kept_between_runs_and_a_failed_compilation_leaves_nothing_behind(folder):
     (folder / "compiled").mkdir()
     (folder / "compiled" / "program.so").write_text("ha")
     with pytest.raises(ImportError):
         compile_program()
     assert compile_program() == "whole"
+    (folder / "compiled" / "other.so").write_text("of another model")
+    compile_program()
+    assert (folder / "compiled" / "other.so").exists()
 
 
 def test_a_folder_that_the_user_chose_is_used_and_never_cleared(folder, tmp_path_factory, monkeypatch):
@@ -122,10 +117,9 @@ def test_training_goes_on_without_a_compiler(folder, corpus_file, train):
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
         keys = {"data__corpus": str(corpus_file), "training__max_steps": 2, "model__n_layers": 1}
         trained = train(training__compile=True, **keys)
-    reports = [line for line in trained.callbacks.lines if "training without torch.compile" in line]
-    assert len(reports) == 1
-    assert "no-such-compiler" in reports[0]
-    assert "\n" not in reports[0]
+    (report,) = [line for line in trained.callbacks.lines if "training without torch.compile" in line]
+    assert "no-such-compiler" in report
+    assert "\n" not in report
     assert trained.callbacks.rows[-1]["step"] == 2
 
 

@@ -54,16 +54,16 @@ def recordable(configs: Configs) -> Recorded:
 def ready_to_record(configs: Configs) -> Recorded:
     recorded = recordable(configs)
     for _ in range(EAGER_STEPS):
-        set_learning_rate(configs.step.update.optimizers, 0.5)
-        configs.step(STAGE)
+        step(configs, share=0.5)
     assert recorded.is_due(STAGE)
     return recorded
 
 
-def check_same(sums: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> None:
-    assert sums.keys() == others.keys()
-    for name in sums:
-        assert torch.equal(sums[name], others[name]), name
+def step(*trainings: Configs, share: float, stage: Stage = STAGE) -> list[dict[str, torch.Tensor]]:
+    """Take a step of each at a share of the learning rate. Returns their sums."""
+    for configs in trainings:
+        set_learning_rate(configs.step.update.optimizers, share)
+    return [configs.step(stage) for configs in trainings]
 
 
 @pytest.fixture
@@ -94,13 +94,12 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     rows, n, n_replayed = eager.training.stage_rows, EAGER_STEPS + 3, 0
     stages = rows * n if "training__stages" in keys else [stage for stage in (*rows, rows[0]) for _ in range(n)]
     for i, stage in enumerate(stages):
-        for configs in (eager, replayed):
-            set_learning_rate(configs.step.update.optimizers, 1 / (1 + i))
         before = [weights(replayed), str(replayed.step.state_dict())]
         recorded.adjust(stage)
         assert torch.equal(weights(replayed), before[0])
         assert str(replayed.step.state_dict()) == before[1]  # recording and checking train nothing
-        check_same(eager.step(stage), replayed.step(stage))
+        sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
+        torch.testing.assert_close(others, sums, rtol=0, atol=0)
         assert torch.equal(weights(eager), weights(replayed))
         n_replayed += recorded.recorder.shape_of(stage) in recorded.graphs._recorded
     assert not recorded.lines
@@ -156,18 +155,18 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
 def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     """The graph reads the weights from memory: nothing that it does depends on values in Python."""
     configs = configs_for(corpus_file)
-    step, recorded = configs.step, ready_to_record(configs)
+    training_step, recorded = configs.step, ready_to_record(configs)
     recorded.adjust(STAGE)
     bias = configs.network.decoder_bias
     good, before = bias.detach().clone(), weights(configs)
     bias.data.fill_(torch.nan)
     for skipped in (1, 2):
-        assert all(total == 0 for total in step(STAGE).values())
-        assert step.update.skipped_in_a_row == skipped
+        assert all(total == 0 for total in training_step(STAGE).values())
+        assert training_step.update.skipped_in_a_row == skipped
     bias.data.copy_(good)
     assert torch.equal(weights(configs), before)
-    assert step(STAGE)["n_labels"] > 0
-    assert step.update.skipped_in_a_row == 0
+    assert training_step(STAGE)["n_labels"] > 0
+    assert training_step.update.skipped_in_a_row == 0
     assert weights(configs).isfinite().all()
     assert not recorded.lines
 
@@ -175,29 +174,28 @@ def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
 def test_the_losses_of_a_replayed_step_survive_the_next_one(corpus_file, on_tape):
     """A masker may keep them."""
     configs = configs_for(corpus_file)
-    step = configs.step
     ready_to_record(configs).adjust(STAGE)
-    _, (losses,) = step.change_weights(step.draw(STAGE))
+    _, (losses,) = configs.step.change_weights(configs.step.draw(STAGE))
     before = losses.clone()
-    _, (others,) = step.change_weights(step.draw(STAGE))
+    _, (others,) = configs.step.change_weights(configs.step.draw(STAGE))
     assert torch.equal(losses, before)
     assert not torch.equal(losses, others)
 
 
 def test_an_update_changes_its_tensors_in_place(corpus_file):
-    """A graph knows addresses only."""
+    """A graph knows addresses only. Noam computes its learning rate in Python, so it is never recorded."""
+    assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
     configs = configs_for(corpus_file)
-    step = configs.step
+    update = configs.step.update
+    assert can_record(update)
 
     def addresses() -> list[int]:
-        state = [
-            value for each in step.update.optimizers for values in each.state.values() for value in values.values()
-        ]
-        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, step.update.skipped_in_a_row)]
+        state = [value for each in update.optimizers for values in each.state.values() for value in values.values()]
+        return [tensor.data_ptr() for tensor in (*configs.network.parameters(), *state, update.skipped_in_a_row)]
 
-    step(STAGE)
+    configs.step(STAGE)
     before, addresses_before = weights(configs), addresses()
-    step(STAGE)
+    configs.step(STAGE)
     assert not torch.equal(weights(configs), before)
     assert addresses() == addresses_before
 
@@ -205,19 +203,11 @@ def test_an_update_changes_its_tensors_in_place(corpus_file):
 def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     plain, on_device = (configs_for(corpus_file) for _ in range(2))
     recordable(on_device)
-    for factor in (1.0, 0.5, 0.0):
-        for configs in (plain, on_device):
-            set_learning_rate(configs.step.update.optimizers, factor)
-            configs.step(STAGE)
+    for share in (1.0, 0.5, 0.0):
+        step(plain, on_device, share=share)
         assert torch.allclose(weights(plain), weights(on_device), rtol=1e-4, atol=1e-6)
         for one, other in zip(plain.step.update.optimizers, on_device.step.update.optimizers, strict=True):
             assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])  # numbers, as saved
-
-
-def test_noam_is_never_recorded(corpus_file):
-    """It computes its learning rate in Python: a graph would keep the rate that it was recorded with."""
-    assert can_record(configs_for(corpus_file).update)
-    assert not can_record(configs_for(corpus_file, training__optimizer="noam").update)
 
 
 def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
@@ -294,10 +284,8 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
     assert line.startswith("training without CUDA graphs: ")
     assert not recorded.is_due(STAGE)
     other.step(STAGE)
-    for _ in range(EAGER_STEPS):
-        set_learning_rate(plain.step.update.optimizers, 0.5)
-        plain.step(STAGE)
-    plain.step(STAGE)
+    for _ in range(EAGER_STEPS + 1):
+        step(plain, share=0.5)
     assert torch.allclose(weights(plain), weights(other), rtol=1e-3, atol=1e-5)  # the same windows and masks
 
 
@@ -310,9 +298,7 @@ def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, ke
     recorded = recordable(replayed)
     for i, stage in enumerate(stage for stage in eager.training.stage_rows for _ in range(EAGER_STEPS + 4)):
         recorded.adjust(stage)
-        for configs in (eager, replayed):
-            set_learning_rate(configs.step.update.optimizers, 1 / (1 + i))
-        sums, others = eager.step(stage), replayed.step(stage)
+        sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
         assert sums["n_labels"] == others["n_labels"]
         assert torch.allclose(sums["loss"], others["loss"], rtol=1e-3)
     assert not recorded.lines
@@ -334,11 +320,11 @@ def test_a_graph_draws_new_dropout_masks_at_each_replay(corpus_file):
 @needs_cuda
 def test_training_goes_on_after_a_recording_that_failed(corpus_file, monkeypatch):
     configs = configs_for(corpus_file, device="cuda", model__dropout=0.1)
-    step, recorded = configs.step, ready_to_record(configs)
+    recorded = ready_to_record(configs)
     with monkeypatch.context() as patched:
-        patched.setattr(step.update, "optimize_if", lambda is_finite: is_finite.item())
+        patched.setattr(configs.step.update, "optimize_if", lambda is_finite: is_finite.item())
         recorded.adjust(STAGE)
     assert len(recorded.lines) == 1
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     for _ in range(2):
-        assert step(STAGE)["loss"].isfinite()
+        assert configs.step(STAGE)["loss"].isfinite()

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, check_same
+from tests.conftest import TINY, check_same, only_run
 from tests.fork_server import ForkServer, Program
 
 KEYS = TINY | {
@@ -29,13 +29,6 @@ KEYS = TINY | {
     "checkpoint.every_seconds": 0.05,
     "seed": 3,
 }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory, sentences: str) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "sentences.txt"
-    path.write_text(sentences)
-    return path
 
 
 class Programs:
@@ -58,8 +51,7 @@ class Programs:
 
     @property
     def run(self) -> RunFolder:
-        (path,) = (self.logs / "mlm").iterdir()
-        return RunFolder(path)
+        return only_run(self.logs)
 
     def wait_for_rows(self, process: Program, n_rows: int) -> None:
         """Wait until the run has so many rows, or has ended."""
@@ -77,14 +69,14 @@ def end(process: Program) -> str:
 
 
 @pytest.fixture
-def programs(fork_server: ForkServer, tmp_path: Path, corpus: Path) -> Programs:
-    return Programs(fork_server, tmp_path, corpus)
+def programs(fork_server: ForkServer, tmp_path: Path, text_file: Path) -> Programs:
+    return Programs(fork_server, tmp_path, text_file)
 
 
 @pytest.fixture(scope="module")
-def whole(fork_server: ForkServer, tmp_path_factory, corpus: Path) -> RunFolder:
+def whole(fork_server: ForkServer, tmp_path_factory, text_file: Path) -> RunFolder:
     """A run that nothing interrupts."""
-    programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), corpus)
+    programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), text_file)
     output = end(programs.start("checkpoint.every_seconds=60"))
     assert "done" in output, output
     return programs.run

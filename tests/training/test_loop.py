@@ -1,6 +1,6 @@
 import pytest
 
-from tests.conftest import configs_for
+from tests.conftest import check_same_weights, configs_for
 from training.checkpoint import load_checkpoint, load_last, load_weights
 from training.evaluation import evaluate
 from training.schedule import Stage
@@ -50,16 +50,17 @@ def test_the_training_loss_gives_each_step_the_same_weight(corpus_file):
 
 
 def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train):
-    runs = [
-        train(data__corpus=str(corpus_file), training__max_steps=12, training__evaluations=n, model__dropout=0.2)
-        for n in (1, 12)
-    ]
-    one, other = (load_weights(trained.run.checkpoints / "last.safetensors") for trained in runs)
-    assert all(one[name].equal(other[name]) for name in one)
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 12, "model__dropout": 0.2}
+    runs = [train(training__evaluations=n, **keys).run for n in (1, 12)]
+    check_same_weights(*runs)
 
 
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_file, train):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=40, training__evaluations=8)
+    """Meanwhile the adaptive strategy has learned from the training losses."""
+    keys = {"training__max_steps": 40, "training__evaluations": 8, "masking__strategy": "adaptive"}
+    trained = train(data__corpus=str(corpus_file), **keys)
+    masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
+    assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
     trained.configs.network.load_state_dict(load_weights(trained.run.checkpoints / "best.safetensors"))
     data = trained.configs.data
@@ -86,26 +87,13 @@ def test_a_run_writes_its_files(corpus_file, train):
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_adaptive_strategy_learns_from_the_training_losses(corpus_file, train):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=6, masking__strategy="adaptive")
-    masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
-    assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
-
-
 def test_samples_follow_every_second_evaluation(corpus_file, train):
-    trained = train(
-        data__corpus=str(corpus_file),
-        training__max_steps=8,
-        training__evaluations=4,
-        sample__every_evaluations=2,
-        sample__prompts=["the cat sat", "a dog ran to the door"],
-    )
+    prompts = ["the cat sat", "a dog ran to the door"]
+    keys = {"training__max_steps": 8, "training__evaluations": 4, "sample__every_evaluations": 2}
+    trained = train(data__corpus=str(corpus_file), sample__prompts=prompts, **keys)
     assert len(trained.callbacks.samples) == 2
     for samples in trained.callbacks.samples:
-        assert ["".join(guess.truth for guess in guesses) for guesses in samples] == [
-            "the cat sat",
-            "a dog ran to the door",
-        ]
+        assert ["".join(guess.truth for guess in guesses) for guesses in samples] == prompts
         n_masked = [sum(guess.guess is not None for guess in guesses) for guesses in samples]
         assert n_masked in ([3, 6], [2, 3])  # 30% in the first stage, 15% in the second
     first, second = (

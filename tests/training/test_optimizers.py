@@ -42,8 +42,11 @@ def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
 
 @pytest.mark.parametrize("build", [muon_of, partial(optimizers.adamw, **RATES)])
 def test_tables_get_sparse_gradients_and_an_optimizer_of_their_own(build):
+    """And norms and biases have no weight decay."""
     net = model(n_rows=50)
     *others, by_row = build(net)
+    for group in others[0].param_groups:
+        assert all(group["weight_decay"] == (0.1 if p.ndim >= 2 else 0.0) for p in group["params"])
     table = net.encoder.ngrams.table.weight
     assert [p for group in by_row.param_groups for p in group["params"]] == [table]
     assert all(p is not table for other in others for group in other.param_groups for p in group["params"])
@@ -81,12 +84,6 @@ def test_row_adagrad_follows_its_formula_and_changes_no_other_row():
         assert torch.equal(table[[1, 3, 4, 6, 8]], start[[1, 3, 4, 6, 8]])
 
 
-def test_norms_and_biases_have_no_weight_decay():
-    for group in optimizers.adamw(model(), **RATES)[0].param_groups:
-        for parameter in group["params"]:
-            assert group["weight_decay"] == (0.1 if parameter.ndim >= 2 else 0.0)
-
-
 def test_the_learning_rate_is_a_share_of_the_peak_of_each_optimizer():
     all_three = muon_of(model(n_rows=50))
     for share in (0.5, 0.1, 1.0):
@@ -106,6 +103,7 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
 
 @pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
 def test_orthogonal_keeps_the_directions_and_brings_singular_values_near_one(shape):
+    """It does not depend on the scale, and keeps zeros."""
     _, rows, columns = shape
     generator = torch.Generator().manual_seed(0)
     u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
@@ -116,6 +114,8 @@ def test_orthogonal_keeps_the_directions_and_brings_singular_values_near_one(sha
     assert values.max() < 1.25
     ideal = u @ vt
     assert (result * ideal).sum() / (result.norm() * ideal.norm()) > 0.97
+    assert torch.allclose(orthogonal(1e-3 * matrices), result, atol=1e-4)
+    assert (orthogonal(0 * matrices) == 0).all()
 
 
 @pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64)])
@@ -130,12 +130,6 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
         values = A * values + B * values**3 + C * values**5
     expected = u * values[:, None] @ vt
     assert (orthogonal(matrices.float()) - expected).norm() < 1e-3 * expected.norm()
-
-
-def test_orthogonal_does_not_depend_on_scale_and_keeps_zeros():
-    matrices = torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(orthogonal(matrices), orthogonal(1e-3 * matrices), atol=1e-4)
-    assert (orthogonal(torch.zeros(1, 4, 4)) == 0).all()
 
 
 @pytest.mark.parametrize("momentum", [0.9, 0.95])

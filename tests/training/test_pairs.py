@@ -6,11 +6,9 @@ import random
 import pytest
 import torch
 
-from configs.command_line import resolve
-from configs.keys import ConfigError
 from data.pairs import PairWindows
 from data.play.grammar import play
-from tests.conftest import TINY, configs_for
+from tests.conftest import configs_for
 from training.optimizers import set_learning_rate
 from training.pairs import evaluate_pairs
 from training.schedule import Stage
@@ -84,17 +82,3 @@ def test_the_loss_of_the_pairs_trains_the_pair_head_and_the_segment_embedding(tr
     fresh = configs_for(play_file, objective__sop=True)
     for name in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
         assert not torch.equal(trained.configs.network.state_dict()[name], fresh.network.state_dict()[name])
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"objective.nsp": True, "objective.sop": True}, "choose one"),
-        ({"objective.nsp": True, "model.architecture": "labml_nn"}, "no segment embeddings"),
-        ({"objective.sop": True, "data.sampling": "shuffled"}, "data.sampling=random"),
-        ({"objective.sop": True, "training.stages": [{"until": 1.0, "seq_len": 4}]}, "needs 5"),
-    ],
-)
-def test_keys_that_exclude_each_other_are_refused(keys, message):
-    with pytest.raises(ConfigError, match=message):
-        resolve(TINY, keys)

@@ -35,11 +35,9 @@ def test_the_learning_rate_rises_stays_and_falls(progress: float, share: float):
 
 
 def test_the_learning_rate_changes_in_small_steps_only():
+    """Without warmup and decay it is constant."""
     shares = [schedule().learning_rate_at(i / 10_000) for i in range(10_001)]
     assert max(abs(a - b) for a, b in pairwise(shares)) < 0.011  # the first step has 0.01 in place of 0
-
-
-def test_without_warmup_and_decay_it_is_constant():
     assert {schedule(0, 0, 0).learning_rate_at(i / 10) for i in range(11)} == {1.0}
 
 

@@ -18,6 +18,8 @@ from training.callbacks import per_character
 from training.evaluation import evaluate
 from training.health_checks import check_row
 
+of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory, sentences):
@@ -28,7 +30,7 @@ def long_file(tmp_path_factory, sentences):
     return path
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+@of_bytes_and_bpe
 def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens, training__max_steps=1)
     vocabulary, validation, model = configs.data.vocabulary, configs.data.validation, configs.network.eval()
@@ -47,7 +49,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
     assert result.loss == pytest.approx(float(sum(losses)) / (N_MASKED * validation.n_windows), rel=1e-5)
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+@of_bytes_and_bpe
 def test_a_run_with_other_tokens_trains(train, long_file, tokens):
     trained = train(data__corpus=str(long_file), data__tokens=tokens, training__max_steps=100)
     first, last = trained.callbacks.rows
@@ -98,7 +100,7 @@ def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
         _ = configs.data.validation
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+@of_bytes_and_bpe
 def test_word_masks_hide_whole_words(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary, windows = configs.data.vocabulary, configs.data.validation.windows
@@ -122,7 +124,7 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
     assert firsts["ä"] == "\0"  # the byte 0xE4 alone
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
+@of_bytes_and_bpe
 @pytest.mark.parametrize(("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")])
 def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective, strategy):
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
