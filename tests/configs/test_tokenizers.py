@@ -33,24 +33,17 @@ TEXT = "".join(SENTENCES) * 20
         ("bpe:٣٠٠", "must be an integer from 257"),
     ],
 )
-def test_wrong_tokens_are_one_line_before_any_work(capsys, tmp_path, tokens, message):
-    assert main([f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}"]) == 2
-    output = capsys.readouterr()
-    assert message in output.err
-    assert output.err.count("\n") == 1
-    assert output.out == ""
+def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, message):
+    assert message in refusal(main, f"data.tokens={tokens}", f"logs={tmp_path / 'logs'}", before="")
     assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"model": {}}', b"{}"])
-def test_a_wrong_file_is_one_line_before_any_work(capsys, tmp_path, content):
-    (tmp_path / "tokenizer.json").write_bytes(content)
-    assert main([f"data.tokens={tmp_path / 'tokenizer.json'}", f"logs={tmp_path / 'logs'}"]) == 2
-    output = capsys.readouterr()
-    assert "is not a tokenizer.json of Hugging Face" in output.err
-    assert output.err.count("\n") == 1
-    assert main([f"data.tokens={tmp_path}"]) == 2  # a folder
-    assert "Is a directory" in capsys.readouterr().err
+def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    assert "is not a tokenizer.json of Hugging Face" in refusal(main, f"data.tokens={path}", before="")
+    assert "Is a directory" in refusal(main, f"data.tokens={tmp_path}")
 
 
 @pytest.mark.parametrize("word", ["data.unknown_below=0.1", "data.extra_characters=ab", "masking.no_mask_tokens=a"])
@@ -83,7 +76,7 @@ def words(tmp_path, corpus_file):
     return keys
 
 
-def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, capfd):
+def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, refusal):
     path = saved(tmp_path, "wordpiece", TEXT)
     (tmp_path / "sentences.txt").write_text(TEXT * 10)
     keys = [f"data.tokens={path}", "training.max_steps=2"]
@@ -94,14 +87,11 @@ def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, capfd):
     content = json.loads(before)
     content["normalizer"]["lowercase"] = False
     path.write_text(json.dumps(content))
-    capfd.readouterr()
-    assert main(more) == 2
-    assert "has changed since" in capfd.readouterr().err
+    assert "has changed since" in refusal(main, *more)
     path.write_text(json.dumps(json.loads(before), indent=4))  # the same content
     assert main(more) == 0
     path.unlink()
-    assert main(["--resume", str(run.path), "training.max_steps=6"]) == 2
-    assert "found no file" in capfd.readouterr().err
+    assert "found no file" in refusal(main, *more[:-1], "training.max_steps=6")
 
 
 def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, monkeypatch):
@@ -120,7 +110,7 @@ def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:300"])
-def test_a_run_continues_another_one_with_its_tokens(words, tmp_path, tokens):
+def test_a_run_continues_another_one_with_its_tokens_only(words, tmp_path, refusal, tokens):
     assert main([*words, f"data.tokens={tokens}", "training.max_steps=60"]) == 0
     old = find_run("last", tmp_path / "logs")
     (tmp_path / "new.txt").write_text("Zürich isn't far from 中文, said the cat.\n" * 300, encoding="utf-8")
@@ -129,10 +119,5 @@ def test_a_run_continues_another_one_with_its_tokens(words, tmp_path, tokens):
     new = find_run("last", tmp_path / "logs")
     assert new.vocabulary() == old.vocabulary()
     assert main(["--init-from", str(old.path), *keys, "initial_weights="]) == 0
-
-
-def test_weights_of_other_tokens_are_refused(words, tmp_path, capfd):
-    assert main([*words, "data.tokens=bytes", "training.max_steps=2"]) == 0
-    old = find_run("last", tmp_path / "logs")
-    assert main([*words, f"initial_weights={old.path}", "training.max_steps=2"]) == 2
-    assert "data.tokens=characters differs from the tokens of" in capfd.readouterr().err
+    error = refusal(main, *words, f"initial_weights={old.path}", "training.max_steps=2")
+    assert "data.tokens=characters differs from the tokens of" in error
