@@ -24,9 +24,12 @@ from board.page import VENDORED
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
-from tests.conftest import TINY, needed
+from tests.conftest import TINY, needed, only_run
 from tests.fork_server import ForkServer, Program
+from tests.waiting import until
 
+LINE = "svg#chart path.smoothed-line"
+WITHIN = 5_000  # milliseconds in which an open page shows a change
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 12
 KEYS = TINY | {
@@ -81,11 +84,14 @@ class Dashboard:
             self.process.send_signal(number)
         return self.process.wait(seconds)
 
+    def restart(self, number: int = signal.SIGKILL) -> None:
+        self.end(number)
+        self.start()
+
     def get(self, path: str, body: dict | None = None) -> dict:
         """The answer of labml-app to a request of the page."""
-        request = urllib.request.Request(
-            f"{self.url}/api/v1/{path}", body if body is None else json.dumps(body).encode()
-        )
+        content = body if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}", content)
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response)
 
@@ -160,8 +166,8 @@ class Training:
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path, url: str, steps: int):
         config = folder / "config.yaml"
-        self.logs = folder / "logs" / "mlm"
-        keys = {"data.corpus": str(corpus), "logs": str(self.logs.parent), "training.max_steps": steps}
+        self.logs = folder / "logs"
+        keys = {"data.corpus": str(corpus), "logs": str(self.logs), "training.max_steps": steps}
         config.write_text(yaml.safe_dump(KEYS | keys))
         environment = {**os.environ, "labml_app_url": f"{url}/api/v1/default"}
         self.process = fork_server.start(["experiment.py", "--config", str(config)], environment, merged=True)
@@ -174,20 +180,18 @@ class Training:
 
     @property
     def run(self) -> RunFolder:
-        (path,) = self.logs.iterdir()
-        return RunFolder(path)
+        return only_run(self.logs)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 90) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
+    def until(self, condition: Callable[[], bool]) -> None:
+        def is_met() -> bool:
             assert self.process.poll() is None, "".join(self.lines)
-            assert time.monotonic() < deadline, "".join(self.lines)
-            threading.Event().wait(0.02)
+            return condition()
+
+        until(is_met, 90)
 
     def pause_after_evaluations(self, times: int = 3) -> None:
         """Stop the process after some evaluations, however fast it is and however long the test takes."""
-        self.until(lambda: self.logs.exists() and len(list(self.logs.iterdir())) == 1)
-        self.until(lambda: self.run.metrics_path.exists() and len(self.run.metrics()) >= times)
+        self.until(lambda: any(self.logs.glob("mlm/*/metrics.jsonl")) and len(self.run.metrics()) >= times)
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -252,3 +256,14 @@ def page(browser) -> Any:
     opened.route("**/*", only_here)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def live(page, shared_dashboard: Dashboard, make_run) -> Iterator[tuple[RunFolder, Delivery]]:
+    """A run that trains, and its delivery; `page` shows the run."""
+    run = make_run()
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+        page.wait_for_selector(LINE)
+        yield run, delivery

@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.board.conftest import Dashboard
-
-LINE = "svg#chart path.smoothed-line"
-WITHIN = 5_000  # milliseconds
+from tests.board.conftest import LINE, WITHIN, Dashboard
 
 
 @pytest.fixture
@@ -35,9 +32,8 @@ def test_the_chart_has_titles_whole_ticks_reference_losses_and_two_colors(opened
     assert ticks
     assert not [tick for tick in ticks if tick.endswith("0") and "." in tick]
     points = "line => line.getAttribute('d').split(/[MLC]/).at(-1).split(',').at(-1)"
-    assert chart.locator(".smoothed-line").nth(1).evaluate(points) == chart.locator(".unsmoothed-line").nth(1).evaluate(
-        points
-    )
+    smoothed, unsmoothed = (chart.locator(f".{kind}-line").nth(1) for kind in ("smoothed", "unsmoothed"))
+    assert smoothed.evaluate(points) == unsmoothed.evaluate(points)
 
 
 def test_overridden_keys_come_first_with_their_full_names(opened):
@@ -64,23 +60,19 @@ def test_buttons_that_would_do_nothing_and_labmls_site_are_gone(opened, shared_d
     opened.wait_for_url("**/compare")
 
 
-def test_the_use_of_the_hardware_has_a_chart_of_its_own(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    with run.locked():
-        delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(LINE)
-        usage = {"cpu": 90.0, "cpu_of_run": 80.0, "memory": 20.0, "memory_of_run": 5.0}
-        for step in (10, 20):
-            run.append_hardware({"step": step, "time": 1.0, **usage})
-        delivery.send()
-        page.wait_for_selector("text=used, in percent", timeout=WITHIN)  # the chart appears on the open page
-        assert lines_per_chart(page) == [1, 4]
-        run.append_hardware({"step": 30, "time": 2.0, **usage, "gpu": 50.0})  # a series that is new
-        delivery.send()
-        page.reload()
-        page.locator("svg#chart").nth(1).wait_for()
-        assert lines_per_chart(page) == [1, 5]
+def test_the_use_of_the_hardware_has_a_chart_of_its_own(page, live):
+    run, delivery = live
+    usage = {"cpu": 90.0, "cpu_of_run": 80.0, "memory": 20.0, "memory_of_run": 5.0}
+    for step in (10, 20):
+        run.append_hardware({"step": step, "time": 1.0, **usage})
+    delivery.send()
+    page.wait_for_selector("text=used, in percent", timeout=WITHIN)  # the chart appears on the open page
+    assert lines_per_chart(page) == [1, 4]
+    run.append_hardware({"step": 30, "time": 2.0, **usage, "gpu": 50.0})  # a series that is new
+    delivery.send()
+    page.reload()
+    page.locator("svg#chart").nth(1).wait_for()
+    assert lines_per_chart(page) == [1, 5]
 
 
 def lines_per_chart(page) -> list[int]:

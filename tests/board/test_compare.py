@@ -11,9 +11,7 @@ from board.comparison import MAX_POINTS, with_rows
 from board.run_records import CURVES, RECORDS
 from runs.delivery import STORED, ask
 from runs.schema import METRICS
-from tests.board.conftest import Dashboard, message
-
-WITHIN = 5_000  # milliseconds
+from tests.board.conftest import WITHIN, Dashboard, message
 
 
 def cells(page, column: int) -> list[str]:

@@ -12,6 +12,15 @@ from board.store import Store
 from runs.files import ROOT
 
 
+def killed(path: Path, *lines: str) -> None:
+    """Run a program with a database as its argument, which kills itself at the end."""
+    program = "\n".join(["import os, sqlite3, sys", *lines, "os.kill(os.getpid(), 9)"])
+    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
+
+
+STORE = "from pathlib import Path; from board.store import Store; store = Store(Path(sys.argv[1]))"
+
+
 def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to have a header" * 10)
@@ -21,30 +30,27 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
 def test_a_log_of_another_program_is_refused_with_its_file(tmp_path):
     """The table is in the write-ahead log only, which the other program's kill has left."""
     path = tmp_path / "other.sqlite3"
-    program = (
-        "import os, sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1])\n"
-        "connection.execute('PRAGMA journal_mode = WAL')\n"
-        "connection.execute('CREATE TABLE letters (a TEXT)')\n"
-        "connection.commit()\n"
-        "os.kill(os.getpid(), 9)"
+    killed(
+        path,
+        "connection = sqlite3.connect(sys.argv[1])",
+        "connection.execute('PRAGMA journal_mode = WAL')",
+        "connection.execute('CREATE TABLE letters (a TEXT)')",
+        "connection.commit()",
     )
-    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -9
     assert tmp_path / "other.sqlite3-wal" in contents(path)
     check_is_refused(path, "not a dashboard's database")
 
 
 def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
     path = tmp_path / "store.sqlite3"
-    program = (
-        "import os, sqlite3, sys; from board.database_file import TABLE\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "connection.execute('PRAGMA journal_mode = WAL')\n"
-        "connection.execute(f'CREATE TABLE {TABLE}')\n"
-        "connection.execute('INSERT INTO entries VALUES (?, ?, ?)', ('n', 'key', 'old'))\n"
-        "os.kill(os.getpid(), 9)"
+    killed(
+        path,
+        "from board.database_file import TABLE",
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)",
+        "connection.execute('PRAGMA journal_mode = WAL')",
+        "connection.execute(f'CREATE TABLE {TABLE}')",
+        "connection.execute('INSERT INTO entries VALUES (?, ?, ?)', ('n', 'key', 'old'))",
     )
-    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
     store = Store(path)
     assert store.get("n", "key") == "old"
     store.close()
@@ -53,16 +59,14 @@ def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
 
 def test_a_database_whose_writer_was_killed_within_a_transaction_is_opened_as_it_was_before(tmp_path):
     path = tmp_path / "store.sqlite3"
-    program = (
-        "import os, sys; from pathlib import Path; from board.store import Store\n"
-        "store = Store(Path(sys.argv[1]))\n"
-        "store._connection.execute('PRAGMA cache_size = 1')\n"  # writes to the file before the end
-        "[store.put('n', str(i), 'old' * 100) for i in range(100)]\n"
-        "store._connection.execute('BEGIN')\n"
-        "[store.put('n', str(i), 'new' * 100) for i in range(100)]\n"
-        "os.kill(os.getpid(), 9)"
+    killed(
+        path,
+        STORE,
+        "store._connection.execute('PRAGMA cache_size = 1')",  # writes to the file before the end
+        "[store.put('n', str(i), 'old' * 100) for i in range(100)]",
+        "store._connection.execute('BEGIN')",
+        "[store.put('n', str(i), 'new' * 100) for i in range(100)]",
     )
-    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
     assert Path(f"{path}-journal").stat().st_size > 0
     store = Store(path)
     assert {store.get("n", str(i)) for i in range(100)} == {"old" * 100}
@@ -97,7 +101,9 @@ def test_two_stores_cannot_share_a_file(tmp_path):
     with pytest.raises(StoreError, match="another dashboard uses it"):
         Store(tmp_path / "store.sqlite3")
     first.close()
+    (tmp_path / "store.sqlite3.lock").write_text("precious")
     Store(tmp_path / "store.sqlite3").close()
+    assert (tmp_path / "store.sqlite3.lock").read_text() == "precious"  # a file with the name of the lock
 
 
 def test_the_lock_holds_when_all_files_were_deleted(tmp_path):

@@ -1,7 +1,6 @@
 """Deleted, replaced, foreign and shared databases."""
 
 import contextlib
-import signal
 import sqlite3
 from pathlib import Path
 
@@ -29,8 +28,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
             pass
         assert dashboard.series(run)["loss.valid"] == ([10, 20, 30], [3.0, 1.5, 1.0])
         assert dashboard.listed(run)["name"] == "mlm, play"
-    dashboard.end(signal.SIGKILL)
-    dashboard.start()  # it is in the new file
+    dashboard.restart()  # it is in the new file
     assert dashboard.listed(run)["name"] == "mlm, play"
 
 
@@ -55,18 +53,12 @@ def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(das
     assert dashboard.database.read_bytes() == content
 
 
-def test_a_second_dashboard_on_the_same_database_is_refused(dashboard: Dashboard, capsys):
-    assert command.main(["--port", "0", "--db", str(dashboard.database)]) == 2
-    error = capsys.readouterr().err
-    assert "another dashboard uses it" in error
-    assert error.count("\n") == 1
+def test_a_second_dashboard_on_the_same_database_is_refused(dashboard: Dashboard, refusal):
+    assert "another dashboard uses it" in refusal(command.main, "--port", "0", "--db", dashboard.database)
 
 
-def test_another_programs_database_is_refused_untouched(tmp_path, capsys):
+def test_another_programs_database_is_refused_untouched(tmp_path, refusal):
     path = tmp_path / "letters.sqlite3"
     content = foreign_database(path)
-    assert command.main(["--port", "0", "--db", str(path)]) == 2
-    error = capsys.readouterr().err
-    assert "it is not a dashboard's database" in error
-    assert error.count("\n") == 1
+    assert "it is not a dashboard's database" in refusal(command.main, "--port", "0", "--db", path)
     assert path.read_bytes() == content

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from board.labml_run import MAX_SERIES
-from tests.board.conftest import Dashboard
+from tests.board.conftest import LINE, WITHIN, Dashboard
 
 SCRIPT = """
 from labml import experiment, tracker
@@ -21,7 +21,6 @@ with experiment.record(name="plain", comment="{comment}"{argument}):
     for step in range(1, 6):
         tracker.save(step, {{"loss.train": 1 / step}})
 """
-WITHIN = 5_000  # milliseconds
 
 
 def run_script(folder, url: str, comment: str, by_argument: bool) -> None:
@@ -47,7 +46,7 @@ def test_a_script_that_uses_plain_labml_appears(page, shared_dashboard: Dashboar
     assert entry["run_status"]["status"] == "completed"
     page.wait_for_selector(f'a.list-item[href="/run/{entry["run_uuid"]}"]', timeout=WITHIN)
     page.goto(f"{shared_dashboard.url}/run/{entry['run_uuid']}")
-    page.wait_for_selector("svg#chart path.smoothed-line")
+    page.wait_for_selector(LINE)
 
 
 def answer(url: str, content: object) -> int:
@@ -84,9 +83,8 @@ WRONG_MESSAGES = [
 def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard: Dashboard, make_run):
     run = make_run()
     shared_dashboard.receive(run)
-    for message, path in itertools.product(
-        WRONG_MESSAGES, (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}")
-    ):
+    paths = (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}")
+    for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert answer(f"{shared_dashboard.url}/api/v1/{path}", message) == 400, message
     page.goto(f"{shared_dashboard.url}/runs")
     page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]')
@@ -101,10 +99,8 @@ def test_a_wrong_count_of_processes_is_refused(shared_dashboard: Dashboard, quer
 def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):
     many = {f"series {i}": {"step": [1], "value": [1.0]} for i in range(20_000)}
     uuid = "a" * 16
-    assert (
-        answer(f"{shared_dashboard.url}/api/v1/default/track?run_uuid={uuid}&labml_version=0.5.3", {"track": many})
-        == 200
-    )
+    url = f"{shared_dashboard.url}/api/v1/default/track?run_uuid={uuid}&labml_version=0.5.3"
+    assert answer(url, {"track": many}) == 200
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
     assert len(listed) == MAX_SERIES
     run = make_run(**dict.fromkeys(many, 1.0))

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from runs.delivery import RefusedError, ask
-from tests.board.conftest import Dashboard
+from tests.board.conftest import LINE, WITHIN, Dashboard
 
-LINE = "svg#chart path.smoothed-line"
 HIDE = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})"
 SHOW = "delete document.hidden"
-WITHIN = 5_000  # milliseconds
 
 
 def shape(page: Any) -> str:
@@ -74,23 +72,19 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, ma
         page.wait_for_selector("text=crashed", timeout=WITHIN)
 
 
-def test_a_hidden_tab_asks_nothing_and_catches_up(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    with run.locked():
-        delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(LINE)
-        drawn = shape(page)
-        page.evaluate(HIDE)
-        page.wait_for_timeout(1_500)  # a request may be under way
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        run.append_metrics({"step": 40, "loss.valid": 0.5})
-        delivery.send()
-        page.wait_for_timeout(3_000)  # three times the interval of questions
-        assert asked == []
-        page.evaluate(SHOW)
-        grown(page, drawn)
+def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
+    run, delivery = live
+    drawn = shape(page)
+    page.evaluate(HIDE)
+    page.wait_for_timeout(1_500)  # a request may be under way
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    run.append_metrics({"step": 40, "loss.valid": 0.5})
+    delivery.send()
+    page.wait_for_timeout(3_000)  # three times the interval of questions
+    assert asked == []
+    page.evaluate(SHOW)
+    grown(page, drawn)
 
 
 def test_labmls_own_timer_asks_nothing_in_a_hidden_tab(page, shared_dashboard: Dashboard, make_run):
@@ -130,26 +124,23 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
         dashboard.receive(training.run)  # as --import does
 
 
-def test_knobs_are_set_on_the_page(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    with run.locked():
-        delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector("#folio-knobs")
-        assert "learning_rate_factor 1" in page.inner_text("#folio-knobs .state")
-        page.fill("#folio-knobs input", "0.5")
-        page.select_option("#folio-knobs select", "0.3")
-        page.click("#folio-knobs button")
-        page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
-        delivery.send()
-        assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
-        run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
-        delivery.send()
-        page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
-        page.evaluate("document.querySelector('#folio-knobs form').noValidate = true")
-        page.fill("#folio-knobs input", "99")
-        page.click("#folio-knobs button")
-        page.wait_for_selector("text=is not within 0.01 to 10")
+def test_knobs_are_set_on_the_page(page, live):
+    run, delivery = live
+    page.wait_for_selector("#folio-knobs")
+    assert "learning_rate_factor 1" in page.inner_text("#folio-knobs .state")
+    page.fill("#folio-knobs input", "0.5")
+    page.select_option("#folio-knobs select", "0.3")
+    page.click("#folio-knobs button")
+    page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
+    delivery.send()
+    assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+    run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
+    delivery.send()
+    page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
+    page.evaluate("document.querySelector('#folio-knobs form').noValidate = true")
+    page.fill("#folio-knobs input", "99")
+    page.click("#folio-knobs button")
+    page.wait_for_selector("text=is not within 0.01 to 10")
 
 
 def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard: Dashboard, make_run):

@@ -35,8 +35,11 @@ def test_a_dashboard_receives_everything(shared_dashboard, train_beside):
     assert shared_dashboard.listed(training.run)["run_status"]["status"] == "completed"
 
 
-def test_an_absent_dashboard_is_one_line_at_the_start(absent_url, train_beside):
-    output = train_beside(absent_url).check_end()
+@pytest.mark.parametrize("is_silent", [False, True], ids=["absent", "silent"])
+def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside, is_silent):
+    """And so is one that accepts connections, and is silent from the beginning."""
+    dashboard.send(signal.SIGSTOP) if is_silent else dashboard.end()
+    output = train_beside(dashboard.url).check_end()
     (line,) = lines_about(output, "no dashboard at")
     assert "start one with make dashboard" in line
     assert not lines_about(output, "not on the dashboard")
@@ -63,18 +66,9 @@ def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
         connection.execute("DROP TABLE entries")
     training.go_on()
     output = training.check_end()
-    assert (
-        "it answers, but not as Folio's dashboard does: status 500" in lines_about(output, "does not take this run")[0]
-    )
+    (line,) = lines_about(output, "does not take this run")
+    assert "it answers, but not as Folio's dashboard does: status 500" in line
     assert len(lines_about(output, "not on the dashboard")) == 1
-
-
-def test_a_dashboard_that_never_answers_is_reported(dashboard, train_beside):
-    """It accepts connections, and is silent from the beginning."""
-    dashboard.send(signal.SIGSTOP)
-    output = train_beside(dashboard.url).check_end()
-    assert len(lines_about(output, "no dashboard at")) == 1
-    assert not lines_about(output, "not on the dashboard")
 
 
 def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_beside):

@@ -38,9 +38,8 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
     assert "training.stages" in configs
     assert '[{"seq_len": 32, "until": 1.0}]' in configs
 
-    dashboard.end()
-    dashboard.start()
-    page.goto(f"{dashboard.url}{'/run/' + training.run.path.name}")
+    dashboard.restart(signal.SIGINT)
+    page.goto(f"{dashboard.url}/run/{training.run.path.name}")
     page.wait_for_selector("svg path.smoothed-line")
     assert "COMPLETED" in page.inner_text("body").upper()
     page.wait_for_selector(".terminal-card pre:has-text('loss.valid')")

@@ -1,13 +1,10 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from board.store import Store, decode, encode
-from runs.files import ROOT
+from tests.board.test_database_file import STORE, killed
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -34,10 +31,7 @@ def test_keys_sets_and_arrays_are_restored_with_their_types():
     assert isinstance(back["array"], np.ndarray)
     assert back["array"].tolist() == [1.5, 2.0]
     assert back["mean"] == 3.5
-
-
-def test_other_types_are_refused_rather_than_pickled():
-    with pytest.raises(TypeError, match="object is not JSON serializable"):
+    with pytest.raises(TypeError, match="object is not JSON serializable"):  # rather than pickled
         encode({"what": object()})
 
 
@@ -74,12 +68,6 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
 def test_stored_values_survive_a_kill(tmp_path):
     """SIGKILL ends the process right after `put`, before it can close the file."""
     path = tmp_path / "store.sqlite3"
-    program = (
-        "import os, sys; from pathlib import Path; from board.store import Store\n"
-        "store = Store(Path(sys.argv[1]))\n"
-        "[store.put('n', str(i), str(i * i)) for i in range(100)]\n"
-        "os.kill(os.getpid(), 9)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
+    killed(path, STORE, "[store.put('n', str(i), str(i * i)) for i in range(100)]")
     store = Store(path)
     assert [store.get("n", str(i)) for i in range(100)] == [str(i * i) for i in range(100)]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from data.masking import MLM, IndependentMasker
-from tests.data.masking.helpers import CLS, MASK, N_CHARS, PAD, generator, text, within_four_standard_errors
+from tests.data.masking.helpers import CLS, MASK, N_CHARS, PAD, text, within_four_standard_errors
 
 
 def mlm(**changes) -> MLM:
