@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +13,9 @@ import pytest
 import torch.distributed as dist
 import yaml
 
+from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, dotted
+from tests.conftest import TINY, dotted, only_run
 from tests.fork_server import ForkServer, Program
 from tests.waiting import until
 
@@ -24,12 +27,6 @@ KEYS = TINY | {
 }
 
 
-def only_run(folder: Path) -> RunFolder:
-    """The one run in `folder`/logs."""
-    (path,) = (folder / "logs" / "mlm").iterdir()
-    return RunFolder(path)
-
-
 class Launcher:
     """Starts the processes of a run by forking, which takes milliseconds; torchrun itself takes seconds."""
 
@@ -37,7 +34,7 @@ class Launcher:
         self.fork_server = fork_server
         self.folder = folder
         self.corpus = corpus
-        self.started: list[Program] = []
+        self.started: list[Program | subprocess.Popen] = []
         self.stores: list[dist.TCPStore] = []
 
     def config(self, **keys: Any) -> str:
@@ -84,9 +81,18 @@ class Launcher:
         until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/previous.safetensors")), 120)
         return programs
 
+    def start_torchrun(self, **options: Any) -> subprocess.Popen:
+        """Start a run of two processes without end by torchrun itself. Waits for its first checkpoint."""
+        config = self.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+        started = subprocess.Popen([*torchrun, "experiment.py", "--config", config], cwd=ROOT, **options)
+        self.started.append(started)
+        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
+        return started
+
     def only_run(self) -> RunFolder:
         """The one run in the folder."""
-        return only_run(self.folder)
+        return only_run(self.folder / "logs")
 
     def run(self, n: int, *arguments: str, **options: Any) -> list[str]:
         """Start processes and wait for them. Returns their outputs; all must end with exit code 0."""

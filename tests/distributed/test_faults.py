@@ -4,15 +4,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import psutil
 import pytest
 
 from distributed.processes import HANGS, LOST
-from runs.files import ROOT
 from tests.distributed.conftest import Launcher
-from tests.waiting import until
 
 PROGRAM = "tests/distributed/faulty.py"
 
@@ -48,15 +45,9 @@ def test_a_process_whose_main_thread_hangs_ends_too(launcher):
 
 
 def test_processes_end_with_torchrun(launcher):
-    keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    arguments = ["experiment.py", "--config", launcher.config(**keys)]
-    with subprocess.Popen([*torchrun, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL) as started:
-        try:
-            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
-            processes = psutil.Process(started.pid).children()
-        finally:
-            started.kill()
+    started = launcher.start_torchrun(stdout=subprocess.DEVNULL)
+    processes = psutil.Process(started.pid).children()
+    started.kill()
     assert len(processes) == 2
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive

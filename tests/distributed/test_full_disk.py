@@ -15,16 +15,11 @@ from configs.compiled_code import CACHE_VARIABLE
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
 
 
-def fill_disk(pid: int) -> None:
-    """Let a program write small files only."""
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-
-
 def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
     """Training continues until it has to save its last state; then one line says what happened."""
     programs = launcher.start_long()
     run = launcher.only_run()
-    fill_disk(programs[0].pid)
+    resource.prlimit(programs[0].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # small files only
     read = []
     while not read or "cannot write the checkpoint" not in read[-1]:
         read.append(programs[0].stdout.readline())

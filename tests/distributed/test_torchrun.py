@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,26 +11,16 @@ from configs.command_line import parse, resolve
 from configs.devices import available_device
 from configs.keys import ConfigError
 from distributed import meeting
-from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
 from tests.conftest import TINY
 from tests.distributed.conftest import Launcher
-from tests.waiting import until
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
-    config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    with subprocess.Popen(
-        [*torchrun, "experiment.py", "--config", config], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as started:
-        try:
-            until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
-            started.send_signal(signal.SIGINT)
-            output, _ = started.communicate(timeout=60)
-        finally:
-            started.kill()
+    started = launcher.start_torchrun(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started.send_signal(signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
     run = launcher.only_run()
     assert output.decode().splitlines()[-1] == (
         f"torchrun --standalone --nproc_per_node=2 experiment.py --resume {run.path.name}"
@@ -69,13 +59,10 @@ def test_a_run_is_found_by_its_command(tmp_path):
     assert find_started_by(None, tmp_path) is None
 
 
-def test_all_processes_of_a_machine_refuse_too_few_gpus(started, monkeypatch):
+def test_too_few_gpus_and_several_seeds_are_refused(started, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     with pytest.raises(ConfigError, match="--nproc_per_node=4"):
         available_device("cuda")
-
-
-def test_several_seeds_are_refused(started):
     with pytest.raises(ConfigError, match="--seeds starts several runs"):
         parse(["--seeds", "2"])
 
@@ -86,20 +73,13 @@ BATCH = {"training.chars_per_step": 65_536}  # 17 MiB of activations
 
 @pytest.mark.parametrize(
     ("keys", "is_too_much"),
-    [
-        (SIZES, True),
-        (SIZES | {"training.parallel": "fsdp"}, False),
-        (BATCH, False),
-    ],
+    [(SIZES, True), (SIZES | {"training.parallel": "fsdp"}, False), (BATCH, False)],
     ids=["a whole model per process", "a sharded model", "a shared batch"],
 )
 def test_the_memory_of_a_device_is_compared_with_the_share_of_a_process(started, monkeypatch, keys, is_too_much):
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 8 * 2**20)
     values = TINY | {"training.max_steps": 1} | keys
-    if is_too_much:
-        with pytest.raises(ConfigError, match="of memory"):
-            resolve(values, {})
-    else:
+    with pytest.raises(ConfigError, match="of memory") if is_too_much else nullcontext():
         resolve(values, {})
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(ConfigError, match="of memory"):

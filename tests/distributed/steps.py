@@ -1,0 +1,78 @@
+"""Steps of several processes: `python tests/distributed/steps.py gradients CONFIG OUT`, or `not_finite CONFIG`."""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from configs.command_line import parse
+from configs.experiment import configs_of
+from distributed.parallel import together
+from distributed.sharding import load_whole, whole, whole_weights
+from training.schedule import Stage
+
+
+@contextmanager
+def connected(config: str) -> Iterator[Any]:
+    """The connected processes, and the config tree of this one."""
+    values = parse(["--config", config]).values
+    with together(values) as group:
+        configs = configs_of(values)
+        group.connect("cpu", configs.data)
+        yield group, configs
+
+
+def gradients(config: str, out: str) -> None:
+    """Write the loss and the gradients of one step."""
+    with connected(config) as (group, configs):
+        model, update = configs.network, configs.update
+        weights = whole_weights(model)
+        for name, _ in model.named_parameters():  # tables begin at zero, where nothing depends on them
+            noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
+            weights[name] = weights[name] + 0.02 * noise
+        load_whole(model, weights)
+        batches = configs.step.draw(Stage(1.0, 64, 0.15))
+        counts = update.objective.counts(batches)
+        outcomes = [update.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
+        loss = update.summed([outcome.sums for outcome in outcomes])["loss_sum"]
+        found = {
+            name: parameter.grad.to_dense() if parameter.grad.is_sparse else whole(parameter.grad)
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None
+        }
+        if group.is_first:
+            torch.save({"loss": loss, **found}, Path(out))
+
+
+def not_finite(config: str) -> None:
+    """Train while the loss of the last process is NaN in one step.
+
+    Prints a hash of the weights and the largest number of steps that were skipped in a row.
+    """
+    with connected(config) as (group, configs):
+        update, skipped = configs.update, 0
+        finite = update.objective.outcome
+        for i in range(5):
+            is_broken = i == 2 and group.rank == group.n - 1
+            update.objective.outcome = partial(broken, finite) if is_broken else finite
+            configs.step(Stage(1.0, 32, 0.15))
+            skipped = max(skipped, int(update.skipped_in_a_row))
+        digest = hashlib.sha256()
+        for tensor in whole_weights(update.model).values():
+            assert tensor.isfinite().all()
+            digest.update(tensor.numpy().tobytes())
+        print(digest.hexdigest(), skipped)
+
+
+def broken(outcome_of, model, batch):
+    outcome = outcome_of(model, batch)
+    return outcome._replace(sums={name: total * float("nan") for name, total in outcome.sums.items()})
+
+
+if __name__ == "__main__":
+    {"gradients": gradients, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])
