@@ -35,21 +35,18 @@ def test_a_busy_process_is_seen_and_the_thread_ends(run):
     assert 0 < last["memory_of_run"] < last["memory"]
 
 
-def test_without_nvidias_driver_the_gpu_is_left_out(run):
-    with hardware.recorded(run, lambda: 1, gpu="GPU-00000000-0000-0000-0000-000000000000"):
-        until(lambda: rows(run))
-    assert "gpu" not in rows(run)[0]
-
-
 def test_a_missing_folder_does_not_stop_the_recording(run, tmp_path):
+    """And without NVIDIA's driver, the GPU is left out."""
     run.path.rename(tmp_path / "moved")
     steps = itertools.count()
     asked: list[int] = []
-    with hardware.recorded(run, lambda: asked.append(next(steps)) or asked[-1], gpu=None):
+    gpu = "GPU-00000000-0000-0000-0000-000000000000"
+    with hardware.recorded(run, lambda: asked.append(next(steps)) or asked[-1], gpu=gpu):
         until(lambda: asked)  # the first row is lost
         (tmp_path / "moved").rename(run.path)
         until(lambda: rows(run))
     assert rows(run)[0]["step"] > 0
+    assert "gpu" not in rows(run)[0]
 
 
 def test_the_use_of_a_gpu_is_recorded(run, monkeypatch):

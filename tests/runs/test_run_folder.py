@@ -1,11 +1,14 @@
 import json
 import math
 import os
+import time
+from pathlib import Path
 
 import pytest
 
 from runs import files, reading, run_folder
 from runs.run_folder import RunFolder, RunFolderError
+from tests.conftest import one_line
 from tests.runs.conftest import metrics_row
 
 READERS = {
@@ -38,10 +41,6 @@ def test_a_run_reads_back_what_it_wrote(run):
     about = run.about()
     assert about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
-
-
-def test_a_run_without_rows_has_none(tmp_path):
-    assert RunFolder(tmp_path).metrics() == RunFolder(tmp_path).events() == []
 
 
 def test_a_number_that_is_not_finite_is_null(run, row):
@@ -84,38 +83,31 @@ def test_a_number_that_is_not_finite_is_null(run, row):
 )
 def test_damaged_content_is_one_line_that_names_the_file(run, name, content):
     (run.path / name).write_bytes(content)
-    with pytest.raises(RunFolderError, match=name) as error:
+    with one_line(RunFolderError, name) as error:
         READERS[name](run)
-    assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 
 
+KINDS = {
+    "missing": lambda path: None,
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "huge": lambda path: path.open("wb").truncate(2**40),  # a sparse file
+}
+
+
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "device", "huge"])
-def test_a_file_that_is_not_a_regular_one_is_refused_at_once(run, name, kind, monkeypatch):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_not_a_regular_one_is_refused_at_once(run, name, kind):
     path = run.path / name
     path.unlink()
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    elif kind == "huge":
-        path.touch()
-        os.truncate(path, 2**40)  # a sparse file
+    KINDS[kind](path)
     if kind == "missing" and name.endswith(".jsonl"):
         assert READERS[name](run) == []
         return
-    with pytest.raises(RunFolderError, match=f"cannot read .*{name}") as error:
+    with one_line(RunFolderError, f"cannot read .*{name}"):
         READERS[name](run)
-    assert "\n" not in str(error.value)
-
-
-def test_a_line_that_is_still_being_written_is_left_out(run):
-    with open(run.metrics_path, "ab") as file:
-        file.write(b'{"step": 4, "lo')
-    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
 
 
 @pytest.fixture
@@ -133,6 +125,7 @@ def resumable(run):
 
 def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
     run, sizes = resumable
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4]  # without the line that is half written
     run.truncate(sizes)
     assert [row["step"] for row in run.metrics()] == [1, 2, 3]
     assert [event["step"] for event in run.events()] == [1, 2, 3]
@@ -143,24 +136,28 @@ def test_truncate_leaves_the_rows_that_the_checkpoint_counts(resumable):
     assert run.metrics() == run.events() == []
 
 
-@pytest.mark.parametrize("damage", ["half a row", "missing", "changed", "wrong row", "folder", "half an event"])
-def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, damage):
+DAMAGES = {
+    "half a row": ("metrics.jsonl", lambda path, size: os.truncate(path, size - 20)),
+    "half an event": ("events.jsonl", lambda path, size: os.truncate(path, size - 20)),
+    "missing": ("metrics.jsonl", lambda path, _: path.unlink()),
+    "folder": ("metrics.jsonl", lambda path, _: path.unlink() or path.mkdir()),
+    "changed": ("metrics.jsonl", lambda path, _: replaced(path, '"chars"', '"chars ')),
+    "wrong row": ("metrics.jsonl", lambda path, _: replaced(path, '"step": 2', '"stop": 2')),
+}
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new, 1))
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_in_a_counted_row_is_found_before_anything_is_cut(resumable, name, damage):
     run, sizes = resumable
-    path = run.events_path if damage == "half an event" else run.metrics_path
-    if damage.startswith("half"):
-        os.truncate(path, sizes[path.name] - 20)
-    elif damage == "changed":
-        path.write_bytes(path.read_bytes().replace(b'"chars"', b'"chars ', 1))
-    elif damage == "wrong row":
-        path.write_bytes(path.read_bytes().replace(b'"step": 2', b'"stop": 2', 1))
-    else:
-        path.unlink()
-    if damage == "folder":
-        path.mkdir()
+    path = run.path / name
+    damage(path, sizes[name])
     before = {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()}
-    with pytest.raises(RunFolderError, match=path.name) as error:
+    with one_line(RunFolderError, path.name):
         run.truncate(sizes)
-    assert "\n" not in str(error.value)
     assert {file: file.read_bytes() for file in run.path.iterdir() if file.is_file()} == before
 
 
@@ -178,6 +175,17 @@ def test_a_shortened_log_does_not_prevent_a_resume(resumable):
     assert run.log_path.read_text() == ""
     run.log_path.unlink()
     run.truncate(sizes)
+
+
+def test_a_checkpoint_without_the_size_of_hardware_jsonl_removes_its_rows(run):
+    """Checkpoints of earlier versions have no such size."""
+    run.append_hardware({"step": 1, "cpu": 50.0})
+    sizes = run.sizes()
+    run.append_hardware({"step": 2, "cpu": 50.0})
+    run.truncate(sizes)
+    assert run.hardware_path.stat().st_size == sizes.pop("hardware.jsonl")
+    run.truncate(sizes)
+    assert run.hardware_path.read_text() == ""
 
 
 def test_the_files_are_on_disk_before_their_sizes_are_taken(run, monkeypatch):
@@ -217,15 +225,33 @@ def test_an_atomic_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_pat
     assert path.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000])
-def test_a_path_that_is_not_a_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
-    with pytest.raises(OSError, match=r".+") as error:
-        reading.read_bytes(tmp_path / path)
+@pytest.mark.parametrize("path", ["/dev/zero", "/", "a\0b", "\ud800", "/nowhere/at/all", "x" * 5_000, "file"])
+def test_a_path_that_is_not_a_small_regular_file_raises_an_os_error_with_a_reason(tmp_path, path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert reading.read_bytes(tmp_path / "file", limit=5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes" if path == "file" else r".+") as error:
+        reading.read_bytes(tmp_path / path, limit=4)
     assert error.value.strerror
 
 
-def test_a_file_above_the_limit_is_not_read(tmp_path):
-    (tmp_path / "file").write_bytes(b"12345")
-    assert reading.read_bytes(tmp_path / "file", limit=5) == b"12345"
-    with pytest.raises(OSError, match="larger than 4 bytes"):
-        reading.read_bytes(tmp_path / "file", limit=4)
+def test_the_lock_is_seen_while_it_is_held_and_looking_does_not_take_it(run):
+    assert not run.is_locked()  # there is no file
+    with run.locked():
+        assert run.is_locked()
+        with pytest.raises(ValueError, match="another process"), run.locked():
+            pass
+    for _ in range(100):
+        assert not run.is_locked()
+        with run.locked():
+            pass
+    (run.path / "lock").unlink()
+    os.mkfifo(run.path / "lock")
+    assert not run.is_locked()  # a pipe does not block
+
+
+def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
+    for path in run.path.iterdir():
+        os.utime(path, (1_000.0, 1_000.0))
+    assert run.last_heard() == 1_000.0
+    with run.locked():
+        assert run.last_heard() > time.time() - 60

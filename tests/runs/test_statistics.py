@@ -40,15 +40,12 @@ def test_runs_that_differ_only_in_ignored_keys_are_one_group():
     assert len(group_by_settings(configs, losses, {"seed"})) == 4  # the names differ
 
 
-def test_the_order_of_keys_does_not_matter():
+def test_the_order_of_keys_does_not_matter_and_the_same_seed_twice_adds_nothing():
     stages = [{"until": 1, "seq_len": 64}], [{"seq_len": 64, "until": 1}]
-    configs = [config(seed, **{"training.stages": rows}) for seed, rows in enumerate(stages)]
-    assert len(group_by_settings(configs, [WINDOWS, WINDOWS], IGNORED)) == 1
-
-
-def test_the_same_seed_twice_adds_nothing():
-    (group,) = group_by_settings([config(0), config(0)], [WINDOWS, WINDOWS], IGNORED)
-    assert len(group.losses) == 1
+    for seeds, n_losses in (((0, 1), 2), ((0, 0), 1)):
+        configs = [config(seed, **{"training.stages": rows}) for seed, rows in zip(seeds, stages, strict=True)]
+        (group,) = group_by_settings(configs, [WINDOWS, WINDOWS], IGNORED)
+        assert len(group.losses) == n_losses
 
 
 def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
@@ -60,9 +57,6 @@ def test_a_difference_over_seeds_counts_the_spread_of_both_groups():
     assert difference.p_value < 0.001
     assert difference.verdict == "worse"
     assert seed_difference(base, other).verdict == "better"
-
-
-def test_two_seeds_per_group_need_a_large_difference():
     base, other = groups([0, 0.02], [0.03, 0.05])  # 2.1 standard errors with 2 degrees of freedom
     assert seed_difference(other, base).verdict == "tie"
 

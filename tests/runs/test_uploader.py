@@ -22,23 +22,19 @@ OTHER_ANSWERS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("answer", OTHER_ANSWERS.values(), ids=OTHER_ANSWERS)
-def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, capsys):
+def test_another_server_is_not_taken_for_the_dashboard(run, serve, answer, refusal):
     address = serve(answer_with(answer))
     with pytest.raises(DeliveryError):
         Delivery(run, address).send(10)
-    words = ["--import", str(run.path), "--port", address.rpartition(":")[2]]
-    assert dashboard.main(words) == 2
-    assert f"no dashboard at {address} (" in capsys.readouterr().err
+    words = ["--import", run.path, "--port", address.rpartition(":")[2]]
+    assert f"no dashboard at {address} (" in refusal(dashboard.main, *words)
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"<html>hello</html>"])
-def test_knobs_are_not_set_on_another_server(run, serve, answer, capsys):
+def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
     address = serve(answer_with(answer))
-    words = ["--set", str(run.path), "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
-    assert dashboard.main(words) == 2
-    error = capsys.readouterr().err
-    assert "it answers, but not as Folio's dashboard does" in error
-    assert error.count("\n") == 1
+    words = ["--set", run.path, "learning_rate_factor=2", "--port", address.rpartition(":")[2]]
+    assert "it answers, but not as Folio's dashboard does" in refusal(dashboard.main, *words)
 
 
 def test_a_missing_dashboard_is_reported_once(run, serve):
@@ -46,8 +42,8 @@ def test_a_missing_dashboard_is_reported_once(run, serve):
     uploader = Uploader(Delivery(run, serve(answer_with(b"{}"))), lines.append)
     uploader.start_and_report()
     assert uploader.end(10) is None
-    assert len(lines) == 1
-    assert "not as Folio's dashboard does): start one with make dashboard" in lines[0]
+    (line,) = lines
+    assert "not as Folio's dashboard does): start one with make dashboard" in line
 
 
 def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):
