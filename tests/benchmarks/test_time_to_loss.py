@@ -22,6 +22,9 @@ def test_every_recipe_is_valid():
         values = resolve(base, keys)
         assert values["training.max_seconds"] == SHARES[name] * 600.0
         assert values["training.max_chars"] is None
+    assert recipes("quick", 600.0)[FOLIO]["training.max_seconds"] == base["training.max_seconds"]
+    with pytest.raises(ConfigError, match="no best values for gpu"):  # its peers were not searched
+        recipes("gpu", 600.0)
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
@@ -32,16 +35,6 @@ def test_every_recipe_of_the_search_fits_its_windows_and_the_best_is_one_of_them
         assert all(values["training.chars_per_step"] % row["seq_len"] == 0 for row in values["training.stages"])
     for peer, best in PEERS["best"].get(preset, {}).items():
         assert any(best.items() <= keys.items() for variant, keys in found.items() if variant.startswith(peer))
-
-
-def test_peers_that_were_not_searched_are_not_compared():
-    with pytest.raises(ConfigError, match="no best values for gpu"):
-        recipes("gpu", 600.0)
-
-
-def test_folio_trains_as_long_as_its_preset_says():
-    own = read_config(PRESETS / "quick.yaml")["training.max_seconds"]
-    assert recipes("quick", 600.0)[FOLIO]["training.max_seconds"] == own
 
 
 def test_the_table_gives_the_median_time_and_marks_the_first_evaluation():
