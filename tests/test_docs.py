@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,9 +31,8 @@ def found(pattern: str) -> list[tuple[str, str]]:
 def commands(program: str) -> list[str]:
     """The arguments of every command in the pages that starts with `program`, without comments."""
     lines = [line for text in TEXTS.values() for block in FENCE.findall(text) for line in block.splitlines()]
-    spans = [
-        " ".join(span.split()) for text in TEXTS.values() for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))
-    ]
+    spans = [span for text in TEXTS.values() for span in re.findall(r"`([^`]+)`", FENCE.sub("", text))]
+    spans = [" ".join(span.split()) for span in spans]
     named = (re.split(r"\s+#", line)[0].strip() for line in lines + spans)
     return sorted({line.partition(program)[2].strip() for line in named if program in line})
 
@@ -53,24 +53,34 @@ def test_every_link_leads_to_a_file_and_a_heading():
     assert broken == []
 
 
-def test_every_key_exists():
+GROUPS = "model|data|masking|training|objective|checkpoint|sample"
+FOLDERS = "benchmarks|board|configs|data|docs|model|notebooks|runs|tests|training"
+MADE = ("data/cache", "benchmarks/results/")  # when something is compiled, downloaded or measured
+TARGETS = " ".join(re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)).split()
+NAMED: dict[str, tuple[str, Callable[[str], object]]] = {
     # model.d_model=256 and `data.corpus`, but not configs/model.py, masking.md or data.masking
-    names = found(
-        r"(?<![\w/.])((?:model|data|masking|training|objective|checkpoint|sample)\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)"
-    )
-    assert [(page, key) for page, key in names if key not in SETTINGS and key != "data.masking"] == []
+    "keys": (
+        rf"(?<![\w/.])((?:{GROUPS})\.(?!md\b|safetensors\b)[a-z_]+)\b(?!\.\w|/)",
+        lambda key: key in SETTINGS or key == "data.masking",
+    ),
+    "make targets": (r"make ([a-z][a-z-]+)", lambda target: target in TARGETS),
+    "modules that are run": (r"python -m ((?:benchmarks|data)[\w.]*\w)", importlib.util.find_spec),
+    "files": (
+        rf"(?<![\w/.])((?:{FOLDERS})/[\w./-]*[\w/])",
+        lambda path: path.startswith(MADE) or (ROOT / path).exists(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("pattern", "exists"), NAMED.values(), ids=NAMED)
+def test_everything_that_is_named_exists(pattern, exists):
+    assert [(page, name) for page, name in found(pattern) if not exists(name)] == []
 
 
 def test_every_strategy_and_preset_is_described():
     names = [*STRATEGIES, "mixture", "labml_nn"]
     assert [name for name in names if f"`{name}`" not in TEXTS["docs/masking.md"]] == []
     assert [name for name in presets() if f"`{name}`" not in TEXTS["README.md"]] == []
-
-
-def test_every_make_target_exists():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = " ".join(re.findall(r"^([a-z -]+):", makefile, re.M)).split()
-    assert [target for _, target in found(r"make ([a-z][a-z-]+)") if target not in targets] == []
 
 
 @pytest.mark.parametrize("arguments", commands("python experiment.py"))
@@ -98,18 +108,6 @@ def test_every_option_exists(program):
     known = "--help" + "".join((ROOT / path).read_text(encoding="utf-8") for path in sources)
     options = re.findall(r"--[a-z-]+", " ".join(commands(f"python {program}")))
     assert [option for option in options if option not in known] == []
-
-
-def test_every_module_that_is_run_exists():
-    modules = [module for _, module in found(r"python -m ((?:benchmarks|data)[\w.]*\w)")]
-    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
-
-
-def test_every_file_that_is_named_exists():
-    folders = "benchmarks|board|configs|data|docs|model|notebooks|runs|tests|training"
-    paths = found(rf"(?<![\w/.])((?:{folders})/[\w./-]*[\w/])")
-    made = ("data/cache", "benchmarks/results/")  # when something is compiled, downloaded or measured
-    assert [(page, path) for page, path in paths if not path.startswith(made) and not (ROOT / path).exists()] == []
 
 
 def test_runs_describes_every_field_and_every_file_of_a_run(train, corpus_file):

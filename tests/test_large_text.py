@@ -15,9 +15,8 @@ from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
 from runs.locks import locked
-from tests.conftest import check_resumes, configs_for
+from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line
 from tests.fork_server import ForkServer
-from training.checkpoint import load_weights
 
 STEPS = 16
 
@@ -31,24 +30,16 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    whole = play(60_000)
-    for number in range(30):
-        (folder / f"{number:02}.txt").write_text(whole[number * 2_000 : (number + 1) * 2_000])
-    return folder
+    return in_files(tmp_path / "texts", play(60_000), 30)
 
 
-def test_a_large_text_trains_as_it_does_in_memory(
-    text: Path, tmp_path: Path, train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_large_text_trains_as_it_does_in_memory(text: Path, tmp_path: Path, train, monkeypatch):
     on_disk = train(training__max_steps=STEPS, data__corpus=str(text))
     whole = tmp_path / "whole.txt"
-    whole.write_text("".join(path.read_text() for path in sorted(text.iterdir())))
+    whole.write_text(play(60_000))
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
     in_memory = train(training__max_steps=STEPS, data__corpus=str(whole))
-    weights, others = (load_weights(each.run.checkpoints / "last.safetensors") for each in (on_disk, in_memory))
-    assert all(weights[name].equal(others[name]) for name in weights)
+    check_same_weights(on_disk.run, in_memory.run)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -84,14 +75,11 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable
 )
 def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, more: dict[str, Any], message: str):
     more.setdefault("training__chars_per_step", 4_096)
-    with pytest.raises((CorpusError, ConfigError), match=message) as raised:
+    with one_line((CorpusError, ConfigError), message):
         _ = configs_for(text, **more).trainer
-    assert len(str(raised.value).splitlines()) == 1
 
 
-def test_shuffled_windows_and_static_masks_are_refused_if_they_need_much_memory(
-    text: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_shuffled_windows_and_static_masks_are_refused_if_they_need_much_memory(text: Path, monkeypatch):
     monkeypatch.setattr("configs.other_windows.MEMORY", 10_000)
     with pytest.raises(ConfigError, match=r"data.sampling=shuffled needs .* GB"):
         _ = configs_for(text, data__sampling="shuffled").data.windows

@@ -113,19 +113,10 @@ def graph() -> dict[str, set[str]]:
     return all_imports(ROOT)
 
 
-def test_modules_import_only_the_layers_below_them(graph):
-    found = list(wrong_layers(graph))
-    assert not found, found
-
-
-def test_only_a_few_modules_import_labml(graph):
-    found = list(wrong_importers(graph))
-    assert not found, found
-
-
-def test_no_modules_import_each_other_in_a_cycle(graph):
-    found = cycle(graph)
-    assert not found, found
+@pytest.mark.parametrize("check", [wrong_layers, wrong_importers, cycle])
+def test_modules_import_only_the_layers_below_them(graph, check):
+    """Only a few import labml, and none import each other in a cycle."""
+    assert list(check(graph)) == []
 
 
 def test_runs_needs_only_numpy_matplotlib_and_yaml(graph):

@@ -15,12 +15,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
-def parameters(tmp_path_factory, sentences: str) -> dict[str, str]:
+def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
     """The first code cell of each notebook, for small runs."""
     folder = tmp_path_factory.mktemp("notebooks")
-    (folder / "text.txt").write_text(sentences)
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(folder / "text.txt")}))
-    keys = {"data__corpus": str(folder / "text.txt"), "training__max_steps": 4}
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(text_file)}))
+    keys = {"data__corpus": str(text_file), "training__max_steps": 4}
     trained = [train_in(folder / f"run{seed}", seed=seed, **keys) for seed in (0, 1)]
     for each in trained:
         each.run.save_status("completed")
@@ -28,7 +27,7 @@ def parameters(tmp_path_factory, sentences: str) -> dict[str, str]:
     words = ["--config", str(folder / "tiny.yaml"), "training.max_steps=4", f"logs={folder / 'logs'}"]
     return {
         "1_look_at_a_run": f"RUNS = {runs}",
-        "2_look_at_masks": f'CORPUS, MASKING_PROB = "{folder / "text.txt"}", 0.15',
+        "2_look_at_masks": f'CORPUS, MASKING_PROB = "{text_file}", 0.15',
         "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
         "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {words}, 2',
         "5_what_it_believes": f"""
