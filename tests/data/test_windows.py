@@ -1,16 +1,23 @@
 import pytest
 import torch
 
+from data.documents import DocumentWindows
+from data.generators import restore_generator
+from data.prefetch import Prefetched
 from data.shuffled import ShuffledWindows
 from data.windows import Windows
 
+IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
+SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)] * 4
+KINDS = [Windows, ShuffledWindows]
+THREADS = {"without a thread": lambda windows: windows, "ahead": lambda windows: Prefetched(windows, IDS.device)}
 
-@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
-def test_a_window_is_the_text_at_its_offsets(kind: type[Windows]):
-    ids = torch.randint(50, (1_000,), generator=torch.Generator().manual_seed(0))
-    tokens, offsets, _ = kind(ids, seed=1).draw(64, 32)
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_window_is_the_text_at_its_offsets(kind):
+    tokens, offsets, _ = kind(IDS, seed=1).draw(64, 32)
     assert tokens.shape == offsets.shape == (64, 32)
-    assert torch.equal(tokens, ids[offsets])
+    assert torch.equal(tokens, IDS[offsets])
     assert torch.equal(offsets, offsets[:, :1] + torch.arange(32))
 
 
@@ -30,13 +37,42 @@ def test_an_epoch_of_shuffled_windows_visits_every_cell_once_and_stays_inside_th
     assert max(windows.draw(2, 32)[1].max() for _ in range(100)) < 32 * 3
 
 
-@pytest.mark.parametrize("kind", [Windows, ShuffledWindows])
-def test_the_same_seed_or_state_gives_the_same_windows(kind: type[Windows]):
-    ids = torch.arange(10_000)
-    first, second = (kind(ids, seed=3) for _ in range(2))
-    assert torch.equal(first.draw(8, 64)[1], second.draw(8, 64)[1])
-    state = first.state_dict()
-    expected = [first.draw(8, 64)[1] for _ in range(50)]
-    third = kind(ids, seed=99)
-    third.load_state_dict(state)
-    assert all(torch.equal(third.draw(8, 64)[1], offsets) for offsets in expected)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrap", THREADS.values(), ids=THREADS)
+def test_the_same_seed_or_state_gives_the_same_windows(kind, wrap):
+    plain, drawn = kind(IDS, seed=1), wrap(kind(IDS, seed=1))
+    for shape in SHAPES:
+        again = wrap(kind(IDS, seed=99))
+        again.draw(1, 8)
+        again.load_state_dict(drawn.state_dict())
+        expected = plain.draw(*shape)
+        for batch in (drawn.draw(*shape), again.draw(*shape)):
+            assert torch.equal(batch.tokens, expected.tokens)
+            assert torch.equal(batch.offsets, expected.offsets)
+
+
+def test_windows_stay_inside_documents_and_reach_every_start():
+    documents = torch.tensor([3, 20, 20, 28, 60])
+    windows = DocumentWindows(torch.arange(60), documents, seed=0)
+    starts = windows.draw(20_000, 8).offsets[:, 0]
+    expected = [*range(3, 13), 20, *range(28, 53)]
+    found, counts = starts.unique(return_counts=True)
+    assert found.tolist() == expected
+    mean = len(starts) / len(expected)
+    assert ((counts - mean).abs() < 5 * mean**0.5).all()  # equally often
+
+
+def draws_after_restoring(state: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(int(torch.randint(1_000, ())))
+    restore_generator(generator, state)
+    return torch.rand(5, generator=generator)
+
+
+def test_a_restored_generator_continues_its_draws():
+    """And a state of another device gives the same new draws each time."""
+    saved = torch.Generator().manual_seed(3)
+    torch.rand(5, generator=saved)
+    assert torch.equal(draws_after_restoring(saved.get_state()), torch.rand(5, generator=saved))
+    state = torch.arange(16, dtype=torch.uint8)  # a GPU's state: a seed and an offset
+    assert torch.equal(draws_after_restoring(state), draws_after_restoring(state))
+    assert not torch.equal(draws_after_restoring(state), draws_after_restoring(state.flip(0)))
