@@ -55,6 +55,8 @@ YAML = st.recursive(
         st.builds(lambda key, value: f"{{{key}: {value}, <<: {value}}}", ROW_KEYS | inner, inner),
     ),
 )
+SPELLED = st.lists(st.builds("{}: {}\n".format, KEYS | ANY_TEXT, YAML), max_size=3).map("".join)
+DUMPED = (st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES).map(yaml.safe_dump)
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
 
 
@@ -115,26 +117,13 @@ def test_an_odd_path_is_understood_or_refused_in_one_line(use, path, odd):
     assert line or use == "logs={}"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.dictionaries(KEYS | ANY_TEXT, VALUES, max_size=5) | VALUES)
-@example(content={"training.accumulation": 2})
-def test_any_values_in_yaml_are_understood_or_refused_in_one_line(content, tmp_path):
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=DUMPED | SPELLED, encoding=ENCODINGS, junk=st.just(b"") | st.binary(max_size=200))
+@example(text="training.accumulation: 2\n", encoding="utf-8", junk=b"")
+@example(text='logs: "\\ud800"\n', encoding="utf-8", junk=b"")
+@example(text='data.corpus: "\\0"\n', encoding="utf-8", junk=b"")
+def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(text, encoding, junk, tmp_path):
     path = tmp_path / "any.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    one_line_at_most(["--config", str(path)])
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    lines=st.lists(st.tuples(KEYS | ANY_TEXT, YAML), max_size=3),
-    encoding=ENCODINGS,
-    junk=st.just(b"") | st.binary(max_size=200),
-)
-@example(lines=[("logs", '"\\ud800"')], encoding="utf-8", junk=b"")
-@example(lines=[("data.corpus", '"\\0"')], encoding="utf-8", junk=b"")
-def test_any_content_of_a_config_file_is_understood_or_refused_in_one_line(lines, encoding, junk, tmp_path):
-    path = tmp_path / "any.yaml"
-    text = "".join(f"{key}: {value}\n" for key, value in lines)
     path.write_bytes(text.encode(encoding, "surrogatepass" if encoding.startswith("utf") else "replace") + junk)
     one_line_at_most(["--config", str(path)])
 
