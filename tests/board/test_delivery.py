@@ -44,7 +44,7 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
     assert "".join(log.values()) == "a line for people, with an é\n"
 
 
-def test_nothing_is_delivered_twice(shared_dashboard, make_run):
+def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disappear(shared_dashboard, make_run):
     run = make_run()
     first = shared_dashboard.receive(run)
     shared_dashboard.receive(run)  # from the beginning, as an import does
@@ -52,11 +52,6 @@ def test_nothing_is_delivered_twice(shared_dashboard, make_run):
     assert not first.send(10)
     assert shared_dashboard.receive(run).n_evaluations() == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
-
-
-def test_rows_that_a_resumed_run_has_removed_disappear(shared_dashboard, make_run):
-    run = make_run(n_rows=5)
-    shared_dashboard.receive(run)
     rows = run.metrics_path.read_text().splitlines(keepends=True)
     run.metrics_path.write_text("".join(rows[:2]))
     shared_dashboard.receive(run)

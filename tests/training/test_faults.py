@@ -108,9 +108,6 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
         error = refusal(main, *(f"{key}={value}" for key, value in keys.items()), code=1)
     assert "stopped: out of memory on cpu" in error
     assert "training.chars_per_step (now 524288)" in error
-
-
-def test_the_memory_errors_of_gpus_are_recognized():
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
     assert "model.d_model (now 32)" in what_to_lower(resolve(TINY, {}))
