@@ -59,10 +59,9 @@ def answer(url: str, content: object) -> int:
 
 
 WRONG_MESSAGES = [
-    {"name": 5},
+    *({key: 5} for key in ("name", "configs", "favourite_configs", "favorite_configs", "repo_remotes", "stdout")),
     {"comment": ["a"]},
     {"tags": [1]},
-    {"configs": 5},
     {"configs": {"seed": {"name": 1, "computed": 1}}},
     {"status": {"status": "asleep"}},
     {"track": {"loss": 5}},
@@ -71,10 +70,6 @@ WRONG_MESSAGES = [
     {"track": {"loss": {"step": [], "value": []}}},
     {"track": {"loss": {"step": [math.nan] * 1_100, "value": [1.0] * 1_100}}},
     {"track": {"loss": {"step": [1], "value": [1.7e308]}}},
-    {"favourite_configs": 5},
-    {"favorite_configs": 5},
-    {"repo_remotes": 5},
-    {"stdout": 5},
     [5],
     5,
 ]

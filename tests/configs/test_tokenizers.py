@@ -15,22 +15,17 @@ from tests.tokenizers import saved
 TEXT = "".join(SENTENCES) * 20
 
 
+NO_SIZES = ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]
+
+
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
         ("", "data.tokens is empty"),
         ("byte", "found no file 'byte': did you mean bytes?"),
         ("words", "found no file 'words': give characters, bytes, bpe:N"),
-        ("/no/such/tokenizer.json", "found no file"),
-        ("~nobody_here/tokenizer.json", "found no file"),
-        ("x" * 5_000, "found no file"),
-        ("bpe:256", "must be an integer from 257 to 1,000,000"),
-        ("bpe:", "must be an integer from 257"),
-        ("bpe:many", "must be an integer from 257"),
-        ("bpe:8e3", "must be an integer from 257"),
-        ("bpe:-300", "must be an integer from 257"),
-        ("bpe:99999999999999999999", "must be an integer from 257"),
-        ("bpe:٣٠٠", "must be an integer from 257"),
+        *((path, "found no file") for path in ("/no/such/tokenizer.json", "~nobody_here/tokenizer.json", "x" * 5_000)),
+        *((f"bpe:{number}", "must be an integer from 257 to 1,000,000") for number in NO_SIZES),
     ],
 )
 def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, message):

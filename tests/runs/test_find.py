@@ -40,10 +40,7 @@ def test_a_run_without_its_config_is_found_too(logs: Path, name: str):
     [
         ("abc", "2 runs begin with 'abc'"),
         ("x", "there is no run 'x'"),
-        ("", "there is no run"),
-        ("y" * 5_000, "there is no run"),
-        ("\0", "there is no run"),
-        ("\ud800", "there is no run"),
+        *((name, "there is no run") for name in ("", "y" * 5_000, "\0", "\ud800")),
     ],
 )
 def test_a_name_that_matches_none_or_several_lists_the_runs(logs: Path, name: str, message: str):

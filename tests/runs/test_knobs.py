@@ -22,11 +22,8 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"learning_rate_factor": 11}, "not within 0.01 to 10"),
-        ({"learning_rate_factor": 0}, "not within 0.01 to 10"),
-        ({"learning_rate_factor": "fast"}, "is not a number"),
-        ({"learning_rate_factor": float("nan")}, "is not a number"),
-        ({"learning_rate_factor": True}, "is not a number"),
+        *(({"learning_rate_factor": factor}, "not within 0.01 to 10") for factor in (11, 0)),
+        *(({"learning_rate_factor": factor}, "is not a number") for factor in ("fast", float("nan"), True)),
         ({"masking_prob": 0.2}, "choose 0.15, 0.3, or none"),
         ({"dropout": 0.1}, "unknown knob 'dropout'"),
     ],
