@@ -37,8 +37,8 @@ def executed(shakespeare, monkeypatch) -> set[str]:
         configs_of(values).trainer.train()
     finally:
         sys.setprofile(None)
-    paths = {Path(name) for name in found if name.startswith(str(ROOT))}
-    return {str(path.relative_to(ROOT)) for path in paths if not {".venv", "tests"} & set(path.parts)}
+    paths = {Path(name).relative_to(ROOT) for name in found if name.startswith(str(ROOT))}
+    return {str(path) for path in paths if not {".venv", "tests"} & set(path.parts)}
 
 
 def listed() -> dict[str, int]:
