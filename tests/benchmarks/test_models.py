@@ -11,11 +11,15 @@ KEYS = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2, "model.d_f
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
 
 
+def built(architecture):
+    configs = configs_of(KEYS | {"model.architecture": architecture})
+    configs.model.n_tokens = 30
+    return configs.model.architecture.eval()
+
+
 @pytest.mark.parametrize(("name", "peer"), [("bert", "BertForMaskedLM"), ("modernbert", "ModernBertForMaskedLM")])
 def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits_at_the_positions(name, peer):
-    configs = configs_of(KEYS | {"model.architecture": f"hugging_face_{name}"})
-    configs.model.n_tokens = 30
-    adapter, positions = configs.model.architecture.eval(), torch.tensor([44, 5])  # in any order
+    adapter, positions = built(f"hugging_face_{name}"), torch.tensor([44, 5])  # in any order
     model = adapter.model
     expected = model(input_ids=INPUTS).logits.flatten(0, 1)
     assert torch.allclose(adapter(INPUTS), expected, atol=1e-6)
