@@ -5,6 +5,7 @@ import fcntl
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -16,26 +17,36 @@ class StoreError(RuntimeError):
     """The file is not a database of the dashboard, or another dashboard uses it. The message is one line."""
 
 
-def locked(path: Path) -> IO[str]:
-    """Open or create a database, and lock it until the result is closed. Raises StoreError if it is not ours, before
-    anything in it has changed."""
-    lock = open(path, "a+")  # noqa: SIM115
+def locked(path: Path, check: Callable[[], None]) -> IO[str]:
+    """Lock the file `path` until the result is closed, and call `check` with the lock. Raises StoreError."""
+    is_new = not path.exists()
+    lock = open(path, "a")  # noqa: SIM115
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        check(path)
-    except BlockingIOError as error:
+        check()
+    except (OSError, StoreError) as error:
         lock.close()
-        raise StoreError("another dashboard uses it") from error
-    except StoreError:
-        lock.close()
-        raise
+        if is_new:
+            path.unlink()
+        raise error if isinstance(error, StoreError) else StoreError("another dashboard uses it") from error
     return lock
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; None if it does not exist."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 def check(path: Path) -> None:
     """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours. A journal
     or log that a killed process leaves belongs to it; SQLite would apply it to the file, so a copy is read."""
-    if path.stat().st_size == 0:
+    if path.is_dir():
+        raise StoreError("it is a folder")
+    if not path.exists() or path.stat().st_size == 0:
         return
     beside = [Path(f"{path}{suffix}") for suffix in ("-journal", "-wal")]
     with tempfile.TemporaryDirectory() as folder:

@@ -4,10 +4,9 @@ labml_db needs drivers for models and for indexes. Each is a dictionary in its o
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from labml_db import Index, Key, Model
 from labml_db.driver import DbDriver
 from labml_db.index_driver import IndexDbDriver
 
-from board.database_file import TABLE, locked
+from board.database_file import TABLE, check, identity, locked
 
 
 class Store:
@@ -29,19 +28,19 @@ class Store:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = locked(self.path)
+        self._lock = locked(Path(f"{self.path}.lock"), check=lambda: check(self.path))
         self._connection = sqlite3.connect(self.path, isolation_level=None)
         # With a rollback journal, everything is in the file itself between transactions, so the file can be replaced. A
         # write-ahead log, which earlier versions had, helps only several readers.
         self._connection.execute("PRAGMA journal_mode = TRUNCATE")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+        self._identity = identity(self.path)
 
     def reopened(self) -> bool:
         """Whether the file was deleted or replaced; if so, the file of that name is open now. Raises StoreError."""
-        with suppress(FileNotFoundError):
-            if os.path.samestat(self.path.stat(), os.fstat(self._lock.fileno())):
-                return False
+        if identity(self.path) == self._identity:
+            return False
         self.close()
         self._open()
         return True
@@ -70,7 +69,7 @@ class Store:
 
     def close(self) -> None:
         self._connection.close()
-        self._lock.close()  # after the connection, whose own locks end with it
+        self._lock.close()
 
 
 class ModelDriver(DbDriver):

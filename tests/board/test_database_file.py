@@ -115,6 +115,12 @@ def test_the_lock_holds_when_all_files_were_deleted(tmp_path):
         Store(tmp_path / "store.sqlite3")
 
 
+def test_a_file_with_the_name_of_the_lock_keeps_its_content(tmp_path):
+    (tmp_path / "uv.lock").write_text("precious")
+    Store(tmp_path / "uv").close()
+    assert (tmp_path / "uv.lock").read_text() == "precious"
+
+
 def test_a_folder_that_is_deleted_is_created_again(tmp_path):
     store = Store(tmp_path / "folder" / "store.sqlite3")
     shutil.rmtree(tmp_path / "folder")
