@@ -6,6 +6,7 @@ twice changes nothing, and an imported run looks the same as one that was watche
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked
 
 RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
 LISTED = {"status", "name", "comment"}  # entries that the list of runs shows
+SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 NOT_COMPARED = {USAGE, LOG, "knobs", "current"}  # entries that the page /compare does not show
 NEW: dict[str, Any] = {  # the record of a run
     "status": "in progress",
@@ -52,8 +54,10 @@ ROWS = {"rows": [{"step": float}]}
 
 
 class RunRecords:
-    """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices dead runs: those in
-    progress whose folder is not locked."""
+    """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices dead runs.
+
+    A run is dead if it is silent and its folder is not locked.
+    """
 
     def __init__(self, store: Store, revisions: Revisions):
         self.store = store
@@ -62,7 +66,8 @@ class RunRecords:
 
     def restart(self) -> None:
         """Begin with what the database has: at first, and after it was replaced."""
-        self._in_progress = {uuid for uuid, record in self._all().items() if record["status"] == "in progress"}
+        # Runs in progress, and the time of their last message by this process's clock.
+        self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
@@ -84,11 +89,12 @@ class RunRecords:
         if texts[LOG]:
             labml_run.add_log(uuid, texts[LOG])
         record |= {name: pieces[name]["to"] for name in new}
-        status = message.get("status", {})
+        status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
-        labml_run.set_status(run, status, message.get("heard"), is_new=stored is None)
+        labml_run.set_status(run, status, heard, is_new=stored is None)
+        is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
+        self._heard[uuid] = time.monotonic() if is_recent else 0.0
         self._put(uuid, record, stored)
-        self._in_progress.add(uuid)
         self.notice_dead()  # if this run is imported, its process may have ended
         return {"stored": {name: record[name] for name in DELIVERED}, "knobs": record["knobs"]}
 
@@ -147,8 +153,9 @@ class RunRecords:
         return [summary(uuid, record, self._curve(uuid)) for uuid, record in self._all().items()]
 
     def notice_dead(self) -> None:
-        """Mark runs whose process has ended."""
-        for uuid in list(self._in_progress):
+        """Mark silent runs whose process has ended."""
+        now = time.monotonic()
+        for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
             self._notice_if_dead(uuid)
 
     def _notice_if_dead(self, uuid: str) -> None:
@@ -156,7 +163,7 @@ class RunRecords:
         it is dead."""
         record = self._record(uuid)
         if record is None or record["status"] != "in progress":
-            self._in_progress.discard(uuid)
+            self._heard.pop(uuid, None)
             return
         folder = RunFolder(Path(record["folder"]))
         if record["folder"] and folder.path.is_dir() and not folder.is_locked():
