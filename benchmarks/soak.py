@@ -38,7 +38,8 @@ SECONDS_BETWEEN_EVALUATIONS = 10.0  # of training
 def main(options: Namespace, path: Path) -> int:
     """Run both parts, print the results, and write JSON; returns the exit code, 1 if memory grew or weights differ."""
     parts = {"memory": partial(soak, minutes=options.minutes), "kills": partial(kill, times=options.kills)}
-    print(f"memory: about {options.minutes + 1:.0f} minutes, kills: {MINUTES_PER_KILL * options.kills:.0f}", flush=True)
+    minutes = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
+    print(f"about {minutes[options.only] if options.only else sum(minutes.values()):.0f} minutes", flush=True)
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         for name in [options.only] if options.only else parts:

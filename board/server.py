@@ -29,7 +29,7 @@ from board.run_records import RunRecords
 from board.store import IndexDriver, ModelDriver, Store
 from runs.errors import InputError
 
-MAX_BODY = 8 * 2**20  # bytes; a run sends at most a quarter of this per message. A larger body gets 413
+MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
