@@ -34,10 +34,11 @@ def check_for_leak(losses: np.ndarray, floor: np.ndarray) -> None:
     paired difference over windows, because positions of one window are not independent.
     """
     difference = paired_difference(losses, floor)
-    if difference.stderr and (n_errors := -difference.mean / difference.stderr) > LEAK_STANDARD_ERRORS:
+    if difference.stderr is not None and -difference.mean > LEAK_STANDARD_ERRORS * difference.stderr:
         raise HealthCheckError(
-            f"the validation loss is {n_errors:.0f} standard errors below the lowest possible loss:"
-            " labels leak into the inputs; check what the model receives at the masked positions"
+            f"the validation loss is {-difference.mean:.3g} nats per window below the lowest possible loss, more than"
+            f" {LEAK_STANDARD_ERRORS:g} standard errors: labels leak into the inputs; check what the model receives at"
+            " the masked positions"
         )
 
 

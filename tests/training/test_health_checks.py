@@ -56,6 +56,8 @@ def test_a_nearly_perfect_model_is_not_accused(seed: int):
     check_for_leak(losses, floor)
     with pytest.raises(HealthCheckError):
         check_for_leak(floor - 0.2, floor + np.random.default_rng(seed).normal(0, 0.01, 100))
+    with pytest.raises(HealthCheckError):
+        check_for_leak(floor - 0.2, floor)  # the differences do not vary
 
 
 def warnings_after(*rows: dict) -> list[str]:
