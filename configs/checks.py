@@ -46,7 +46,9 @@ def check(values: Mapping[str, Any]) -> None:
 
 def _check_masking(values: Mapping[str, Any]) -> None:
     if values["masking.randomize_prob"] + values["masking.no_change_prob"] > 1:
-        raise ConfigError("masking.randomize_prob + masking.no_change_prob is above 1: both are shares of one whole")
+        raise ConfigError(
+            "masking.randomize_prob + masking.no_change_prob is above 1: both are shares of what is selected"
+        )
     strategy, mixture = values["masking.strategy"], values["masking.mixture"]
     if strategy == "labml_nn":
         _check_labml_nn(values)

@@ -22,7 +22,7 @@ def check_tokens(values: Mapping[str, Any]) -> None:
     if match := BPE.fullmatch(tokens):
         n = match[1]
         if not (n.isascii() and n.isdigit() and len(n) < 9 and FEWEST <= int(n) <= MOST):
-            raise ConfigError(f"data.tokens={shortened(tokens)}: N must be an integer from {FEWEST} to {MOST:,}")
+            raise ConfigError(f"data.tokens={shortened(tokens)}: bpe:N needs an integer N from {FEWEST} to {MOST:,}")
     if tokens != CHARACTERS:
         for key, what in {"data.unknown_below": 0.0, "data.extra_characters": "", "masking.no_mask_tokens": ""}.items():
             if values[key] != what:

@@ -68,7 +68,7 @@ def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"masking__strategy": "adaptive"}, "masking.strategy=adaptive needs the whole text"),
+        ({"masking__strategy": "adaptive"}, "this masking.strategy needs the whole text"),
         ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
         ({"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]}, "the longest document"),
     ],

@@ -36,7 +36,7 @@ def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
 
 
 def with_parts(segmenter: Segmenter, function: Callable[[Segmenter], Segmenter]) -> Segmenter:
-    """A segmenter, in which what `function` makes of each part takes its place."""
+    """A segmenter whose parts are replaced by `function` of them."""
     parts = {name: function(part) for name, part in segmenter.parts().items()}
     if isinstance(segmenter, Mixture):
         segmenter.segmenters = parts
@@ -97,9 +97,10 @@ def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabul
     if isinstance(segmenter, CorpusUnits) and segmenter.rule:
         return WindowUnits(segmenter.rule, ids, vocabulary)
     if isinstance(segmenter, CorpusUnits | AdaptiveUnits):
-        name = "masking.strategy=adaptive" if isinstance(segmenter, AdaptiveUnits) else "this masking.strategy"
+        is_adaptive = isinstance(segmenter, AdaptiveUnits)
+        remedy = "use another one" if is_adaptive else "use another one, or give yours a rule with CorpusUnits.by_rule"
         raise CorpusError(
-            f"{name} needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text of this size"
-            " stays on the disk: use a strategy that cuts by a rule (CorpusUnits.by_rule)"
+            f"this masking.strategy needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text"
+            f" of this size stays on the disk: {remedy}"
         )
     return with_parts(segmenter, lambda part: for_stored_text(part, ids, vocabulary))
