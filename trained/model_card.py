@@ -1,48 +1,63 @@
 """Model cards: the README.md of an exported folder, which can be published with it as it is."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
+from data.tasks import TASKS
 from data.tasks.task import CHARACTER
 from runs.statistics import with_error
 from trained.load import Trained
 from trained.saved_classifier import SavedClassifier
 
-# Corpus -> its language, its license, and what it is. Folio's own code and weights are under the MIT license.
-SOURCES = {
-    TINY_SHAKESPEARE: ("en", "mit", "40,000 lines of Shakespeare's plays, in the public domain"),
-    PLAY: ("art", "mit", "a play in an invented language, which Folio writes from a grammar"),
+
+class Source(NamedTuple):
+    """What a card says of a text."""
+
+    language: str
+    license: str
+    description: str
+    example: str
+
+
+SOURCES = {  # corpus -> the text; Folio's own code is under the MIT license
+    TINY_SHAKESPEARE: Source("en", "mit", "40,000 lines by Shakespeare, in the public domain", "To be, or not to be"),
+    PLAY: Source("art", "mit", "a play in an invented language, written from a grammar", "Ne daz rants iv Insk darku"),
 }
-UNKNOWN_SOURCE = ("und", "other", "Folio knows neither its language nor its license: state both before you publish")
+UNKNOWN = Source("und", "other", "state its language, license and origin here before you publish", "a text of your own")
 TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of UTF-8"}
 
 
 def card(trained: Trained) -> str:
     """The card of a model or a classifier in Markdown, with the sections that users of Hugging Face's hub expect."""
+    run, corpus = trained.run, trained.run.corpus()
+    source = SOURCES.get(corpus["name"], UNKNOWN)
+    texts = [f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."]
     if isinstance(trained, SavedClassifier):
         pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
-        title, results, example = f"{trained.task}: a classifier", results_of(trained), "To be, or not to be"
+        title, results, example = f"{trained.task}: a classifier", results_of(trained), source.example
         code = "Folio's classifier"
+        if not any(trained.task in tasks for tasks in TASKS.values()):  # from a file of the user
+            source = UNKNOWN
+            texts.append(f"Fine-tuned on labelled texts, `{trained.task}`: {source.description}.")
     else:
-        pipeline, title = "fill-mask", f"{trained.run.about()['name']}: a masked language model"
-        results, example = losses_of(trained), "To be, or n[MASK]t to be"
+        pipeline, title = "fill-mask", f"{run.about()['name']}: a masked language model"
+        results, example = losses_of(trained), f"{source.example[:11]}[MASK]{source.example[12:]}"
         code = "n-gram embeddings" if trained.encoder.ngrams is not None else ""
     trust = ", trust_remote_code=True" if code else ""
     why = f"\n`trust_remote_code=True` runs `modeling_folio.py`, which adds {code} to ModernBERT.\n" if code else ""
-    run, corpus = trained.run, trained.run.corpus()
-    language, license_name, source = SOURCES.get(corpus["name"], UNKNOWN_SOURCE)
     tokens = TOKENS.get(trained.vocabulary.tokens, f"It has {trained.vocabulary.n_ordinary:,} tokens")
     return f"""\
 ---
 library_name: transformers
 pipeline_tag: {pipeline}
-language: {language}
-license: {license_name}
+language: {source.language}
+license: {source.license}
 ---
 # {title}
 
-Trained by Folio. {tokens}; `[MASK]` is a blank of one token. Texts have at most {trained.longest} tokens.
+Made with Folio. {tokens}. Texts have at most {trained.longest} tokens; longer ones must be cut.
 
 ## Use
 
@@ -55,7 +70,7 @@ model("{example}")
 {why}
 ## Data
 
-`{Path(corpus["name"]).name}`: {source}. Its SHA-256 is `{corpus["sha256"]}`.
+{chr(10).join(texts)}
 
 ## Results
 
@@ -63,9 +78,8 @@ model("{example}")
 
 ## Limits
 
-The model knows the text above and nothing else: other languages, spellings, subjects and times are foreign to it. It
-repeats what the text says of people and groups. It reads a token that the text lacks as unknown. The figures above hold
-for text from the same source.
+The model knows only texts like these. It fails on other languages, spellings and subjects, repeats what its texts say
+of people and groups, and reads tokens that they lack as unknown. Its figures hold for text from the same source.
 
 ## Training
 
@@ -81,8 +95,8 @@ def losses_of(trained: Trained) -> str:
 |---|---|---|---|
 | {best["loss.valid"]:.4f} nats | {best["accuracy.valid"]:.1%} | {best["chars"]:,} | {best["seconds"]:.0f} |
 
-`loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text, which is no part of training: 38
-tokens of each 256 are replaced by `[MASK]`."""
+`loss.valid` is the mean cross-entropy of masked tokens in the last 10% of the text, which training never
+sees. 38 tokens of each 256 are replaced by `[MASK]`."""
 
 
 def results_of(saved: SavedClassifier) -> str:

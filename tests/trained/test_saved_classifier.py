@@ -84,7 +84,10 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     classify = transformers.pipeline(task, str(tmp_path / "model"), trust_remote_code=True)
     found = classify("the cat")
     assert {each.get("label", each.get("entity")) for each in found} <= set(saved.labels)
-    assert "own.csv" in (tmp_path / "model" / "README.md").read_text()
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "Fine-tuned on labelled texts, `own.csv" in card
+    assert "language: und\nlicense: other" in card  # a file of the user
+    assert card.count("before you publish") == 2  # its text, and that of the run
 
 
 @of_characters
