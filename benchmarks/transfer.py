@@ -26,13 +26,14 @@ from benchmarks.report import Results, by_variant
 from benchmarks.time_to_loss import PEERS, peer_keys
 from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
 from configs.keys import ConfigError
+from configs.scripts import number
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS
 from data.tasks.task import REPORT, SELECTION
 from runs.run_folder import RunFolder
 from runs.statistics import CONFIDENCE, standard_error, t_quantile, with_error
-from trained.comparison import answers_of
+from trained.comparison import answers_of, ceiling_of
 from trained.load import load_trained
 from trained.task_results import (
     BASELINES,
@@ -50,59 +51,56 @@ from trained.task_results import (
 CORPORA = (PLAY, TINY_SHAKESPEARE)
 BASE, PEER, MODERNBERT = "base", "peer", "Hugging Face ModernBERT"
 PRESETS = (BASE, "quick", "modernbert", PEER)
+SECONDS_PER_DRAW = 15  # of a task
 SEARCH_SEEDS = 100  # the first seed of a search
 LEAST_GAP = 0.02  # between the best baseline and the ceiling, for a share of it to count
 
 
 def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, let them learn the tasks, print the table, and write JSON."""
-    seconds = options.seconds + 60 + 25 * options.draws * len(TASKS[PLAY])
-    learn = partial(measure, options=options)
     if unknown := set(options.presets).difference(PRESETS):
         raise ConfigError(f"unknown preset {min(unknown)}: choose from {', '.join(PRESETS)}")
-    common = COMMON | {"training.max_seconds": options.seconds}
-    if options.search:
-        candidates = recipe("transfer")["candidates"]
-        trials = trials_of(candidates, common | {"data.corpus": PLAY}, options.seeds, BASE)
-        trials = [trial | {"seed": trial["seed"] + SEARCH_SEEDS} for trial in trials]
-        found = run_trials(path, trials, learn, seconds)
-        save_results(path, table_of_candidates(by_variant(found)), trials=found)
-        return
+    if options.search and options.presets:
+        raise ConfigError(f"--search compares candidates for {BASE}: name no presets")
+    how = {"labels": options.labels, "draws": options.draws, "use": SELECTION if options.search else REPORT}
     rows: list[Trial] = []
     table: list[dict[str, str]] = []
-    for corpus in CORPORA:
-        trials = [
-            trial
-            for name in options.presets or PRESETS
-            for trial in trials_of(
-                {name: keys_of(name)}, common | {"data.corpus": corpus}, options.seeds, home_of(name)
-            )
-        ]
-        of_corpus = run_trials(path, trials, learn, seconds)
-        table += table_of_tasks(by_variant(of_corpus))
-        rows += of_corpus
+    for corpus in (PLAY,) if options.search else CORPORA:
+        common = COMMON | {"data.corpus": corpus, "training.max_seconds": options.seconds}
+        names = options.presets or PRESETS
+        trials = candidates(common, options.seeds) if options.search else of_presets(names, common, options.seeds)
+        seconds = options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
+        found = run_trials(path, [trial | how for trial in trials], partial(measure, **how), seconds)
+        rows += found
+        table += (table_of_candidates if options.search else table_of_tasks)(by_variant(found))
     save_results(path, table, trials=rows)
 
 
-def home_of(name: str) -> str:
-    """The preset that the keys of a variant belong to."""
-    return "quick" if name == PEER else name
+def candidates(common: Mapping[str, Any], seeds: int) -> list[Trial]:
+    """The runs of a search for the preset `base`."""
+    trials = trials_of(recipe("transfer")["candidates"], common, seeds, BASE)
+    return [trial | {"seed": trial["seed"] + SEARCH_SEEDS} for trial in trials]
 
 
-def keys_of(name: str) -> dict[str, Any]:
-    """The keys of a variant, in addition to its preset."""
-    return peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT] if name == PEER else {}
+def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> list[Trial]:
+    """The runs of presets, and of the peer."""
+    peer = peer_keys(MODERNBERT, "quick") | PEERS["best"]["quick"][MODERNBERT]
+    found = []
+    for name in names:
+        preset, keys = ("quick", peer) if name == PEER else (name, {})
+        found += trials_of({name: keys}, common, seeds, preset)
+    return found
 
 
-def measure(run: RunFolder, options: Namespace) -> dict[str, Any]:
+def measure(run: RunFolder, labels: int, draws: int, use: str) -> dict[str, Any]:
     """The losses of a run, and what it reaches on each task of its text, with the spread over draws and test texts."""
     trained = load_trained(str(run.path))
-    seed, use = trained.values["seed"], SELECTION if options.search else REPORT
-    draws = range(seed * options.draws, (seed + 1) * options.draws)  # no two runs of a preset have the same draw
+    seed, corpus = trained.values["seed"], trained.run.corpus()["name"]
     tasks = {}
-    for name, build in TASKS[trained.run.corpus()["name"]].items():
+    for name, build in TASKS[corpus].items():
         task = build(use)
-        answers = answers_of(trained, task, options.labels, draws)
+        # No two runs of a preset have the same draw.
+        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
         scores = {method: spread_of(right, answers.counts) for method, right in answers.right.items()}
         own = answers.right[PRETRAINED]
         gains = {
@@ -110,8 +108,8 @@ def measure(run: RunFolder, options: Namespace) -> dict[str, Any]:
             for method, right in answers.right.items()
             if method in (FROM_SCRATCH, *BASELINES)
         }
-        tasks[name] = {"scores": scores, "gains": gains, "ceiling": task.ceiling() if task.ceiling else None}
-    return last_losses(run) | {"tasks": tasks}
+        tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained.longest)}
+    return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 
 
 def spread_of(right: np.ndarray, counts: np.ndarray) -> dict[str, float]:
@@ -159,10 +157,9 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
         row[f"{first} is better than"] = "all" if len(beaten) == len(gains) else ", ".join(beaten)
         table.append(row)
     losses = {name: [run["loss.valid"] for run in runs.values()] for name, runs in results.items()}
-    table.append(
-        {"": "`loss.valid`"} | {k: with_error(f"{fmean(v):.3f}", standard_error(v)) for k, v in losses.items()}
-    )
-    return table
+    corpus = next(iter(results[first].values()))["corpus"]
+    of_presets = {name: with_error(f"{fmean(each):.3f}", standard_error(each)) for name, each in losses.items()}
+    return [*table, {"": f"`loss.valid` on {corpus}"} | of_presets]
 
 
 def table_of_candidates(results: Results) -> list[dict[str, str]]:
@@ -188,8 +185,8 @@ if __name__ == "__main__":
     names = f"presets (default: {' '.join(PRESETS)})"
     options: dict[str, dict[str, Any]] = {
         "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
-        "labels": {"type": int, "default": 64, "metavar": "N", "help": "labelled examples (default: 64)"},
-        "draws": {"type": int, "default": 2, "metavar": "N", "help": "draws of labels per run (default: 2)"},
+        "labels": {"type": number(int, 8), "default": 64, "metavar": "N", "help": "labelled examples (default: 64)"},
+        "draws": {"type": number(int, 1), "default": 2, "metavar": "N", "help": "draws of labels per run (default: 2)"},
         "search": {"action": "store_true", "help": "compare the candidates for the preset base"},
     }
     run_benchmark(main, options, seeds=3, seconds=600.0)

@@ -72,10 +72,15 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     print(f"{len(names)} labels, {n_draws} draws of labels", flush=True)
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
-    is_cut = any(len(text) > trained.longest for example in task.test for text in example.texts)
-    ceiling = task.ceiling() if task.ceiling and not is_cut else None
+    ceiling = ceiling_of(task, trained.longest)
     of_each_label = {} if task.kind == CHOICE else per_label(answers.confusion, names)
     return sizes | results(answers.right, answers.counts, ceiling) | of_each_label
+
+
+def ceiling_of(task: Task, longest: int) -> float | None:
+    """The best possible score; None if it is unknown, or if texts are cut to `longest` characters."""
+    is_cut = any(len(text) > longest for example in task.test for text in example.texts)
+    return task.ceiling() if task.ceiling and not is_cut else None
 
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:

@@ -1,9 +1,18 @@
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from benchmarks import transfer
 from benchmarks.command import recipe
-from benchmarks.transfer import BASE, interval_of, spread_of
+from benchmarks.report import by_variant
+from benchmarks.transfer import BASE, interval_of, main, spread_of, table_of_candidates, table_of_tasks
 from configs.command_line import PRESETS, read_config, resolve
+from configs.keys import ConfigError
+from data.play.grammar import PLAY
+from data.tasks import TASKS
+from trained.task_results import FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE
 
 
 def test_every_candidate_is_another_model_or_training():
@@ -31,3 +40,47 @@ def test_the_mean_counts_labels_and_not_examples():
     right, counts = np.array([[1.0, 9.0], [3.0, 5.0]]), np.array([4.0, 12.0])
     assert spread_of(right, counts)["mean"] == pytest.approx(9 / 16)
     assert interval_of([spread_of(right, counts)])["margin"] is None
+
+
+def planted(variant, seed, accuracy):
+    """The results of a run on two tasks with a ceiling of 0.9, whose baselines reach 0.5."""
+
+    def spread(mean):
+        return {"mean": mean, "variance": 1e-6}
+
+    scores = {PRETRAINED: spread(accuracy), PROBE: spread(0.6), FROM_SCRATCH: spread(0.55), NGRAMS: spread(0.5)}
+    gains = {name: spread(accuracy - scores[name]["mean"]) for name in (FROM_SCRATCH, NGRAMS)}
+    tasks = {task: {"scores": scores, "gains": gains, "ceiling": 0.9} for task in TASKS[PLAY]}
+    results = {"loss.valid": 0.6, "chars": 1e6, "corpus": PLAY, "tasks": tasks}
+    return {"variant": variant, "seed": seed, "results": results}
+
+
+def test_the_table_says_what_the_first_preset_beats():
+    rows = [planted("base", seed, 0.7 + 0.001 * seed) for seed in range(3)]
+    rows += [planted("quick", seed, 0.55 + 0.001 * seed) for seed in range(3)]
+    first, *_, losses = table_of_tasks(by_variant(rows))
+    assert first["base"].startswith("0.701 ±")
+    assert first["gap closed"] == "50%"
+    assert first["base is better than"] == "all"
+    assert losses == {"": "`loss.valid` on play", "base": "0.600 ± 0.000", "quick": "0.600 ± 0.000"}
+    (candidate,) = table_of_candidates(by_variant(rows[:3]))
+    assert candidate["gap closed"] == "50%"
+
+
+def test_runs_that_learn_from_other_labels_are_measured_anew(tmp_path, monkeypatch):
+    """What decides a result is in its trial, by which finished runs are found again."""
+    tried = []
+
+    def run_trials(path, trials, measure, seconds_per_run):
+        tried.append(trials)
+        return [trial | planted(trial["variant"], trial["seed"], 0.7) for trial in trials]
+
+    monkeypatch.setattr(transfer, "run_trials", run_trials)
+    options = {"seconds": 600.0, "seeds": 1, "draws": 2}
+    for labels, search in ((64, False), (16, False), (64, True)):
+        presets = [] if search else ["base"]
+        main(SimpleNamespace(labels=labels, search=search, presets=presets, **options), tmp_path / "x")
+    known = [json.dumps(trial, sort_keys=True) for trials in tried for trial in trials]
+    assert len(set(known)) == len(known)
+    with pytest.raises(ConfigError, match="unknown preset"):
+        main(SimpleNamespace(labels=64, search=False, presets=["bse"], **options), tmp_path / "x")
