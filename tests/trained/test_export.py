@@ -41,7 +41,7 @@ def test_what_exists_is_never_replaced(plain, tmp_path, refusal):
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, tensorboard, wandb, csv"),
+        (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, onnx-int8, tensorboard, wandb, csv"),
         (["csv", ""], "--to csv '' names no new file or folder: give its path"),
         (["csv", "/proc/x"], "cannot write /proc/x"),
     ],
