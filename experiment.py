@@ -51,7 +51,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     configs = configs_of(command.values)
-    path, data = tracking.prepare(configs, command.comment, str(command.logs), command.resumed), configs.data
+    path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
+    data = configs.data
     len(data.training_ids)  # converts a large text, which may take hours
     command = processes.from_first(replace(command, values=command.values | {"data.corpus": data.loaded.name}))
     trainer = built(configs, command, processes)

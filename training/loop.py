@@ -59,7 +59,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
-                now = self.now()._replace(progress=now.progress)  # only a signal may have changed something
+                now = self.now()._replace(progress=now.progress)  # training stood still, so only a signal counts
             if now.must_save:
                 with self.clock.stopped():
                     self.save()
@@ -82,7 +82,7 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()
 
     def save(self, is_last: bool = False) -> None:
-        """Have a callback write a checkpoint. Processes gather its content together."""
+        """Have a callback write a checkpoint (`training.resume.Recorder`). Processes gather its content together."""
         self.wall_seconds = time.monotonic() - self.began
         self.call("save", self.weights(), self.state_dict(), is_last)
         self.last_save = time.monotonic()

@@ -27,7 +27,7 @@ class TrainingStep:
         grad_accum_steps: int = 1,  # batches per step
     ):
         self.windows, self.masker, self.update = windows, masker, update
-        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a recording of it
+        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a CUDA graph of it
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:

@@ -20,7 +20,7 @@ class MaskedBatch(NamedTuple):
     positions: torch.Tensor  # [n_masked] indices of the selected characters in inputs.flatten()
     labels: torch.Tensor  # [n_masked] the original ids there, or IGNORED_LABEL where the window had none left to select
     offsets: torch.Tensor  # [n_masked] offsets of these characters in the training text
-    further: tuple[torch.Tensor, ...] = ()  # of the windows
+    further: tuple[torch.Tensor, ...] = ()  # for a second objective, as in the windows, each [batch, ...]
     is_even: bool = False  # whether every window has the same number of positions, and they are listed window by window
 
 
