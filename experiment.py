@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     try:
         with together(command.values) as processes:
             return lead(command, began, processes) if processes.is_first else follow(command, processes, built)
-    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:
+    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:  # Ctrl-C before training
         return exit_code(error, command.values)
 
 
@@ -52,17 +52,16 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
-    data = configs.data
-    len(data.training_ids)  # converts a large text, which may take hours
-    command = processes.from_first(replace(command, values=command.values | {"data.corpus": data.loaded.name}))
+    len(configs.data.training_ids)  # converts a large text, which may take hours
+    command = processes.from_first(replace(command, values=command.values | {"data.corpus": configs.data.loaded.name}))
     trainer = built(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # say the reference losses before compiling
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # then those of `built`; the order counts
         if command.resumed:
-            resume(run, trainer, command.values, data.loaded)
+            resume(run, trainer, command.values, configs.data.loaded)
         else:
-            begin(run, command.values, data, command.comment, command.overridden, torchrun_id())
+            begin(run, command.values, configs.data, command.comment, command.overridden, torchrun_id())
         return train(run, trainer, began)
 
 
@@ -72,7 +71,7 @@ def built(configs: Configs, command: Command, processes: "Processes") -> "Traine
     from trained.initial_weights import copy_weights
 
     processes.connect(command.values["device"], configs.data)
-    trainer, initial = configs.trainer, command.values["initial_weights"]
+    trainer, initial = configs.trainer, command.values["initial_weights"]  # builds the model and all other parts
     if initial and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
     trainer.callbacks = [*steering(configs), *trainer.callbacks]
@@ -88,14 +87,14 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     from runs import hardware
     from training.tracking import Tracking
 
-    def is_finished() -> bool:  # with the last evaluation, which is at the end of the budget
+    def is_finished() -> bool:  # the last evaluation is at the end of the budget
         return trainer.n_evaluations == trainer.schedule.evaluations
 
     tracker, interruption, earlier = Tracking(run), Interruption(trainer), trainer.wall_seconds
     print(f"run {run.path}", flush=True)
     try:
         with (
-            interruption.watched(),
+            interruption.watched(),  # Ctrl-C and SIGTERM set trainer.must_stop
             tracker.training(lambda: not is_finished()),
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
             naming_losses(),

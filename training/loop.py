@@ -43,13 +43,13 @@ class Trainer:
         self.clock.start()
         now = self.now()
         while now.progress < 1 and not now.must_stop:
-            stage = stage_at(self.schedule.stages, now.progress, self.step)
-            factor = self.schedule.learning_rate_at(now.progress)
+            stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
+            factor = self.schedule.learning_rate_at(now.progress)  # of the peak rates
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # may also compile for the stage
+                stage, factor = callback.adjust(self, stage, factor)  # such as a user's knobs; one compiles
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)
+            sums = self.training_step(stage, now.progress)  # of losses, labels, ...; an evaluation divides them
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
@@ -59,7 +59,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
-                now = self.now()._replace(progress=now.progress)  # training stood still, so only a signal counts
+                now = self.now()._replace(progress=now.progress)  # only the flags may have changed meanwhile
             if now.must_save:
                 with self.clock.stopped():
                     self.save()
@@ -82,7 +82,7 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()
 
     def save(self, is_last: bool = False) -> None:
-        """Have a callback write a checkpoint (`training.resume.Recorder`). Processes gather its content together."""
+        """Have a callback write a checkpoint (`training.resume.Recorder`). All processes must call it together."""
         self.wall_seconds = time.monotonic() - self.began
         self.call("save", self.weights(), self.state_dict(), is_last)
         self.last_save = time.monotonic()

@@ -27,7 +27,7 @@ class TrainingStep:
         grad_accum_steps: int = 1,  # batches per step
     ):
         self.windows, self.masker, self.update = windows, masker, update
-        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a CUDA graph of it
+        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a callback's graph
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:
@@ -89,7 +89,7 @@ class Update:
         counts = self.objective.counts(batches)
         outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
         totals = self.summed([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # the metric, without the loss of pairs
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # shown; without a second objective's loss
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
