@@ -69,7 +69,7 @@ class Vocabulary:
     def decode(self, ids: torch.Tensor | Iterable[int]) -> str:
         """The text of token ids; special tokens appear by name, such as `[MASK]`, but `[UNK]` as U+FFFD."""
         tokens = self.characters + self.shown_special
-        return "".join(tokens[int(i)] for i in ids)
+        return "".join(map(tokens.__getitem__, torch.as_tensor(ids).tolist()))
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor | None]:
         """The text of `ids` `[n]`, or `original` if it is that text, for masking strategies to cut into units; and for

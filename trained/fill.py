@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -75,6 +76,7 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
     excluded = [i for i, surface in enumerate(vocabulary.surfaces) if any(part in surface for part in forbidden)]
     n_candidates = min(n_candidates, vocabulary.n_ordinary - len(excluded))
     guesses: list[list[Guess]] = [[] for _ in ids]
+    token = cache(lambda i: vocabulary.decode([i]))
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
@@ -87,12 +89,12 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
         nth_blank = blanks.cumsum(0).view(inputs.shape).gather(1, columns[:, None]).flatten() - 1
         best = probabilities[nth_blank].topk(n_candidates)
         ids[rows, columns] = best.indices[:, 0]
-        for row, column, indices, values in zip(rows, columns, best.indices, best.values, strict=True):
-            candidates = zip([vocabulary.decode([i]) for i in indices.tolist()], values.tolist(), strict=True)
-            guesses[int(row)].append(Guess(int(column), list(candidates)))
+        found = (rows, columns, best.indices, best.values)
+        for row, column, indices, values in zip(*(each.tolist() for each in found), strict=True):
+            guesses[row].append(Guess(column, [(token(i), value) for i, value in zip(indices, values, strict=True)]))
     filled = []
-    for row, text, found in zip(ids, texts, guesses, strict=True):
-        whole, in_order = row[: len(text)], sorted(found)
+    for row, text, of_text in zip(ids, texts, guesses, strict=True):
+        whole, in_order = row[: len(text)], sorted(of_text)
         if not vocabulary.is_characters:  # from positions to offsets of characters
             in_order = [guess._replace(offset=len(vocabulary.decode(whole[: guess.offset]))) for guess in in_order]
         filled.append(Filled(vocabulary.decode(whole), in_order))
