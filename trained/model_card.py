@@ -32,15 +32,17 @@ TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of
 def card(trained: Trained) -> str:
     """The card of a model or a classifier in Markdown, with the sections that users of Hugging Face's hub expect."""
     run, corpus = trained.run, trained.run.corpus()
-    source = SOURCES.get(corpus["name"], UNKNOWN)
+    source, commands = SOURCES.get(corpus["name"], UNKNOWN), f"`{run.command()}`"
     texts = [f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."]
     if isinstance(trained, SavedClassifier):
         pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
-        title, results, example = f"{trained.task}: a classifier", results_of(trained), source.example
-        code = "Folio's classifier"
-        if not any(trained.task in tasks for tasks in TASKS.values()):  # from a file of the user
+        name = trained.task.partition(" ")[0]  # of a file, without its digest
+        if not any(name in tasks for tasks in TASKS.values()):  # from a file of the user
             source = UNKNOWN
-            texts.append(f"Fine-tuned on labelled texts, `{trained.task}`: {source.description}.")
+            texts.append(f"Fine-tuned on labelled texts, `{name}`: {source.description}.")
+        title, results, example = f"{name}: a classifier", results_of(trained), source.example
+        code, size = "Folio's classifier", trained.results["labelled"]
+        commands += f", then `python finetune.py RUN --task {name} --labels {size} --save FOLDER`"
     else:
         pipeline, title = "fill-mask", f"{run.about()['name']}: a masked language model"
         results, example = losses_of(trained), f"{source.example[:11]}[MASK]{source.example[12:]}"
@@ -83,7 +85,7 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 ## Training
 
-Run `{run.path.name}`: `{run.command()}`
+{commands}
 """
 
 
@@ -115,4 +117,4 @@ the mean of {results["draws"]} draws of labels, with its 95% interval over draws
 |---|---|
 {rows}{ceiling}
 
-This model is the fine-tuned one of the first draw."""
+This model is the fine-tuned one of the first draw. Its own accuracy is {results["first draw"]:.3f}."""
