@@ -31,8 +31,10 @@ def from_csv(path: Path) -> Task:
     for number, row in enumerate(rows, start=1):
         if None in row:
             raise CorpusError(f"row {number} of {path} has too many columns: quote texts that contain commas")
-        if not all(row[name] for name in names) or row.get("split") not in (None, "", "train", "test"):
-            raise CorpusError(f"row {number} of {path}: no column may be empty, and split must be train or test")
+        if empty := [name for name in sorted(names) if not row[name]]:
+            raise CorpusError(f"row {number} of {path}: the column {empty[0]} is empty")
+        if row.get("split") not in (None, "", "train", "test"):
+            raise CorpusError(f"row {number} of {path}: split must be train or test, or empty")
         texts = (row["text_a"], row["text_b"]) if kind == PAIR else (row["text"],)
         label = tuple(row["labels"]) if kind == CHARACTER else row["label"]
         if kind == CHARACTER and len(label) != len(texts[0]):
@@ -46,7 +48,9 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         content = read_bytes(path).decode("utf-8-sig")  # Excel writes a byte order mark
         reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
         return list(reader.fieldnames or ()), list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8: save it as a CSV file in UTF-8") from error
+    except (OSError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"cannot read {path} ({reason}): give a CSV file, or the name of a task") from error
 
