@@ -62,7 +62,7 @@ def serve(path: Path, port: int) -> None:
         else:
             print(f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True)
 
-    files = "works offline" if app.page.is_offline else "npm is not installed: styles and d3 come from CDNs"
+    files = "works offline" if app.page.is_offline else "styles and d3 come from CDNs (make dashboard gets them)"
     address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
     print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
     # No time to finish open requests after Ctrl-C: runs send again what was not answered.
