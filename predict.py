@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +25,7 @@ from configs.one_line import fail, run_main
 from configs.scripts import number, run_parser, run_script
 from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import printable
+from trained.examples import n_unknown
 from trained.fill import Filled, encode, fill
 from trained.load import load_trained
 from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
@@ -49,13 +51,13 @@ def answer(options: Namespace) -> int:
     """Fill or classify the texts; returns the exit code."""
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
-    folder, n_cut = Path(options.run), 0
+    folder, notes = Path(options.run), Counter[str]()
     trained = load_classifier(folder) if is_classifier(folder) else load_trained(options.run, options.logs)
     named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
     for texts in [named] if named else lines(sys.stdin.buffer):
         if isinstance(trained, SavedClassifier):
             parts, problem = read(texts, pair_of if trained.kind == PAIR else lambda text: (text,))
-            n_cut += classify(trained, parts, options)
+            notes += classify(trained, parts, options)
         else:
             ids, problem = read(texts, lambda text: encode(text, trained))
             never = "" if named else "\n"  # a line stays one line
@@ -64,17 +66,23 @@ def answer(options: Namespace) -> int:
         sys.stdout.flush()
         if problem:
             return fail(problem)
-    if n_cut:
-        print(f"{n_cut:,} texts were cut to {trained.longest} tokens", file=sys.stderr)
+    for note, n in notes.items():
+        print(f"{n:,} {note}", file=sys.stderr)
     return 0
 
 
-def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> int:
-    """Print the labels of texts or of pairs of texts; returns how many texts were cut."""
+def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> Counter[str]:
+    """Print the labels of texts or of pairs of texts; returns what their user should know, with numbers."""
     flat = [text for parts in texts for text in parts]
     for parts, probabilities in zip(texts, saved.probabilities(flat) if flat else [], strict=True):
         show_labels(SEPARATOR.join(parts), probabilities, saved, options)
-    return sum(len(text) > saved.longest for text in flat)
+    return Counter(
+        {
+            f"texts were cut to {saved.longest} tokens": sum(len(text) > saved.longest for text in flat),
+            "texts are empty: their labels mean nothing": flat.count(""),
+            "characters are not in the classifier's vocabulary": n_unknown(flat, saved.vocabulary),
+        }
+    )
 
 
 def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:

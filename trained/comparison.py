@@ -16,7 +16,7 @@ from runs.statistics import CONFIDENCE, t_quantile, with_error
 from trained.baselines import by_context, by_frequency, by_ngrams, by_ngrams_of_pairs
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
-from trained.examples import accuracies, label_names, token_ids, units
+from trained.examples import accuracies, label_names, n_unknown, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import confusion_of, per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
@@ -116,7 +116,7 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     for name, score in scores.items():
         mean = with_error(f"{score['mean']:.3f}", score["margin"])
         print(f"  {name:24} {mean}")
-    found: dict[str, Any] = {"scores": scores}
+    found: dict[str, Any] = {"scores": scores, "first draw": float(right[PRETRAINED][0].sum() / counts.sum())}
     if ceiling is not None:
         print(f"  {'ceiling':24} {ceiling:.3f}")
         found["ceiling"] = ceiling
@@ -182,9 +182,8 @@ def print_unknown(trained: Trained, task: Task) -> None:
     texts = [text for example in [*task.pool, *task.test] for text in example.texts]
     if n_cut := sum(len(text) > trained.longest for text in texts):
         print(f"{n_cut:,} texts are longer than the run's windows: they are cut to {trained.longest} characters")
-    joined, vocabulary = "".join(texts), trained.vocabulary
-    known = set(vocabulary.characters) if vocabulary.is_characters else set(joined)
-    if n_unknown := sum(map(joined.count, set(joined) - known)):
-        read_as = "[MASK]" if vocabulary.unknown_token is None else "[UNK]"
-        of_all = f"{n_unknown:,} of {len(joined):,} characters"
+    if n := n_unknown(texts, trained.vocabulary):
+        read_as = "[MASK]" if trained.vocabulary.unknown_token is None else "[UNK]"
+        of_all = f"{n:,} of {sum(map(len, texts)):,} characters"
         print(f"{of_all} are not in the run's vocabulary: the models read them as {read_as}")
+        print("    (to teach them: python experiment.py --init-from RUN data.corpus=PATH)")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from data.tasks.task import CHARACTER, CHOICE, Example, Task
+from data.vocabulary import Vocabulary
 from trained.load import Trained
 
 NO_LABEL = -100
@@ -54,6 +55,13 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     right = (scores.argmax(1) == labels) & counts
     n = len(test.labels)
     return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
+
+
+def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:
+    """How many characters of the texts have no token of their own."""
+    joined = "".join(texts)
+    known = set(vocabulary.characters) if vocabulary.is_characters else set(joined)
+    return sum(map(joined.count, set(joined) - known))
 
 
 def token_ids(texts: Sequence[str], trained: Trained) -> list[Tensor]:

@@ -38,6 +38,8 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
 
 def test_the_tasks_of_a_run_are_shown_together(plain, csv_file, capsys, refusal):
     folder = plain.run.path
+    for file in folder.glob("tasks*"):  # of other tests
+        file.unlink()
     words = [str(folder), "--tasks"]
     assert "has learned no task: run python finetune.py" in refusal(evaluate.main, *words)
     assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
@@ -46,8 +48,6 @@ def test_the_tasks_of_a_run_are_shown_together(plain, csv_file, capsys, refusal)
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  animals.csv")]
     assert [row[2] for row in rows[-2:]] == ["8", "16"]
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
-    for file in folder.glob("tasks*"):
-        file.unlink()
 
 
 def test_results_of_other_tasks_are_kept(plain, csv_file, tmp_path):

@@ -60,6 +60,8 @@ def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
         output = capsys.readouterr()
         assert len(output.out.splitlines()) == 4  # an empty line and unknown characters have a label too
         assert "1 texts were cut to 64 tokens" in output.err
+        assert "1 texts are empty" in output.err
+        assert "characters are not in the classifier's vocabulary" in output.err
     else:
         lines = [line.rsplit(maxsplit=2)[:2] for line in predicted(capsys, folder, "the cat")]
         assert lines[:2] == [["'th'", "-"], ["'e'", "v"]]
@@ -87,6 +89,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     card = (tmp_path / "model" / "README.md").read_text()
     assert "Fine-tuned on labelled texts, `own.csv" in card
     assert "language: und\nlicense: other" in card  # a file of the user
+    assert f"Its own accuracy is {saved.results['first draw']:.3f}" in card
     assert card.count("before you publish") == 2  # its text, and that of the run
 
 
