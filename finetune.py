@@ -18,6 +18,7 @@ from pathlib import Path
 from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
+from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
 from data.tasks.task import CHARACTER
@@ -27,6 +28,7 @@ from trained.examples import label_names
 from trained.load import Trained, load_trained
 from trained.task_results import print_tasks
 
+MAY_CONTAIN = ", which may contain its test texts"
 DRAWS = 5
 LABELS = 64
 
@@ -57,6 +59,8 @@ def compare_models(options: Namespace) -> None:
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
     for name, task in chosen(options.task, trained):
+        if options.save and options.labels < len(task.pool):
+            print(f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more")
         measured = compare(trained, task, options.labels, options.draws)
         earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
         write_json(path, earlier | {name: measured}, indent=1)
@@ -86,7 +90,7 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     elif name in by_name:
         home, build = by_name[name]
         if corpus != home:
-            print(f"{name} is a task on {home}, and the run was trained on {corpus}, which may contain its test texts")
+            print(f"{name} is a task on {home}, and the run was trained on {corpus}" + MAY_CONTAIN * (home != PLAY))
         yield name, build(REPORT)
     elif Path(name).suffix or Path(name).exists():
         task = from_csv(Path(name))
