@@ -32,7 +32,7 @@ TOKENS = {"characters": "A token is a character", "bytes": "A token is a byte of
 def card(trained: Trained) -> str:
     """The card of a model or a classifier in Markdown, with the sections that users of Hugging Face's hub expect."""
     run, corpus = trained.run, trained.run.corpus()
-    source, commands = SOURCES.get(corpus["name"], UNKNOWN), f"`{run.command()}`"
+    source, commands = SOURCES.get(corpus["name"], UNKNOWN), f"Run `{run.path.name}`: `{run.command()}`"
     texts = [f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."]
     if isinstance(trained, SavedClassifier):
         pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
@@ -42,7 +42,7 @@ def card(trained: Trained) -> str:
             texts.append(f"Fine-tuned on labelled texts, `{name}`: {source.description}.")
         title, results, example = f"{name}: a classifier", results_of(trained), source.example
         code, size = "Folio's classifier", trained.results["labelled"]
-        commands += f", then `python finetune.py RUN --task {name} --labels {size} --save FOLDER`"
+        commands = f"`{run.command()}`, then `python finetune.py RUN --task {name} --labels {size} --save FOLDER`"
     else:
         pipeline, title = "fill-mask", f"{run.about()['name']}: a masked language model"
         results, example = losses_of(trained), f"{source.example[:11]}[MASK]{source.example[12:]}"

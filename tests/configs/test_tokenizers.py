@@ -25,7 +25,7 @@ NO_SIZES = ["256", "", "many", "8e3", "-300", "99999999999999999999", "٣٠٠"]
         ("byte", "found no file 'byte': did you mean bytes?"),
         ("words", "found no file 'words': give characters, bytes, bpe:N"),
         *((path, "found no file") for path in ("/no/such/tokenizer.json", "~nobody_here/tokenizer.json", "x" * 5_000)),
-        *((f"bpe:{number}", "must be an integer from 257 to 1,000,000") for number in NO_SIZES),
+        *((f"bpe:{number}", "needs an integer N from 257 to 1,000,000") for number in NO_SIZES),
     ],
 )
 def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, message):
