@@ -1,4 +1,4 @@
-"""What every other process than the first does in a run with several."""
+"""Training in the other processes of a run; experiment.py is the first one."""
 
 from collections.abc import Callable
 

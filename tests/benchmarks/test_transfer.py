@@ -68,7 +68,7 @@ def test_the_table_says_what_the_first_preset_beats():
 
 
 def test_runs_that_learn_from_other_labels_are_measured_anew(tmp_path, monkeypatch):
-    """What decides a result is in its trial, by which finished runs are found again."""
+    """Finished runs are found again by their trials, which hold all that decides a result."""
     tried = []
 
     def run_trials(path, trials, measure, seconds_per_run):
