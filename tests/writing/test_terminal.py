@@ -167,7 +167,7 @@ def test_a_resized_terminal_is_cleared():
 
 
 def frames_of(text):
-    """What is written to a terminal, without the last frame."""
+    """The output on a terminal without its last frame."""
     with terminal(40, 10) as (stream, output):
         screen = Screen(stream, VOCABULARY)
         for ids in versions(text):
