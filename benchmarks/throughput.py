@@ -22,7 +22,6 @@ from torch.utils.flop_counter import FlopCounterMode
 import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare, seconds_per_call
-from configs.callbacks import records_cuda_graphs
 from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
 from configs.experiment import Configs, configs_of
@@ -108,7 +107,7 @@ def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:
     step, (stage,) = configs.step, configs.training.stage_rows
     if configs.compiled:
         configs.compiled.compile(step, [stage], _raise_failure)
-    recorder = CudaGraphRecorder(step) if records_cuda_graphs(configs) else None
+    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
     for _ in range(EAGER_STEPS):
         step(stage)
     if recorder:

@@ -14,9 +14,9 @@ from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
-from training.callbacks import AnyOrderBound, KnobPanel, PerCharacter, ReferenceLosses, Samples, WeightNorm
+from training.callbacks import AnyOrderBound, Compiler, KnobPanel, PerCharacter, ReferenceLosses, Samples, WeightNorm
 from training.checkpoint import environment
-from training.cuda_graph import CudaGraphRecorder, can_record
+from training.cuda_graph import CudaGraphRecorder
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
 from training.resume import Recorder
@@ -37,9 +37,9 @@ def steering(c: Configs) -> list[Callback]:
     if c.data.vocabulary.lengths is not None:
         found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
-        c.compiled.around = kept_code
-    if records_cuda_graphs(c):
-        found.append(CudaGraphRecorder(c.step))
+        found.append(Compiler(c.compiled, around=kept_code))
+    if c.cuda_graphs:
+        found.append(CudaGraphRecorder(c.step, c.cuda_graphs))
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     if len(rates) > len(c.training.stages):  # some row has several masking rates
@@ -47,11 +47,6 @@ def steering(c: Configs) -> list[Callback]:
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
     return found
-
-
-def records_cuda_graphs(c: Configs) -> bool:
-    """A graph cannot record what processes exchange."""
-    return c.training.cuda_graph and c.torch_device.type == "cuda" and n_started() == 1 and can_record(c.step.update)
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from training.compilation import Compiled
+    from training.cuda_graph import CudaGraphs
     from training.evaluation import Evaluator
     from training.loop import Trainer
     from training.objective import MaskedObjective
@@ -53,6 +54,7 @@ class Configs(BaseConfigs):
     network: "nn.Module"
     compiled: "Compiled | None"
     update: "Update"
+    cuda_graphs: "CudaGraphs | None"
     step: "TrainingStep"
     schedule: Schedule
     evaluator: "Evaluator"
@@ -124,6 +126,16 @@ def update(c: Configs) -> "Update":
     )
 
 
+@option(Configs.cuda_graphs)
+def cuda_graphs(c: Configs) -> "CudaGraphs | None":
+    """On a GPU, updates are recorded and repeated; what processes exchange cannot be recorded."""
+    if not c.training.cuda_graph or c.torch_device.type != "cuda" or n_started() > 1:
+        return None
+    from training.cuda_graph import CudaGraphs, can_record
+
+    return CudaGraphs(c.update) if can_record(c.update) else None
+
+
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
     from training.step import TrainingStep
@@ -132,6 +144,7 @@ def step(c: Configs) -> "TrainingStep":
         c.data.windows,
         c.masking.strategy,
         c.update,
+        change_weights=c.cuda_graphs,
         chars_per_step=c.training.chars_per_step,
         grad_accum_steps=c.training.grad_accum_steps,
     )
@@ -161,12 +174,9 @@ def evaluator(c: Configs) -> "Evaluator":
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    """The training loop, which compiles its steps; `configs.callbacks` has the other callbacks of a run."""
+    """The training loop; `configs.callbacks` has the callbacks of a run."""
     from training.clock import TrainingClock
     from training.loop import Trainer
 
     clock = in_all_processes(TrainingClock)(c.torch_device)
-    trainer = in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
-    if c.compiled:
-        trainer.callbacks.append(c.compiled)
-    return trainer
+    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)

@@ -1,7 +1,8 @@
-"""Callbacks of the training loop: reference losses, the any-order bound, knobs and samples."""
+"""Callbacks of the training loop: reference losses, compiling, the any-order bound, knobs and samples."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder
+from training.compilation import Compiled, Report
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
 from training.muon import local
@@ -64,6 +66,26 @@ class ReferenceLosses(Callback):
         trainer.report(f"reference losses: {losses} ({self.references.meaning(is_complete)})")
         with reporting_os_errors(trainer.report, self.run.reference_lines_path.name):
             self.run.save_reference_lines(self.references.losses)
+
+
+class Compiler(Callback):
+    """Has an objective compiled: for all shapes of the schedule before the first step, later for each new shape."""
+
+    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
+        self.compiled, self.around = compiled, around  # compiling happens inside of `around`
+
+    def begin(self, trainer: Any) -> None:
+        if trainer.progress() < 1:
+            self.compile(trainer, trainer.schedule.stages)
+
+    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
+        if self.compiled.shapes and stage.shape not in self.compiled.shapes:  # a user has changed the masking rate
+            with trainer.clock.stopped():
+                self.compile(trainer, [stage])
+        return stage, factor
+
+    def compile(self, trainer: Any, stages: Sequence[Stage]) -> None:
+        self.compiled.compile(trainer.training_step, stages, trainer.report, self.around(trainer.report))
 
 
 class WeightNorm(Callback):

@@ -9,19 +9,16 @@ import torch
 from torch import nn
 
 from data.masking import MaskedBatch
-from runs.callbacks import Callback
 from training.objective import MaskedObjective, Outcome
 from training.schedule import Stage
 from training.step import TrainingStep
 
 Report = Callable[[str], None]
+NOTHING = nullcontext()
 
 
-class Compiled(Callback):
-    """An objective that PyTorch compiles: for all shapes of the schedule before the first step, and for a new shape
-    before its first step. If compiling fails, training goes on in eager mode."""
-
-    around: Callable[[Report], AbstractContextManager[Any]] = nullcontext  # compiling happens inside of it
+class Compiled:
+    """An objective that PyTorch compiles. `compile` does so before the clock starts; if it fails, the rest is eager."""
 
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
@@ -29,18 +26,10 @@ class Compiled(Callback):
         self.outcome: Callable[[nn.Module, MaskedBatch], Outcome] = torch.compile(objective.outcome, dynamic=False)
         self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
 
-    def begin(self, trainer: Any) -> None:
-        if trainer.progress() < 1:
-            self.compile(trainer.training_step, trainer.schedule.stages, trainer.report)
-
-    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if self.shapes and stage.shape not in self.shapes:  # a user has changed the masking rate
-            with trainer.clock.stopped():
-                self.compile(trainer.training_step, [stage], trainer.report)
-        return stage, factor
-
-    def compile(self, step: TrainingStep, stages: Sequence[Stage], report: Report) -> None:
-        """Compile for the shapes of some stages. Weights, optimizers and RNG states are unchanged afterwards."""
+    def compile(
+        self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any] = NOTHING
+    ) -> None:
+        """Compile for the shapes of some stages, inside of `around`. No weight, optimizer or RNG state changes."""
         began = time.monotonic()
         report("compiling the training step: half a minute or more (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
@@ -53,7 +42,7 @@ class Compiled(Callback):
         _leave_out(step.update.model)
         reason = ""
         try:
-            with self.around(report), without_side_effects(step):
+            with around, without_side_effects(step):
                 for stage in shapes.values():
                     batches = step.draw(stage)
                     step.update.backward(batches[0], self.counts(batches))

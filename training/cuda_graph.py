@@ -175,9 +175,8 @@ class CudaGraphs:
 class CudaGraphRecorder(Callback):
     """Has each shape of a training step recorded after its first eager steps. Training goes on if that fails."""
 
-    def __init__(self, step: TrainingStep):
-        self.step = step
-        self.step.change_weights = self.graphs = CudaGraphs(step.update)
+    def __init__(self, step: TrainingStep, graphs: CudaGraphs):
+        self.step, self.graphs = step, graphs
 
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
         if self.graphs.is_due(self.shape_of(stage)):

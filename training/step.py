@@ -23,11 +23,11 @@ class TrainingStep:
         masker: Masker,
         update: "Update",
         *,
+        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # what replaces the update: CUDA graphs
         chars_per_step: int,
         grad_accum_steps: int = 1,  # batches per step
     ):
-        self.windows, self.masker, self.update = windows, masker, update
-        self.change_weights: Callable[[Sequence[MaskedBatch]], tuple[Sums, Losses]] = update  # or a callback's graph
+        self.windows, self.masker, self.update, self.change_weights = windows, masker, update, change_weights or update
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
 
     def __call__(self, stage: Stage, progress: float = 0.0) -> Sums:

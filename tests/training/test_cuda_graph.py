@@ -42,13 +42,13 @@ class Recorded:
 
 def recordable(configs: Configs) -> Recorded:
     """A step as it is on CUDA: its update will be recorded."""
-    step = configs.step
-    step.update.reading_synchronizes = True
+    update = configs.update
+    update.reading_synchronizes = True
     for module in configs.network.modules():
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
-    recorder = CudaGraphRecorder(step)
-    return Recorded(configs, recorder.graphs, recorder)
+    configs.cuda_graphs = graphs = CudaGraphs(update)
+    return Recorded(configs, graphs, CudaGraphRecorder(configs.step, graphs))
 
 
 def ready_to_record(configs: Configs) -> Recorded:
@@ -155,7 +155,7 @@ def test_a_wrong_graph_is_never_used(corpus_file, on_tape, monkeypatch, fault: C
 def test_a_replayed_step_that_is_not_finite_is_skipped(corpus_file, on_tape):
     """The graph reads the weights from memory: nothing that it does depends on values in Python."""
     configs = configs_for(corpus_file)
-    training_step, recorded = configs.step, ready_to_record(configs)
+    recorded, training_step = ready_to_record(configs), configs.step
     recorded.adjust(STAGE)
     bias = configs.network.decoder_bias
     good, before = bias.detach().clone(), weights(configs)
