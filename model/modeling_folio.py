@@ -100,16 +100,16 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
 
 
 class FolioForSequenceClassification(FolioForTokenClassification):
-    """The same on the mean and the maximum over the tokens of a text: scores `[batch, num_labels]`."""
+    """The same on the mean and the maximum over the tokens of a text, and its first one: `[batch, num_labels]`."""
 
-    n_vectors = 2
+    n_vectors = 3
 
     def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
-            return torch.cat([x.mean(1), x.amax(1)], -1)
+            return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
         is_text = mask.bool().unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1)], -1)
+        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), x[:, 0]], -1)
 
 
 AUTO_MAP: dict[str, Any] = {

@@ -27,12 +27,12 @@ def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
 
 
 def by_ngrams_of_pairs(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_pairs, n_labels]` of pairs of texts, by the n-grams u and v of both: |u - v|, u and v."""
+    """Scores `[n_pairs, n_labels]` of pairs of texts, by the n-grams u and v of both: |u - v|, and their cosine."""
     vectors = _ngrams().fit(labelled.texts)
 
     def features(texts: list[str]) -> csr_matrix:
         first, second = vectors.transform(texts[0::2]), vectors.transform(texts[1::2])
-        return hstack([abs(first - second), first, second]).tocsr()
+        return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()  # u and v have the norm 1
 
     labels = labelled.all_labels.numpy()
     return _regression("passthrough", features(labelled.texts), labels, features(test.texts), n_labels)

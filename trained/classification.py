@@ -1,6 +1,7 @@
 """Learns classifiers from labels: with a frozen encoder (a probe), or fine-tuned.
 
-Fine-tuning begins with the probe's layer (Kumar et al. 2022), so the encoder's first gradients are not those of noise.
+Fine-tuning keeps the probe's layer (Kumar et al. 2022, who train it further) and trains the encoder below. The layer
+reads thousands of features. With few labels, training it as well makes it read those that the probe left out.
 """
 
 import copy
@@ -13,19 +14,18 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR
+from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
 from trained.batches import padded
-from trained.classifier import Classifier, inputs_of
+from trained.classifier import Classifier, features_of
 from trained.examples import NO_LABEL
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
 BATCH_SIZE = 16
-N_STEPS = 60  # of fine-tuning, at least
+N_STEPS = {CHARACTER: 60, TEXT: 30, PAIR: 30, CHOICE: 30}  # of fine-tuning, at least
 EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
 TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the encoder's
-HEAD_RATE = 1e-3
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
@@ -39,7 +39,10 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     Cross-validation on the labelled texts chooses the penalty, and which features the layer reads.
     """
     classifier.eval()
-    features = inputs_of(classifier, texts).numpy()
+    read = features_of(classifier, texts)
+    if classifier.kind == PAIR:
+        classifier.center.copy_(classifier.means(read).mean(0))
+    features = classifier.inputs(read).numpy()
     target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_UNITS)]
@@ -89,22 +92,22 @@ def best_candidate(
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
-    """The inputs of the linear layer that a probe may read: all; those of the last layer; the surprise; of pairs, the
-    differences."""
+    """The inputs of the linear layer that a probe may read: all, those of the last layer, and of texts the surprise or
+    the first character; of pairs all, or the cosines."""
     every = np.arange(classifier.output.in_features)
+    if classifier.kind == PAIR:
+        return [every[: classifier.n_layers], every]
     layer = every % classifier.n_features // classifier.d_model
     found = [every, every[layer == classifier.n_layers - 1]]
-    if classifier.kind == PAIR:
-        found.insert(0, every[: len(every) // 3])
-    elif classifier.kind != CHARACTER:
-        found.append(every[layer == classifier.n_layers])
+    if classifier.kind != CHARACTER:
+        found += [every[layer == classifier.n_layers], every[2 * classifier.n_features :]]
     return found
 
 
 def fine_tuned(
     classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, learning_rate: float, seed: int
 ) -> Classifier:
-    """A copy of a classifier that is trained on labelled texts, encoder included."""
+    """A copy of a classifier whose encoder is trained on labelled texts; its linear layer does not change."""
     classifier = copy.deepcopy(classifier).train()
     optimizers = adamw(
         classifier.model,
@@ -112,10 +115,9 @@ def fine_tuned(
         table_learning_rate=TABLE_RATE * learning_rate,
         weight_decay=WEIGHT_DECAY,
     )
-    optimizers.append(torch.optim.AdamW(classifier.output.parameters(), lr=HEAD_RATE, weight_decay=WEIGHT_DECAY))
     set_learning_rate(optimizers, 1.0)
     generator = torch.Generator().manual_seed(seed)
-    epochs = max(EPOCHS, -(-N_STEPS * BATCH_SIZE // len(labels)))
+    epochs = max(EPOCHS, -(-N_STEPS[classifier.kind] * BATCH_SIZE // len(labels)))
     batches = [b for _ in range(epochs) for b in torch.randperm(len(labels), generator=generator).split(BATCH_SIZE)]
     per_label = len(texts) // len(labels)  # 2 for pairs
     with torch.random.fork_rng([]):

@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
+from data.tasks.task import CHARACTER, PAIR
 from trained.batches import batches_by_length, padded
 from trained.inside import recorded_inputs
 
-READ = {CHARACTER: 1, TEXT: 2, CHOICE: 2, PAIR: 6}  # features of each kind, as a multiple of those of a character
+POOLS = 3  # of the characters of a text: their mean, their maximum, and the first one
 
 
 class Classifier(nn.Module):
@@ -19,22 +20,26 @@ class Classifier(nn.Module):
 
     A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
     model that was trained with random characters among the visible ones is surprised by those that do not fit. A text
-    has the mean and the maximum over its characters. A pair has |u - v|, u and v of its two texts, which are read apart
-    (Reimers and Gurevych 2019).
+    has the mean and the maximum over its characters, and its first one. A pair has |u - v| of its two texts, which
+    are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, seen from `center`.
     """
+
+    center: Tensor  # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
 
     def __init__(self, model: Any, n_labels: int, kind: str):
         super().__init__()
         self.model, self.kind = model, kind
         self.n_layers, self.d_model = len(model.encoder.layers) + 1, model.encoder.embedding.embedding_dim
         self.n_features = self.n_layers * self.d_model + 1  # of a character
-        self.output = nn.Linear(READ[kind] * self.n_features, n_labels)
+        self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
+        n_inputs = {CHARACTER: self.n_features, PAIR: self.n_layers + POOLS * self.n_features}
+        self.output = nn.Linear(n_inputs.get(kind, POOLS * self.n_features), n_labels)
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         return self.output(self.inputs(self.features(ids, mask)))
 
     def features(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """The features of characters `[batch, length, n_features]`, or of texts `[batch, 2 * n_features]`."""
+        """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS * n_features]`."""
         with recorded_inputs(self.model.encoder.layers) as calls:
             last = self.model.encoder(ids, attention_mask=mask)
         logits = self.model.predict(last)
@@ -43,17 +48,22 @@ class Classifier(nn.Module):
         if self.kind == CHARACTER:
             return x
         if mask is None:
-            return torch.cat([x.mean(1), x.amax(1)], -1)
+            return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
         is_text = mask.unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1)], -1)
+        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), x[:, 0]], -1)
 
     def inputs(self, features: Tensor) -> Tensor:
         """The inputs of the linear layer for features of characters or texts."""
         if self.kind != PAIR:
             return features
-        first, second = features[0::2], features[1::2]
-        return torch.cat([(first - second).abs(), first, second], -1)
+        means = self.means(features) - self.center
+        cosines = F.cosine_similarity(means[0::2], means[1::2], dim=-1)
+        return torch.cat([cosines, (features[0::2] - features[1::2]).abs()], -1)
+
+    def means(self, features: Tensor) -> Tensor:
+        """The means of texts in each layer, `[n_texts, n_layers, d_model]`."""
+        return features[:, : self.n_layers * self.d_model].unflatten(1, (self.n_layers, self.d_model))
 
 
 @torch.inference_mode()
@@ -69,7 +79,12 @@ def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Ten
 @torch.inference_mode()
 def inputs_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
     """The inputs of the linear layer, `[n_units, n_inputs]`."""
-    return classifier.inputs(of_units(texts, classifier.features, classifier.kind == CHARACTER))
+    return classifier.inputs(features_of(classifier, texts))
+
+
+def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
+    """The features of characters or of texts, `[n, n_features]` or `[n, POOLS * n_features]`."""
+    return of_units(texts, classifier.features, classifier.kind == CHARACTER)
 
 
 @torch.inference_mode()
