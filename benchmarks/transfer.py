@@ -100,7 +100,8 @@ def measure(run: RunFolder, labels: int, draws: int, use: str) -> dict[str, Any]
     for name, build in TASKS[corpus].items():
         task = build(use)
         # No two runs of a preset have the same draw.
-        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
+        left_out = (FROM_SCRATCH,) if use == SELECTION else ()  # a search compares candidates with each other
+        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws), left_out)
         scores = {method: spread_of(right, answers.counts) for method, right in answers.right.items()}
         own = answers.right[PRETRAINED]
         gains = {
