@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from configs.compiled_code import kept_code
 from configs.experiment import Configs
 from configs.keys import ConfigError
@@ -14,7 +16,16 @@ from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from runs.callbacks import Callback
 from runs.run_folder import RunFolder
-from training.callbacks import AnyOrderBound, Compiler, KnobPanel, PerCharacter, ReferenceLosses, Samples, WeightNorm
+from training.callbacks import (
+    AnyOrderBound,
+    Compiler,
+    KnobPanel,
+    PerCharacter,
+    ReferenceLosses,
+    Samples,
+    ThreadChoice,
+    WeightNorm,
+)
 from training.checkpoint import environment
 from training.cuda_graph import CudaGraphRecorder
 from training.health_checks import HealthChecks
@@ -38,6 +49,10 @@ def steering(c: Configs) -> list[Callback]:
         found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
         found.append(Compiler(c.compiled, around=kept_code))
+    if c.training.threads:
+        torch.set_num_threads(c.training.threads)
+    elif chooses_threads(c):
+        found.append(ThreadChoice())
     if c.cuda_graphs:
         found.append(CudaGraphRecorder(c.step, c.cuda_graphs))
     if c.sample.every_evaluations:
@@ -47,6 +62,12 @@ def steering(c: Configs) -> list[Callback]:
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
     return found
+
+
+def chooses_threads(c: Configs) -> bool:
+    """Only a run that is limited by nothing but seconds: others repeat bit for bit."""
+    is_alone = c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
+    return is_alone and c.training.max_steps is None and c.training.max_chars is None
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

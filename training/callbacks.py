@@ -1,6 +1,7 @@
 """Callbacks of the training loop: reference losses, compiling, the any-order bound, knobs and samples."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -19,13 +20,16 @@ from runs.curves import save_curves
 from runs.files import reporting_os_errors
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder
-from training.compilation import Compiled, Report
+from training.compilation import Compiled, Report, without_side_effects
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
 from training.muon import local
-from training.schedule import Stage
+from training.schedule import Stage, stage_at
+from training.step import TrainingStep
 
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
+TURNS = 5
+LEAST_GAIN = 0.9  # of the time of a step, so that the number of threads does not change for nothing
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
 
@@ -86,6 +90,67 @@ class Compiler(Callback):
 
     def compile(self, trainer: Any, stages: Sequence[Stage]) -> None:
         self.compiled.compile(trainer.training_step, stages, trainer.report, self.around(trainer.report))
+
+
+class ThreadChoice(Callback):
+    """Computes with one thread or with all of them, whichever is faster now.
+
+    The threads of a step wait for each other at every operation. Beside another program that keeps a core busy, all
+    wait for the thread on this core, and one thread is faster.
+    """
+
+    name = "threads"
+
+    def __init__(self) -> None:
+        self.most = torch.get_num_threads()
+        self.is_chosen = False
+
+    def begin(self, trainer: Any) -> None:
+        if not self.is_chosen:
+            self.choose(trainer)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        row["threads"] = torch.get_num_threads()
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        self.choose(trainer)
+
+    def choose(self, trainer: Any) -> None:
+        """Measure both, and change the number if the other one is clearly faster; the clock does not run."""
+        if trainer.progress() >= 1:
+            return
+        now, self.is_chosen = torch.get_num_threads(), True
+        other, step = self.most if now == 1 else 1, trainer.training_step
+        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
+        seconds = seconds_per_gradient(step, stage, (now, other))
+        faster = other if seconds[other] < LEAST_GAIN * seconds[now] else now
+        torch.set_num_threads(faster)
+        if faster != now:
+            threads = "1 thread is" if faster == 1 else f"{faster} threads are"
+            trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
+
+    def state_dict(self) -> int:
+        return torch.get_num_threads()
+
+    def load_state_dict(self, state: int) -> None:
+        torch.set_num_threads(min(state, self.most))
+        self.is_chosen = True
+
+
+def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int]) -> dict[int, float]:
+    """The mean time of computing a gradient with each number of threads, which take turns."""
+    seconds = dict.fromkeys(numbers, 0.0)
+    with without_side_effects(step):
+        batch = step.draw(stage)[0]
+        counts = step.update.objective.counts([batch])
+        for turn in range(TURNS + 1):
+            for n in numbers:
+                torch.set_num_threads(n)
+                began = time.perf_counter()
+                step.update.backward(batch, counts)
+                if turn:  # the first turn starts threads, and compiled code is checked
+                    seconds[n] += (time.perf_counter() - began) / TURNS
+    return seconds
 
 
 class WeightNorm(Callback):

@@ -33,12 +33,12 @@ class Compiled:
         began = time.monotonic()
         report("compiling the training step: half a minute or more (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
-        # One compilation per shape is intended, not a sign of trouble.
-        limit = max(torch._dynamo.config.recompile_limit, 2 * len(self.shapes | set(shapes)))
-        torch._dynamo.config.recompile_limit = limit
-        torch._dynamo.config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
+        config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
+        config.recompile_limit = max(config.recompile_limit, 4 * n_shapes)  # two numbers of threads, and a reserve
+        torch._inductor.config.cpp.dynamic_threads = True  # their number may change: see training.threads
+        config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
-        torch._dynamo.config.optimize_ddp = step.update.device.type != "cpu"
+        config.optimize_ddp = step.update.device.type != "cpu"
         _leave_out(step.update.model)
         reason = ""
         try:

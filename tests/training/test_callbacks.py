@@ -3,13 +3,15 @@ import errno
 import pytest
 import torch
 
+from configs.callbacks import steering
 from data.vocabulary import Vocabulary
 from model import MaskedLanguageModel, ModernEncoder
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
-from tests.conftest import Recording
+from tests.conftest import Recording, configs_for, weights
 from tests.runs.conftest import metrics_row
-from training.callbacks import KnobPanel, sample
+from training import callbacks
+from training.callbacks import KnobPanel, ThreadChoice, sample, seconds_per_gradient
 from training.checkpoint import load_checkpoint
 from training.resume import Recorder
 from training.schedule import Stage
@@ -141,3 +143,49 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
     best = load_checkpoint(recorder.run.checkpoints / "best.safetensors")
     assert torch.equal(best.weights["weight"], torch.zeros(2))
     assert best.state["step"] == 3
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two_threads):
+    configs = configs_for(corpus_file, model__ngrams=2)
+    before, state = weights(configs), str(configs.step.state_dict())
+    seconds = seconds_per_gradient(configs.step, configs.training.stage_rows[0], (2, 1))
+    assert min(seconds.values()) > 0
+    assert torch.equal(weights(configs), before)
+    assert str(configs.step.state_dict()) == state
+    assert all(parameter.grad is None for parameter in configs.network.parameters())
+
+
+def test_a_clearly_faster_number_of_threads_is_taken_and_kept_in_checkpoints(corpus_file, two_threads, monkeypatch):
+    trainer, lines = configs_for(corpus_file, training__max_seconds=9.0).trainer, Recording()
+    trainer.callbacks = [lines]
+    choice = ThreadChoice()
+    for seconds, expected in (({1: 0.95, 2: 1.0}, 2), ({1: 0.5, 2: 1.0}, 1), ({1: 1.0, 2: 0.95}, 1)):
+        monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda *_, found=seconds: found)
+        choice.choose(trainer)
+        assert torch.get_num_threads() == expected
+    assert lines.lines == ["1 thread is faster now than 2 (training.threads=N fixes the number)"]
+    state = choice.state_dict()
+    torch.set_num_threads(2)
+    monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda *_: {1: 1.0, 2: 0.5})
+    resumed = ThreadChoice()
+    resumed.load_state_dict(state)
+    resumed.begin(trainer)  # would measure, and take two threads
+    assert torch.get_num_threads() == 1
+
+
+def test_only_runs_limited_by_seconds_choose_their_threads(corpus_file, two_threads):
+    def chooses(**keys) -> bool:
+        return any(isinstance(callback, ThreadChoice) for callback in steering(configs_for(corpus_file, **keys)))
+
+    assert chooses(training__max_seconds=9.0)
+    assert not chooses(training__max_seconds=9.0, training__max_steps=9)
+    assert not chooses(training__max_seconds=9.0, training__threads=1)
+    assert torch.get_num_threads() == 1
