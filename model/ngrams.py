@@ -95,8 +95,6 @@ class SumOfRows(torch.autograd.Function):
         ordered, order = rows.flatten().sort(stable=True)
         row, count = ordered.unique_consecutive(return_counts=True)
         begins, weight = count.cumsum(0) - count, weights.flatten()[order]
-        sums = F.embedding_bag(
-            order // rows.shape[1], gradient.contiguous(), begins, mode="sum", per_sample_weights=weight
-        )
-        total = torch.sparse_coo_tensor(row.unsqueeze(0), sums, ctx.size, is_coalesced=True, check_invariants=False)
-        return total, None, None
+        inputs = order // rows.shape[1], gradient.contiguous(), begins
+        sums = F.embedding_bag(*inputs, mode="sum", per_sample_weights=weight)
+        return torch.sparse_coo_tensor(row[None], sums, ctx.size, is_coalesced=True, check_invariants=False), None, None

@@ -47,7 +47,9 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     for parameter in model.parameters():
         if parameter.grad is not None:
             if parameter.grad.is_sparse:
-                parameter.grad = parameter.grad.coalesce()  # one sum per row
+                rows = parameter.grad._indices()[0]  # they ascend if each is there once: autograd forgets it
+                is_sum = bool((rows[1:] > rows[:-1]).all())
+                parameter.grad = parameter.grad._coalesced_(True) if is_sum else parameter.grad.coalesce()
             gradients.append(parameter.grad.values() if parameter.grad.is_sparse else local(parameter.grad))
     return gradients
 

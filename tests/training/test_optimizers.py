@@ -13,7 +13,7 @@ from model.ngrams import NGRAMS, NgramEmbedding
 from tests.conftest import configs_for
 from training import optimizers
 from training.muon import STEPS, A, B, C, Muon, orthogonal
-from training.optimizers import RowAdagrad
+from training.optimizers import RowAdagrad, gradients_of
 
 RATES = {"learning_rate": 1e-3, "table_learning_rate": 0.05, "weight_decay": 0.1}
 MUON = {"muon_learning_rate": 0.02, "muon_momentum": 0.9}
@@ -161,3 +161,15 @@ def test_weights_without_a_gradient_do_not_change():
     Muon([layer.weight for layer in layers], lr=0.1, weight_decay=0.1).step()
     assert torch.equal(table, torch.ones(3, 2))
     assert torch.equal(layers[1].weight, before)
+
+
+def test_a_gradient_with_repeated_rows_is_summed_and_one_without_is_kept():
+    table = torch.nn.Parameter(torch.zeros(5, 2))
+    for rows in ([3, 1, 3], [0, 2, 4]):
+        values = torch.arange(6.0).view(3, 2)
+        table.grad = torch.sparse_coo_tensor(torch.tensor([rows]), values, (5, 2), check_invariants=True)
+        dense = table.grad.to_dense()
+        (sums,) = gradients_of(torch.nn.ParameterList([table]))
+        assert table.grad.is_coalesced()
+        assert torch.equal(table.grad.to_dense(), dense)
+        assert torch.equal(sums, dense[sorted(set(rows))])
