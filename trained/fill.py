@@ -61,7 +61,7 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
     """
     filled: dict[int, Filled] = {}
-    for batch in batches_by_length(texts):
+    for batch in batches_by_length(texts, of_equal=not trained.takes_mask):
         results = _fill(trained, [texts[i] for i in batch], n_candidates, never)
         filled |= zip(batch, results, strict=True)
     return [filled[i] for i in range(len(texts))]
@@ -80,7 +80,8 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
     while len(rows := (ids == vocabulary.mask_token).any(1).nonzero().flatten()):
         inputs = ids[rows]
         blanks = (inputs == vocabulary.mask_token).flatten()
-        logits = trained.model(inputs, blanks.nonzero().flatten(), None if mask is None else mask[rows])
+        padding = {} if mask is None else {"attention_mask": mask[rows]}
+        logits = trained.model(inputs, blanks.nonzero().flatten(), **padding)
         logits = logits[:, : vocabulary.n_ordinary]
         logits[:, excluded] = -torch.inf
         probabilities = logits.float().softmax(-1)  # [n_blanks, n_ordinary]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ class Trained:
             raise ConfigError(f"model.architecture={architecture} cannot be exported or fine-tuned: only modern can")
         return self.model.encoder
 
+    @property
+    def takes_mask(self) -> bool:
+        """Whether the model takes an attention mask. A model of your own may take none."""
+        return "attention_mask" in signature(self.model.forward).parameters
+
     def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Logits `[batch, length, n_tokens]` of token ids `[batch, length]`; `mask` is False at padding."""
         return self.model(ids, attention_mask=mask).view(*ids.shape, -1)
@@ -64,7 +70,7 @@ def load_trained(name: str = "last", logs: Path = ROOT / "logs") -> Trained:
     """`load` the run called `name`: a folder, a uuid or its first characters, or `last`.
 
     `trained.model(ids)` gives logits `[batch * seq_len, n_tokens]` for `ids` `[batch, seq_len]`, such as
-    `trained.vocabulary.encode(text)[None]`. Raises InputError if there is no such run.
+    `trained.vocabulary.encode(text)[None]`, if the model is a built-in one. Raises InputError if there is no such run.
     """
     return load(find_run(name, logs))
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -48,6 +50,24 @@ def test_texts_do_not_see_each_other(with_ngrams):
             assert ours.offset == theirs.offset
             assert [c for c, _ in ours.candidates] == [c for c, _ in theirs.candidates]
             assert [p for _, p in ours.candidates] == pytest.approx([p for _, p in theirs.candidates], abs=1e-5)
+
+
+class OwnModel(torch.nn.Module):
+    """A model that takes no attention mask, such as the README's."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs, positions):
+        return self.model(inputs, positions)
+
+
+def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with_ngrams):
+    templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
+    own = replace(with_ngrams, model=OwnModel(with_ngrams.model))
+    texts = [result.text for result in filled(own, *templates)]
+    assert texts == [result.text for result in filled(with_ngrams, *templates)]
 
 
 def test_candidates_are_characters_in_order_of_their_probability(with_ngrams):
