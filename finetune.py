@@ -21,7 +21,7 @@ from configs.scripts import number, run_parser, run_script
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
-from data.tasks.task import CHARACTER
+from data.tasks.task import CHARACTER, PAIR
 from runs.files import write_json
 from runs.run_files import read_object
 from trained.examples import label_names
@@ -67,7 +67,9 @@ def compare_models(options: Namespace) -> None:
         if options.save:
             classifier = learned(trained, task, task.draw(options.labels, seed=0), seed=0)
             save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
-            print(f"the classifier is saved: python predict.py {options.save} TEXT")
+            command = f"python predict.py {options.save}"
+            command = rf"printf 'TEXT\tTEXT\n' | {command}" if task.kind == PAIR else f"{command} TEXT"
+            print(f"the classifier is saved: {command}")
     print(f"written to {path}")
     print_tasks(trained.run.path)
 

@@ -129,10 +129,11 @@ def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, capsys, 
     (tmp_path / "own.csv").write_text("\n".join(["text_a,text_b,label", *rows]), encoding="utf-8")
     words = ["--task", str(tmp_path / "own.csv"), "--draws", "1", "--save", str(tmp_path / "saved")]
     assert finetune.main([str(trained.run.path), *words]) == 0
-    capsys.readouterr()
-    output = predicted(capsys, tmp_path / "saved", "the cat sat\ta cat ran", "the cat sat\ta dog ran")
+    saved = tmp_path / "saved"
+    assert rf"is saved: printf 'TEXT\tTEXT\n' | python predict.py {saved}" in capsys.readouterr().out
+    output = predicted(capsys, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran")
     assert [line.split()[0] for line in output] == ["same", "other"]
-    line = refusal(predict.main, tmp_path / "saved", "the cat")
+    line = refusal(predict.main, saved, "the cat")
     assert "text 1: a pair is two texts with a tab between them" in line
-    line = refusal(export.main, tmp_path / "saved", "--to", "onnx", tmp_path / "x.onnx")
+    line = refusal(export.main, saved, "--to", "onnx", tmp_path / "x.onnx")
     assert "a classifier of pairs of texts cannot be exported" in line
