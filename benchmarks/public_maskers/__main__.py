@@ -1,12 +1,16 @@
 """Audits every public masker that is installed and prints one table, in Markdown.
 
 pip install --no-deps -r requirements-audit.txt
-python -m benchmarks.public_maskers [part of a name]
+python -m benchmarks.public_maskers
 """
 
-import sys
+from argparse import RawDescriptionHelpFormatter
 
 from benchmarks.public_maskers.table import print_table
+from configs.one_line import OneLineParser, run_main
+from configs.scripts import run_script
 
 if __name__ == "__main__":
-    print_table(sys.argv[1] if len(sys.argv) > 1 else "")
+    parser = OneLineParser("public_maskers", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", default="", metavar="PART", help="only the maskers with PART in their name")
+    run_main(lambda words: run_script(parser, words, lambda options: print_table(options.part)))

@@ -15,6 +15,7 @@ from benchmarks.public_maskers.collators import COLLATORS
 from benchmarks.public_maskers.packages import PACKAGES
 from benchmarks.public_maskers.papers import PAPERS
 from benchmarks.public_maskers.vocabulary import CLS, IGNORED, MASK, N_TOKENS, PAD, SEP, UNK, Masker
+from configs.keys import ConfigError
 from data.masking import MLM
 
 REGISTERED = (pretraining, recommenders)  # importing them has filled PACKAGES
@@ -64,10 +65,13 @@ def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:
 
 
 def print_table(part: str) -> None:
-    """Audit all maskers with `part` in their name and print the table, row by row."""
+    """Audit all maskers with `part` in their name and print the table, row by row. Raises ConfigError without any."""
+    chosen = [masker for masker in maskers() if part in masker[0]]
+    if not chosen:
+        raise ConfigError(f"no installed masker has {part!r} in its name")
     print(f"| {' | '.join(HEADER)} |")
     print("|---" * len(HEADER) + "|")
-    for name, release, factory in (masker for masker in maskers() if part in masker[0]):
+    for name, release, factory in chosen:
         target = factory()
         ignored = getattr(target, "ignored", IGNORED)
         options = {} if ignored == IGNORED else {"ignored": ignored}
