@@ -1,19 +1,20 @@
 """Audits the correct maskers of the museum with many seeds and counts the false alarms.
 
-    python -m tests.audit.false_alarms [seeds]
-
 With 20 seeds, the default, these are 200 audits, and take half an hour on one core.
 """
 
-import sys
+import argparse
 
+from configs.scripts import number
 from tests.audit.museum.correct import CORRECT
 
 SEEDS = 20
 
 
 def main() -> None:
-    n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS
+    parser = argparse.ArgumentParser("python -m tests.audit.false_alarms", description=__doc__)
+    parser.add_argument("seeds", nargs="?", type=number(int, 1), default=SEEDS, metavar="N", help="audits per masker")
+    n_seeds = parser.parse_args().seeds
     n_alarms = 0
     for correct in CORRECT:
         alarms = {seed: lines for seed in range(1, n_seeds + 1) if (lines := correct.alarms(seed))}
