@@ -128,13 +128,13 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + if files have changed since; `unknown+` outside of git."""
+    """The commit that is checked out, with a + if code has changed since; `unknown+` outside of git."""
 
     def git(*words: str) -> str:
         return subprocess.check_output(["git", "-C", ROOT, *words], text=True, stderr=subprocess.DEVNULL).strip()
 
     try:
-        return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", ":!benchmarks/results"))
+        return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "*.py", "*.yaml"))
     except (OSError, subprocess.CalledProcessError):
         return "unknown+"
 

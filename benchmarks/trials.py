@@ -55,7 +55,8 @@ def run_trials(
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     left = sum(not file.exists() for file in files)
     print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
-    print(f"finished runs of committed code are kept in {folder}", flush=True)
+    why_not = "not kept: Python or YAML files are not committed" if here["commit"].endswith("+") else ""
+    print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:
         window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
     rows = []

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 
 import pytest
@@ -65,6 +66,21 @@ def test_wrong_input_is_one_line(run):
         assert (calls, code) == ([], 2)
         assert message in output.err
         assert len(output.err.splitlines()) == 1
+
+
+def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    assert command.commit() == "unknown+"
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert not command.commit().endswith("+")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "new.py").touch()
+    assert command.commit().endswith("+")
 
 
 def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, capsys):

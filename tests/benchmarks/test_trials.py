@@ -53,7 +53,9 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, tr
     first = run_trials(path, both[:1], last_losses, 1.0)
     assert run_trials(path, both, last_losses, 1.0)[0] == first[0]
     assert trained == both  # the first one only once
-    assert "2 runs, 1 to go" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "2 runs, 1 to go" in output
+    assert "finished runs are kept in" in output
 
     other_keys = trials_of({"small": {"training.max_steps": 1}}, {"data.corpus": "play"}, 1)
     run_trials(path, other_keys, last_losses, 1.0)
@@ -64,11 +66,15 @@ def test_an_interrupted_comparison_continues_where_it_stopped(tmp_path, here, tr
 
 
 @pytest.mark.parametrize("commit", ["1234567+", "7654321"])
-def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(commit, tmp_path, trained, monkeypatch):
+def test_results_of_code_that_changed_before_or_during_the_run_do_not_count(
+    commit, tmp_path, here, trained, monkeypatch, capsys
+):
     monkeypatch.setattr(trials, "commit", lambda: commit)
+    here["commit"] = "1234567" + "+" * commit.endswith("+")
     for _ in range(2):
         run_trials(tmp_path / "results", trials_of({"small": {}}, {"data.corpus": "play"}, 1), last_losses, 1.0)
     assert len(trained) == 2
+    assert ("finished runs are not kept" in capsys.readouterr().out) == commit.endswith("+")
 
 
 def test_a_run_that_another_process_has_finished_meanwhile_counts_instead(tmp_path, trained, monkeypatch):
