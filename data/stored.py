@@ -152,7 +152,7 @@ class StoredText:
             with locked(self.cache / "lock", self.announce):
                 with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not converted yet, or damaged
                     return StoredTokens.open(folder)
-                self.announce(f"converting {n_bytes / 1e6:,.0f} MB of text to tokens, once, in {folder}")
+                self.announce(f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}")
                 with shown("converting", self.n_chars, " characters") as n_chars_done:
                     convert(self.files, vocabulary, self.n_training_chars, folder, n_chars_done)
                 return StoredTokens.open(folder)

@@ -39,7 +39,7 @@ def survey(
     entries = {source: _renewed(known.get(source.path), source) for source in sources}
     new = [source for source, entry in entries.items() if not entry]
     if new:
-        size = f"{sum(source.size for source in new) / 1e6:,.0f} MB"
+        size = f"{sum(source.size for source in new) / 1e6:,.1f} MB"
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))

@@ -108,7 +108,7 @@ def test_a_changed_file_is_announced_and_converted_again(text: Path):
     (text / "000.txt").write_text(changed)
     said: list[str] = []
     again = load_corpus(str(text), said.append)
-    assert said == ["reading 1 of 3 files (0 MB), which are new or have changed"]
+    assert said == ["reading 1 of 3 files (0.1 MB), which are new or have changed"]
     assert again.sha256 != loaded.sha256
     assert again.training == (changed + TEXT[len(changed) :])[:N_TRAINING]
     ids = again.stored.tokenized(VOCABULARY).training.ids
