@@ -97,6 +97,12 @@ def markdown(table: Table) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def in_minutes(seconds: float) -> str:
+    """About how long something takes."""
+    n = round(seconds / 60)
+    return "less than a minute" if n == 0 else f"about {n} minute{'s' * (n > 1)}"
+
+
 def device_preset() -> str:
     """The preset for the best device of this machine."""
     return "gpu" if best_device() == "cuda" else "quick"

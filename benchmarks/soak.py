@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.command import key_words, recipe, run_benchmark, save_results
+from benchmarks.command import in_minutes, key_words, recipe, run_benchmark, save_results
 from benchmarks.trials import run_in, train
 from runs.files import ROOT
 from training.checkpoint import has_checkpoint, load_weights
@@ -39,7 +39,7 @@ def main(options: Namespace, path: Path) -> int:
     """Run both parts, print the results, and write JSON; returns the exit code, 1 if memory grew or weights differ."""
     parts = {"memory": partial(soak, minutes=options.minutes), "kills": partial(kill, times=options.kills)}
     minutes = {"memory": options.minutes + 1, "kills": MINUTES_PER_KILL * options.kills}
-    print(f"about {minutes[options.only] if options.only else sum(minutes.values()):.0f} minutes", flush=True)
+    print(in_minutes(60 * (minutes[options.only] if options.only else sum(minutes.values()))), flush=True)
     passed = True
     with tempfile.TemporaryDirectory() as folder:
         for name in [options.only] if options.only else parts:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import commit, key_words, machine
+from benchmarks.command import commit, in_minutes, key_words, machine
 from data.corpus import load_corpus
 from data.reference_losses import window_losses
 from runs.files import ROOT, write_json
@@ -54,7 +54,7 @@ def run_trials(
     digests = [hashlib.sha256(json.dumps(trial, sort_keys=True).encode()).hexdigest() for trial in trials]
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     left = sum(not file.exists() for file in files)
-    print(f"{len(trials)} runs, {left} to go (about {left * seconds_per_run / 60:.0f} minutes)", flush=True)
+    print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
     why_not = "not kept: Python or YAML files are not committed" if here["commit"].endswith("+") else ""
     print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:

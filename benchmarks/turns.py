@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.command import save_results
+from benchmarks.command import in_minutes, save_results
 
 Measures = Mapping[str, float]  # by name; the name has the unit
 Candidates = Mapping[str, Callable[[], Measures]]
@@ -56,8 +56,8 @@ def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str
         for name in names[first:] + names[:first]:
             results[name].append(candidates[name]())
         if i == 0 and warmup + rounds > 1:
-            minutes = (time.perf_counter() - began) * (warmup + rounds - 1) / 60
-            print(f"about {minutes:.0f} minutes to go", flush=True)
+            seconds = (time.perf_counter() - began) * (warmup + rounds - 1)
+            print(f"{in_minutes(seconds)} to go", flush=True)
     return {name: found[warmup:] for name, found in results.items()}
 
 

@@ -83,6 +83,11 @@ def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch)
     assert command.commit().endswith("+")
 
 
+def test_a_duration_is_in_words():
+    words = {10: "less than a minute", 61: "about 1 minute", 200: "about 3 minutes"}
+    assert {seconds: command.in_minutes(seconds) for seconds in words} == words
+
+
 def test_results_are_json_with_the_table_and_the_facts_of_the_machine(tmp_path, capsys):
     table = [{"step": "a", "speed": "1"}, {"step": "b", "share": "2%"}]
     save_results(tmp_path / "machine" / "x", table, ratio=float("nan"))
