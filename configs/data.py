@@ -29,7 +29,7 @@ class DataConfigs(Branch):
     corpus: Annotated[str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")] = "auto"
     sampling: Annotated[Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")] = "random"
     within_documents: Annotated[bool, Key("no window crosses the border of two files, or rows of Parquet")] = False
-    tokens: Annotated[str, Key("characters, bytes, bpe:N (N tokens), or the path of a tokenizer.json")] = "characters"
+    tokens: Annotated[str, Key("characters, bytes, bpe:N, or a path: tokenizer.json or vocabulary.json")] = "characters"
     unknown_below: Annotated[float, Key("characters rarer than this share become [UNK]", low=0, high=1)] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
 
