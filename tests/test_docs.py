@@ -14,8 +14,10 @@ import torch
 import configs.training
 import data.masking.segmenters
 import data.masking.strategies
+import data.tasks.shakespeare
 from configs.command_line import SETTINGS, parse, presets
 from data.masking.strategies import STRATEGIES
+from data.tasks.task import N_POOL, REPORT
 from runs.files import ROOT
 
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
@@ -152,6 +154,15 @@ def test_the_optimizer_example_returns_an_optimizer():
     exec(example("README.md", "def my_optimizer("), names)
     (optimizer,) = names["my_optimizer"](SimpleNamespace(network=torch.nn.Linear(2, 2), learning_rate=1e-3))
     assert isinstance(optimizer, torch.optim.Optimizer)
+
+
+def test_the_task_example_is_a_task(shakespeare):
+    names = {**vars(data.tasks.shakespeare), "task": lambda corpus: lambda function: function}
+    exec(example("docs/tasks.md", "def ending("), names)
+    task = names["ending"](REPORT)
+    assert task.labels == ["!", ".", "?"]
+    assert len(task.pool) == N_POOL
+    assert len(task.test) > 100
 
 
 def core_path() -> dict[str, str]:
