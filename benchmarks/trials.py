@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.command import commit, in_minutes, key_words, machine
 from data.corpus import load_corpus
 from data.reference_losses import window_losses
@@ -22,7 +24,10 @@ from runs.files import ROOT, write_json
 from runs.run_folder import RunFolder
 
 RUNS = ROOT / "logs" / "benchmarks"
-COMMON = {"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0}
+COMMON = {
+    **{"data.corpus": "tiny_shakespeare", "training.evaluations": 1, "sample.every_evaluations": 0},
+    "training.threads": torch.get_num_threads(),  # the same for all runs
+}
 LOSSES = {"loss.valid": "windows of 256 (the protocol)", "loss.valid_at_seq_len": "windows as trained"}
 Trial = dict[str, Any]  # {"variant", "preset", "seed", "keys"}; the keys are set on the command line
 
@@ -55,7 +60,7 @@ def run_trials(
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     left = sum(not file.exists() for file in files)
     print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
-    why_not = "not kept: Python or YAML files are not committed" if here["commit"].endswith("+") else ""
+    why_not = "not kept: the code is not that of a commit" if here["commit"].endswith("+") else ""
     print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:
         window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile

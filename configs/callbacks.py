@@ -51,7 +51,9 @@ def steering(c: Configs) -> list[Callback]:
         found.append(Compiler(c.compiled, around=kept_code))
     if c.training.threads:
         torch.set_num_threads(c.training.threads)
-    elif chooses_threads(c):
+    elif may_choose_threads(c):
+        if c.compiled:
+            torch._inductor.config.cpp.dynamic_threads = True  # compiled code asks for the number at each call
         found.append(ThreadChoice())
     if c.cuda_graphs:
         found.append(CudaGraphRecorder(c.step, c.cuda_graphs))
@@ -64,10 +66,10 @@ def steering(c: Configs) -> list[Callback]:
     return found
 
 
-def chooses_threads(c: Configs) -> bool:
-    """Only a run that is limited by nothing but seconds: others repeat bit for bit."""
-    is_alone = c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
-    return is_alone and c.training.max_steps is None and c.training.max_chars is None
+def may_choose_threads(c: Configs) -> bool:
+    """Whether the run is limited by nothing but seconds, so that it does not repeat bit for bit anyway."""
+    is_limited = c.training.max_steps is not None or c.training.max_chars is not None
+    return not is_limited and c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

@@ -174,9 +174,8 @@ def evaluator(c: Configs) -> "Evaluator":
 
 @option(Configs.trainer)
 def trainer(c: Configs) -> "Trainer":
-    """The training loop; `configs.callbacks` has the callbacks of a run."""
+    """The training loop without the callbacks of `configs.callbacks`, one of which compiles before the first step."""
     from training.clock import TrainingClock
     from training.loop import Trainer
 
-    clock = in_all_processes(TrainingClock)(c.torch_device)
-    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, clock)
+    return in_all_processes(Trainer)(c.step, c.schedule, c.evaluator, in_all_processes(TrainingClock)(c.torch_device))

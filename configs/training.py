@@ -47,7 +47,9 @@ class TrainingConfigs(Branch):
     grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 on CUDA, else float32")] = "auto"
     parallel: Annotated[Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)] = "ddp"
-    threads: Annotated[int, Key("threads; 0: chosen while training", low=0, high=512, resume=True, compared=False)] = 0
+    threads: Annotated[
+        int, Key("threads; 0: all, or chosen if only seconds limit the run", low=0, high=512, resume=True)
+    ] = 0
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
     cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20

@@ -79,8 +79,8 @@ class NgramEmbedding(nn.Module):
 
 
 class SumOfRows(torch.autograd.Function):
-    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once: PyTorch's repeats rows, and
-    takes several times as long."""
+    """`F.embedding_bag` with mode `sum`, whose gradient is sparse and has each row once, in order: PyTorch's repeats
+    rows, and takes several times as long."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
@@ -97,4 +97,4 @@ class SumOfRows(torch.autograd.Function):
         begins, weight = count.cumsum(0) - count, weights.flatten()[order]
         inputs = order // rows.shape[1], gradient.contiguous(), begins
         sums = F.embedding_bag(*inputs, mode="sum", per_sample_weights=weight)
-        return torch.sparse_coo_tensor(row[None], sums, ctx.size, is_coalesced=True, check_invariants=False), None, None
+        return torch.sparse_coo_tensor(row[None], sums, ctx.size, check_invariants=False), None, None

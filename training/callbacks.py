@@ -29,7 +29,7 @@ from training.step import TrainingStep
 
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 TURNS = 5
-LEAST_GAIN = 0.9  # of the time of a step, so that the number of threads does not change for nothing
+CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
 
@@ -99,15 +99,11 @@ class ThreadChoice(Callback):
     wait for the thread on this core, and one thread is faster.
     """
 
-    name = "threads"
-
     def __init__(self) -> None:
         self.most = torch.get_num_threads()
-        self.is_chosen = False
 
     def begin(self, trainer: Any) -> None:
-        if not self.is_chosen:
-            self.choose(trainer)
+        self.choose(trainer)
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
@@ -119,22 +115,15 @@ class ThreadChoice(Callback):
         """Measure both, and change the number if the other one is clearly faster; the clock does not run."""
         if trainer.progress() >= 1:
             return
-        now, self.is_chosen = torch.get_num_threads(), True
-        other, step = self.most if now == 1 else 1, trainer.training_step
+        now = torch.get_num_threads()
+        other = self.most if now == 1 else 1
         stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
-        seconds = seconds_per_gradient(step, stage, (now, other))
-        faster = other if seconds[other] < LEAST_GAIN * seconds[now] else now
+        seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
+        faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)
         if faster != now:
             threads = "1 thread is" if faster == 1 else f"{faster} threads are"
             trainer.report(f"{threads} faster now than {now} (training.threads=N fixes the number)")
-
-    def state_dict(self) -> int:
-        return torch.get_num_threads()
-
-    def load_state_dict(self, state: int) -> None:
-        torch.set_num_threads(min(state, self.most))
-        self.is_chosen = True
 
 
 def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int]) -> dict[int, float]:
@@ -148,8 +137,9 @@ def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int
                 torch.set_num_threads(n)
                 began = time.perf_counter()
                 step.update.backward(batch, counts)
-                if turn:  # the first turn starts threads, and compiled code is checked
+                if turn:  # the first one starts threads
                     seconds[n] += (time.perf_counter() - began) / TURNS
+                step.update.model.zero_grad()
     return seconds
 
 

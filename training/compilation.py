@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from data.masking import MaskedBatch
-from training.objective import MaskedObjective, Outcome
+from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
 
@@ -23,7 +22,9 @@ class Compiled:
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
         self.eager = objective.outcome
-        self.outcome: Callable[[nn.Module, MaskedBatch], Outcome] = torch.compile(objective.outcome, dynamic=False)
+        # The number of threads may change, which the guard on PyTorch's global state would answer by compiling again.
+        options: dict[str, Any] = {"guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]}
+        self.outcome = torch.compile(objective.outcome, dynamic=False, options=options)
         self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
 
     def compile(
@@ -34,8 +35,7 @@ class Compiled:
         report("compiling the training step: half a minute or more (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
         config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
-        config.recompile_limit = max(config.recompile_limit, 4 * n_shapes)  # two numbers of threads, and a reserve
-        torch._inductor.config.cpp.dynamic_threads = True  # their number may change: see training.threads
+        config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one per shape is no sign of trouble
         config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
@@ -75,10 +75,8 @@ def without_side_effects(step: TrainingStep) -> Iterator[None]:
 
 
 def _leave_out(model: nn.Module) -> None:
-    """Keep modules with `can_compile = False` out of the compiled code.
-
-    Done here and not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a second.
-    """
+    """Keep modules with `can_compile = False` out of the compiled code."""
+    # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a second.
     for module in model.modules():
         if not getattr(module, "can_compile", True) and "forward" not in vars(module):
             module.forward = torch.compiler.disable(module.forward)

@@ -47,7 +47,7 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     for parameter in model.parameters():
         if parameter.grad is not None:
             if parameter.grad.is_sparse:
-                rows = parameter.grad._indices()[0]  # they ascend if each is there once: autograd forgets it
+                rows = parameter.grad._indices()[0]  # `SumOfRows` sorts them; autograd forgets that
                 is_sum = bool((rows[1:] > rows[:-1]).all())
                 parameter.grad = parameter.grad._coalesced_(True) if is_sum else parameter.grad.coalesce()
             gradients.append(parameter.grad.values() if parameter.grad.is_sparse else local(parameter.grad))

@@ -180,6 +180,7 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     assert counts["unique_graphs"] == 2
     compilation.compile(compiled.step, [unknown], lines.append)
     assert compilation.shapes == {stage.shape for stage in (*stages, unknown)}
+    torch.set_num_threads(2)  # a run may change their number, and nothing is compiled again
     check_like_eager(eager, compiled, [unknown, *stages])
     assert counts["unique_graphs"] == 3
 
