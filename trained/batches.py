@@ -9,12 +9,12 @@ from torch.nn.utils.rnn import pad_sequence
 TOKENS_AT_ONCE = 16_384  # per pass of the model, padding included
 
 
-def batches_by_length(texts: Sequence[Tensor], of_equal: bool = False) -> Iterator[list[int]]:
-    """The numbers of the texts `[length]`, in batches of similar lengths, or `of_equal` lengths."""
+def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> Iterator[list[int]]:
+    """The numbers of the texts `[length]`, in batches of similar lengths, or of `equal_lengths`."""
     batch: list[int] = []
     for number in sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True):  # the first is the longest
         longest = len(texts[batch[0]]) if batch else 0
-        if batch and ((len(batch) + 1) * longest > TOKENS_AT_ONCE or (of_equal and len(texts[number]) < longest)):
+        if batch and ((len(batch) + 1) * longest > TOKENS_AT_ONCE or (equal_lengths and len(texts[number]) < longest)):
             yield batch
             batch = []
         batch.append(number)

@@ -1,7 +1,7 @@
 """Learns classifiers from labels: with a frozen encoder (a probe), or fine-tuned.
 
 Fine-tuning keeps the probe's layer (Kumar et al. 2022, who train it further) and trains the encoder below. The layer
-reads thousands of features. With few labels, training it as well makes it read those that the probe left out.
+reads thousands of features. If it is trained too, it starts to read those that the probe left out.
 """
 
 import copy
@@ -14,14 +14,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT
+from data.tasks.task import CHARACTER, CHOICE, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
 from trained.examples import NO_LABEL
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
 BATCH_SIZE = 16
-N_STEPS = {CHARACTER: 60, TEXT: 30, PAIR: 30, CHOICE: 30}  # of fine-tuning, at least
 EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
@@ -105,10 +104,17 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
 
 
 def fine_tuned(
-    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, learning_rate: float, seed: int
+    classifier: Classifier,
+    texts: Sequence[Tensor],
+    labels: Sequence[Tensor],
+    *,
+    learning_rate: float,
+    n_steps: int,
+    seed: int,
 ) -> Classifier:
-    """A copy of a classifier whose encoder is trained on labelled texts; its linear layer does not change."""
+    """A copy of a classifier, its model trained on labelled texts for `n_steps` or more; its linear layer is not."""
     classifier = copy.deepcopy(classifier).train()
+    classifier.output.requires_grad_(False)
     optimizers = adamw(
         classifier.model,
         learning_rate=learning_rate,
@@ -117,7 +123,7 @@ def fine_tuned(
     )
     set_learning_rate(optimizers, 1.0)
     generator = torch.Generator().manual_seed(seed)
-    epochs = max(EPOCHS, -(-N_STEPS[classifier.kind] * BATCH_SIZE // len(labels)))
+    epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     batches = [b for _ in range(epochs) for b in torch.randperm(len(labels), generator=generator).split(BATCH_SIZE)]
     per_label = len(texts) // len(labels)  # 2 for pairs
     with torch.random.fork_rng([]):

@@ -21,7 +21,7 @@ class Classifier(nn.Module):
     A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
     model that was trained with random characters among the visible ones is surprised by those that do not fit. A text
     has the mean and the maximum over its characters, and its first one. A pair has |u - v| of its two texts, which
-    are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, seen from `center`.
+    are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less `center`.
     """
 
     center: Tensor  # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
@@ -49,9 +49,10 @@ class Classifier(nn.Module):
             return x
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
+        first = x[torch.arange(len(x)), mask.int().argmax(1)]  # users may pad on the left
         is_text = mask.unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), x[:, 0]], -1)
+        return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
     def inputs(self, features: Tensor) -> Tensor:
         """The inputs of the linear layer for features of characters or texts."""

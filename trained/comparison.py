@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -22,7 +22,15 @@ from trained.per_label import confusion_of, per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
-RATE, HIGH_RATE = 3e-4, 2e-3  # of fine-tuning; the high one if there are many labels, or nothing to lose
+
+class Effort(TypedDict):
+    learning_rate: float
+    n_steps: int
+
+
+# The learning rate of fine-tuning, and its least number of steps; the higher ones for many labels, or nothing to lose.
+GENTLE: Effort = {"learning_rate": 3e-4, "n_steps": 30}
+STRONG: Effort = {"learning_rate": 2e-3, "n_steps": 60}
 
 
 class Answers(NamedTuple):
@@ -148,13 +156,13 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
         initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
         return probed(Classifier(initial, n_labels, task.kind), ids, labelled.labels)
 
-    def tuned_scores(start: Classifier, rate: float) -> Tensor:
-        return scores_of(fine_tuned(start, ids, labelled.labels, learning_rate=rate, seed=draw), test_ids)
+    def tuned_scores(start: Classifier, effort: Effort) -> Tensor:
+        return scores_of(fine_tuned(start, ids, labelled.labels, **effort, seed=draw), test_ids)
 
     methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: tuned_scores(probe(), rate_of(task)),
+        PRETRAINED: lambda: tuned_scores(probe(), effort_for(task)),
         PROBE: lambda: scores_of(probe(), test_ids),
-        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), HIGH_RATE),
+        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), STRONG),
     }
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
@@ -166,9 +174,9 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
     return methods
 
 
-def rate_of(task: Task) -> float:
-    """The rate for fine-tuning a pretrained model. Texts with labels of characters have about a hundred labels each."""
-    return HIGH_RATE if task.kind == CHARACTER else RATE
+def effort_for(task: Task) -> Effort:
+    """For fine-tuning a pretrained model. Texts with labels of characters have about a hundred labels each."""
+    return STRONG if task.kind == CHARACTER else GENTLE
 
 
 def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int) -> Classifier:
@@ -176,7 +184,7 @@ def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int
     texts, labels = units(task, examples, trained.longest)
     ids = token_ids(texts, trained)
     probe = probed(Classifier(trained.model, len(label_names(task)), task.kind), ids, labels)
-    return fine_tuned(probe, ids, labels, learning_rate=rate_of(task), seed=seed)
+    return fine_tuned(probe, ids, labels, **effort_for(task), seed=seed)
 
 
 def print_unknown(trained: Trained, task: Task) -> None:

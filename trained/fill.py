@@ -61,7 +61,7 @@ def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, ne
     Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
     """
     filled: dict[int, Filled] = {}
-    for batch in batches_by_length(texts, of_equal=not trained.takes_mask):
+    for batch in batches_by_length(texts, equal_lengths=not trained.takes_mask):
         results = _fill(trained, [texts[i] for i in batch], n_candidates, never)
         filled |= zip(batch, results, strict=True)
     return [filled[i] for i in range(len(texts))]
