@@ -109,7 +109,7 @@ class FolioForSequenceClassification(FolioForTokenClassification):
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
         is_text = mask.bool().unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
-        first = x[torch.arange(len(x), device=x.device), mask.int().argmax(1)]
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 
 

@@ -49,8 +49,8 @@ class Classifier(nn.Module):
             return x
         if mask is None:
             return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
-        first = x[torch.arange(len(x)), mask.int().argmax(1)]  # users may pad on the left
         is_text = mask.unsqueeze(-1)
+        first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left
         mean = (x * is_text).sum(1) / is_text.sum(1)
         return torch.cat([mean, x.masked_fill(~is_text, -torch.inf).amax(1), first], -1)
 

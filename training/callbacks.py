@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -132,14 +133,13 @@ def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int
     with without_side_effects(step):
         batch = step.draw(stage)[0]
         counts = step.update.objective.counts([batch])
-        for turn in range(TURNS + 1):
-            for n in numbers:
-                torch.set_num_threads(n)
-                began = time.perf_counter()
-                step.update.backward(batch, counts)
-                if turn:  # the first one starts threads
-                    seconds[n] += (time.perf_counter() - began) / TURNS
-                step.update.model.zero_grad()
+        for turn, n in product(range(TURNS + 1), numbers):
+            torch.set_num_threads(n)
+            began = time.perf_counter()
+            step.update.backward(batch, counts)
+            if turn:  # the first one starts threads
+                seconds[n] += (time.perf_counter() - began) / TURNS
+            step.update.model.zero_grad()
     return seconds
 
 

@@ -5,7 +5,7 @@ from torch import nn
 import benchmarks.models  # noqa: F401, registers the architectures
 from configs.experiment import configs_of
 from data.tasks.task import TEXT
-from trained.classifier import Classifier, scores_of
+from trained.classifier import POOLS, Classifier, scores_of
 
 KEYS = {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2, "model.d_ff": 48, "model.dropout": 0.25}
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
@@ -34,7 +34,7 @@ def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits
 def test_a_classifier_reads_modernbert_as_it_reads_folio():
     """All layers and the surprise of each token; texts in one batch get what they have alone."""
     classifier = Classifier(built("hugging_face_modernbert"), 3, TEXT).eval()
-    assert classifier.output.in_features == 2 * (3 * 32 + 1)
+    assert classifier.output.in_features == POOLS * (3 * 32 + 1)
     texts = [INPUTS[0, :5], INPUTS[1], INPUTS[2, :9]]
     alone = torch.cat([scores_of(classifier, [text]) for text in texts])
     assert torch.allclose(scores_of(classifier, texts), alone, atol=1e-5)
