@@ -112,7 +112,7 @@ def fine_tuned(
     n_steps: int,
     seed: int,
 ) -> Classifier:
-    """A copy of a classifier, its model trained on labelled texts for `n_steps` or more; its linear layer is not."""
+    """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its linear layer stays."""
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
     optimizers = adamw(

@@ -24,6 +24,8 @@ from trained.zero_shot import pseudo_log_likelihoods
 
 
 class Effort(TypedDict):
+    """How fine-tuning trains."""
+
     learning_rate: float
     n_steps: int
 

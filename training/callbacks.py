@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: reference losses, compiling, the any-order bound, knobs and samples."""
+"""Callbacks of the training loop: reference losses, compiling, threads, the any-order bound, knobs and samples."""
 
 import math
 import time

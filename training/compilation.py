@@ -17,12 +17,12 @@ NOTHING = nullcontext()
 
 
 class Compiled:
-    """An objective that PyTorch compiles. `compile` does so before the clock starts; if it fails, the rest is eager."""
+    """An objective that PyTorch compiles. If compiling fails, training goes on in eager mode."""
 
     def __init__(self, objective: MaskedObjective):
         self.counts, self.loss = objective.counts, objective.loss
         self.eager = objective.outcome
-        # The number of threads may change, which the guard on PyTorch's global state would answer by compiling again.
+        # Without the guard on global state, PyTorch does not compile again when the number of threads changes.
         options: dict[str, Any] = {"guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]}
         self.outcome = torch.compile(objective.outcome, dynamic=False, options=options)
         self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
@@ -35,7 +35,7 @@ class Compiled:
         report("compiling the training step: half a minute or more (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
         config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
-        config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one per shape is no sign of trouble
+        config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one compilation per shape is intended
         config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
