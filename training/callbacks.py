@@ -25,7 +25,7 @@ from training.compilation import Compiled, Report, without_side_effects
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
 from training.muon import local
-from training.schedule import Stage
+from training.schedule import Stage, stage_at
 from training.step import TrainingStep
 
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
@@ -74,18 +74,23 @@ class ReferenceLosses(Callback):
 
 
 class Compiler(Callback):
-    """Has an objective compiled for the shapes of each row of the schedule when it begins."""
+    """Has an objective compiled: for all shapes of the schedule before the first step, later for each new shape."""
 
     def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
         self.compiled, self.around = compiled, around  # compiling happens inside of `around`
 
+    def begin(self, trainer: Any) -> None:
+        if trainer.progress() < 1:
+            self.compile(trainer, trainer.schedule.stages)
+
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if not self.compiled.has_failed and stage.shape not in self.compiled.shapes:
-            row = [each for each in trainer.schedule.stages if each.until == stage.until]
-            stages = [*row, stage]  # a user may have changed the masking rate
+        if self.compiled.shapes and stage.shape not in self.compiled.shapes:  # a user has changed the masking rate
             with trainer.clock.stopped():
-                self.compiled.compile(trainer.training_step, stages, trainer.report, self.around(trainer.report))
+                self.compile(trainer, [stage])
         return stage, factor
+
+    def compile(self, trainer: Any, stages: Sequence[Stage]) -> None:
+        self.compiled.compile(trainer.training_step, stages, trainer.report, self.around(trainer.report))
 
 
 class ThreadChoice(Callback):
@@ -97,23 +102,23 @@ class ThreadChoice(Callback):
 
     def __init__(self) -> None:
         self.most = torch.get_num_threads()
-        self.is_due = True  # before the first step, and after each evaluation
 
-    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if self.is_due:
-            with trainer.clock.stopped():
-                self.choose(trainer, stage)
-            self.is_due = False
-        return stage, factor
+    def begin(self, trainer: Any) -> None:
+        self.choose(trainer)
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
-        self.is_due = True
 
-    def choose(self, trainer: Any, stage: Stage) -> None:
-        """Measure both numbers, and change to the other one if it is clearly faster."""
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        self.choose(trainer)
+
+    def choose(self, trainer: Any) -> None:
+        """Measure both, and change the number if the other one is clearly faster; the clock does not run."""
+        if trainer.progress() >= 1:
+            return
         now = torch.get_num_threads()
         other = self.most if now == 1 else 1
+        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
         seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
         faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)

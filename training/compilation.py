@@ -25,16 +25,15 @@ class Compiled:
         # Without the guard on global state, PyTorch does not compile again when the number of threads changes.
         options: dict[str, Any] = {"guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]}
         self.outcome = torch.compile(objective.outcome, dynamic=False, options=options)
-        self.shapes: set[tuple[int, float]] = set()  # of stages that are ready
-        self.has_failed = False
+        self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
 
     def compile(
         self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any] = NOTHING
     ) -> None:
         """Compile for the shapes of some stages, inside of `around`. No weight, optimizer or RNG state changes."""
         began = time.monotonic()
-        report("compiling the training step: seconds to a minute (training.compile=false skips this)")
-        shapes = {stage.shape: stage for stage in stages if stage.shape not in self.shapes}
+        report("compiling the training step: half a minute or more (training.compile=false skips this)")
+        shapes = {stage.shape: stage for stage in stages}
         config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
         config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one compilation per shape is intended
         config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
@@ -51,11 +50,11 @@ class Compiled:
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))
         if reason := self.agreed(reason):
-            self.outcome, self.has_failed = self.eager, True
+            self.outcome, self.shapes = self.eager, set()
             report(f"training without torch.compile: {reason}")
             return
         self.shapes |= set(shapes)
-        report(f"compiled in {time.monotonic() - began:.0f} s")
+        report(f"compiled for {len(shapes)} shapes in {time.monotonic() - began:.0f} s")
 
     def agreed(self, reason: str) -> str:
         """The reason why compiling has failed, empty if it has not; several processes share one."""

@@ -156,13 +156,12 @@ def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two
 
 
 def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, monkeypatch):
-    configs, lines = configs_for(corpus_file, training__max_seconds=9.0), Recording()
-    trainer, stage = configs.trainer, configs.training.stage_rows[0]
+    trainer, lines = configs_for(corpus_file, training__max_seconds=9.0).trainer, Recording()
     trainer.callbacks = [lines]
     choice = ThreadChoice()
     for seconds, expected in (({1: 0.95, 2: 1.0}, 2), ({1: 0.5, 2: 1.0}, 1), ({1: 1.0, 2: 0.95}, 1)):
         monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda *_, found=seconds: found)
-        choice.choose(trainer, stage)
+        choice.choose(trainer)
         assert torch.get_num_threads() == expected
     assert lines.lines == ["1 thread is faster now than 2 (training.threads=N fixes the number)"]
 
