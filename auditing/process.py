@@ -31,7 +31,8 @@ class TargetProcess:
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
         self.connection, theirs = Pipe()
-        command = [sys.executable, "-P", str(HOST), self.service, self.target, str(theirs.fileno())]
+        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer.
+        command = [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())]
         # In a session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's children.
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
