@@ -5,6 +5,7 @@ import math
 import os
 import resource
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +38,8 @@ from training.tracking import be_quiet
 
 settings.register_profile("no deadlines", deadline=None)  # tests share the cores
 settings.load_profile("no deadlines")
+# A job that a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY = {
     "device": "cpu",
