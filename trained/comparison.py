@@ -24,13 +24,13 @@ from trained.zero_shot import pseudo_log_likelihoods
 
 
 class Effort(TypedDict):
-    """How fine-tuning trains."""
+    """The learning rate of fine-tuning, and its least number of steps."""
 
     learning_rate: float
     n_steps: int
 
 
-# The learning rate of fine-tuning, and its least number of steps; the higher ones for many labels, or nothing to lose.
+# The higher numbers are for many labels, and for models that were not pretrained.
 GENTLE: Effort = {"learning_rate": 3e-4, "n_steps": 30}
 STRONG: Effort = {"learning_rate": 2e-3, "n_steps": 60}
 
