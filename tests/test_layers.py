@@ -18,7 +18,7 @@ LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
 LINES = {"configs": 1_970, "data": 4_070, "model": 575, "training": 2_130, "distributed": 700, "runs": 1_130}
-LINES |= {"trained": 1_810, "writing": 880, "board": 1_175, "auditing": 4_840, "benchmarks": 2_395, "programs": 1_170}
+LINES |= {"trained": 1_818, "writing": 880, "board": 1_175, "auditing": 4_840, "benchmarks": 2_395, "programs": 1_170}
 TRAINING_MODULES = 16
 
 PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-TOKENS_AT_ONCE = 16_384  # per pass of the model, padding included
+TOKENS_AT_ONCE = 4_096  # per pass of the model, padding included; more would leave the processor's cache
 
 
 def batches_by_length(texts: Sequence[Tensor], equal_lengths: bool = False) -> Iterator[list[int]]:

@@ -103,6 +103,13 @@ def columns_of(classifier: Classifier) -> list[np.ndarray]:
     return found
 
 
+def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """The numbers of all examples, in batches of similar `lengths` `[n_examples]`, which need little padding."""
+    order = torch.randperm(len(lengths), generator=generator)  # of examples of equal length
+    batches = order[lengths[order].argsort(stable=True)].split(BATCH_SIZE)
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
 def fine_tuned(
     classifier: Classifier,
     texts: Sequence[Tensor],
@@ -124,8 +131,9 @@ def fine_tuned(
     set_learning_rate(optimizers, 1.0)
     generator = torch.Generator().manual_seed(seed)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
-    batches = [b for _ in range(epochs) for b in torch.randperm(len(labels), generator=generator).split(BATCH_SIZE)]
     per_label = len(texts) // len(labels)  # 2 for pairs
+    lengths = torch.tensor([len(text) for text in texts]).view(-1, per_label).amax(1)
+    batches = [batch for _ in range(epochs) for batch in shuffled_batches(lengths, generator)]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)  # for dropout
         for step, batch in enumerate(batches):
