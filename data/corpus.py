@@ -36,7 +36,7 @@ The built-in play takes its place. For the real text,
 ================================================================================"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # labml hashes the values of items
 class Corpus:
     """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
 
