@@ -37,7 +37,8 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
     """The callbacks that write a run. Only the first process has them, before those of all processes."""
     facts = environment(c.torch_device, c.compiled is not None, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
-    return [ReferenceLosses(run, References(c.data.loaded, simple_losses(c), why_not=why_not)), Recorder(run, facts)]
+    references = References(c.data.loaded, simple_losses(c), why_not=why_not)
+    return [ReferenceLosses(run, references, c.plan.curve), Recorder(run, facts)]
 
 
 def steering(c: Configs) -> list[Callback]:

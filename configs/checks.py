@@ -9,6 +9,7 @@ from configs.masking import MaskingConfigs
 from configs.rows import check_mixture, check_stages
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
+from runs.schema import matches
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 
@@ -36,6 +37,8 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
         )
+    if not matches(values["plan.curve"], [dict.fromkeys(("chars", "low", "loss", "high"), float)]):
+        raise ConfigError("plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it")
     check_stages(values)
     check_tokens(values)
     _check_masking(values)

@@ -15,7 +15,7 @@ from configs.keys import Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.objective import ObjectiveConfigs
-from configs.outputs import CheckpointConfigs, SampleConfigs
+from configs.outputs import CheckpointConfigs, PlanConfigs, SampleConfigs
 from configs.seeds import derived_seed
 from configs.training import TrainingConfigs
 from distributed.launch import local_rank, n_started
@@ -49,6 +49,7 @@ class Configs(BaseConfigs):
     training: TrainingConfigs
     checkpoint: CheckpointConfigs
     sample: SampleConfigs
+    plan: PlanConfigs
 
     torch_device: "torch.device"
     network: "nn.Module"

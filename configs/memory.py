@@ -13,7 +13,7 @@ COPIES = 4  # per weight: the weight, its gradient, and two moments of the optim
 
 def check_memory(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if training cannot fit into the memory of its device."""
-    needed, available = (size / 2**30 for size in (_least_bytes(values), _memory_of(values["device"])))
+    needed, available = (size / 2**30 for size in (least_bytes(values), _memory_of(values["device"])))
     if needed > available:
         raise ConfigError(
             f"training needs at least {needed:,.0f} GiB of memory, {values['device']} has {available:,.0f}:"
@@ -21,7 +21,7 @@ def check_memory(values: Mapping[str, Any]) -> None:
         )
 
 
-def _least_bytes(values: Mapping[str, Any]) -> int:
+def least_bytes(values: Mapping[str, Any]) -> int:
     """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer, table, activations."""
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)

@@ -19,6 +19,12 @@ class SampleConfigs(Branch):
     prompts: Annotated[list, Key("texts for the samples; empty: lines of the validation text", resume=True)] = []
 
 
+class PlanConfigs(Branch):
+    """Keys `plan.*`, which plan.py writes."""
+
+    curve: Annotated[list, Key("predicted rows {chars, low, loss, high}, to draw", resume=True, compared=False)] = []
+
+
 def prompts(c: Any) -> list[str]:
     """The texts that samples fill in: those of the config, or else lines of the validation text. `c` is the tree."""
     if not c.sample.prompts:

@@ -16,13 +16,15 @@ from runs.callbacks import Callback
 from runs.errors import InputError
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
+FEWEST_SHAPES = 3
+FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run, the best first
 COUNTS = ((3, 4), (3, 3), (2, 3))  # sizes, and lengths of each, the best first
-FEWEST_STEPS = (100, 50, 25)  # of the shortest run, the best first
-RATIO = 2.5  # of the characters of a rung and of the next shorter one of its size
-LATE = 1.5  # times the seconds of the ladder, after which the longest rungs are left out
-TIMED_SECONDS = 0.3  # per stage
-SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # before and after a rung: the second per character, in steps
+RATIO = 2.0  # of the characters of a rung and of the next shorter one of its size
+LATE = 1.5  # times the expected time, after which the longest rungs are left out
+SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # of the ladder's time, and per stage: for speeds
+SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # of a run; the cost of evaluating a character, in that of training on one
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
+Say = Callable[[str], None]
 
 
 class Shape(NamedTuple):
@@ -38,14 +40,7 @@ class Rung(NamedTuple):
 
     shape: Shape
     n_chars: int
-    seconds: float  # its expected duration, building and evaluating included
-
-
-class Climbed(NamedTuple):
-    """The runs of a ladder, and the course of the longest one."""
-
-    runs: list[Run]
-    curve: list[tuple[float, float]]  # shares of the characters, and losses
+    seconds: float  # expected, building and evaluating included
 
 
 def shape_keys(d_model: int, n_layers: int) -> dict[str, int]:
@@ -61,85 +56,96 @@ def built(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]) ->
     return configs
 
 
-def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
-    """A shape with its speed: the mean over the stages of the schedule."""
-    configs = built(values, corpus, keys | more)
-    step, stages = configs.step, configs.training.stage_rows
-    if configs.compiled:
-        configs.compiled.compile(step, stages, lambda line: None, kept_code(lambda line: None))
-    before, speed = 0.0, 0.0
-    for stage in stages:
-        step(stage)["loss"].item()  # warms up
-        began, n_steps = time.perf_counter(), 0
-        while (seconds := time.perf_counter() - began) < TIMED_SECONDS or n_steps < 2:
-            step(stage)["loss"].item()
-            n_steps += 1
-        speed += (stage.until - before) * n_steps * configs.training.chars_per_step / seconds
-        before = stage.until
-    return Shape(keys, n_weights(configs.network), speed)
-
-
 def n_weights(model: nn.Module) -> int:
     """The weights outside of tables, of which a step uses few."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
 
-def planned(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int) -> list[Rung]:
-    """The rungs that fit into some seconds, the cheapest first; each evaluation reads `n_read` characters.
+def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
+    """A shape with its speed: the mean over the stages of the schedule."""
+    configs = built(values, corpus, keys | more)
+    step, before, speed = configs.step, 0.0, 0.0
+    if configs.compiled:
+        configs.compiled.compile(step, configs.training.stage_rows, print, kept_code(print))
+    for stage in configs.training.stage_rows:
+        step(stage)["loss"].item()  # warms up
+        began, n_steps, seconds = time.perf_counter(), 0, 0.0
+        while seconds < TIMED_SECONDS:
+            step(stage)["loss"].item()
+            n_steps, seconds = n_steps + 1, time.perf_counter() - began
+        speed += (stage.until - before) * n_steps * step.chars_per_step / seconds
+        before = stage.until
+    return Shape(keys, n_weights(configs.network), speed)
+
+
+def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float, say: Say) -> list[Shape]:
+    """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
+    shapes, began = [], time.monotonic()
+    for size in SIZES:
+        if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
+            break
+        shapes.append(measured(values, corpus, shape_keys(*size), **{"training.compile": False}))
+        say(f"{named(shapes[-1])}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
+    return shapes
+
+
+def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int) -> list[Rung]:
+    """The rungs that fit into some seconds, the cheapest first; an evaluation reads `n_read` characters.
 
     All sizes take the same time. They are the largest that train on a character per weight, or else the smallest.
     Raises InputError if not even the shortest ladder fits.
     """
     for fewest, (n_sizes, n_lengths) in product(FEWEST_STEPS, COUNTS):
         for first in reversed(range(len(shapes) - n_sizes + 1)):
-            rungs = []
+            found = []
             for shape in shapes[first : first + n_sizes]:
                 extra = SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
                 shares = [RATIO**i for i in range(n_lengths)]
-                n_chars = (seconds / n_sizes - n_lengths * extra) * shape.chars_per_second / sum(shares)
-                lengths = [int(n_chars * share) // chars_per_step * chars_per_step for share in shares]
-                rungs += [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
-            is_long = all(rung.n_chars >= fewest * chars_per_step for rung in rungs)
-            if is_long and (first == 0 or rungs[-1].n_chars >= rungs[-1].shape.n_weights):
-                return sorted(rungs, key=lambda rung: rung.seconds)
+                n_steps = (
+                    (seconds / n_sizes - n_lengths * extra) * shape.chars_per_second / chars_per_step / sum(shares)
+                )
+                lengths = [int(n_steps * share) * chars_per_step for share in shares]
+                found += [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
+            is_long = all(rung.n_chars >= fewest * chars_per_step for rung in found)
+            if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
+                return sorted(found, key=lambda rung: rung.seconds)
     raise InputError(f"a ladder needs more than {seconds:.0f} s on this machine: raise --seconds or --ladder-seconds")
 
 
-def climb(values: Mapping[str, Any], corpus: Corpus, rungs: Sequence[Rung], say: Callable[[str], None]) -> Climbed:
-    """Train all rungs; if that takes much longer than expected, without the longest ones."""
-    began, expected, runs, curve = time.monotonic(), sum(rung.seconds for rung in rungs), [], []
-    for seed, rung in enumerate(rungs, start=values["seed"]):
-        late = time.monotonic() - began + rung.seconds > LATE * expected
-        if late and len(runs) >= MIN_RUNS:
+def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung], say: Say) -> tuple[list[Run], list[Any]]:
+    """Train all rungs; if that takes much longer than expected, without the longest ones.
+
+    Returns the runs, and the rows of the last one.
+    """
+    began, expected, runs, rows = time.monotonic(), sum(rung.seconds for rung in ladder), [], []
+    for seed, rung in enumerate(ladder, start=values["seed"]):
+        if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
             break
-        is_last = rung is rungs[-1]
-        curve = train(values | {"seed": seed}, corpus, rung.shape.keys, rung.n_chars, EVALUATIONS if is_last else 1)
-        runs.append(Run(rung.shape.n_weights, rung.n_chars, curve[-1][1]))
-        say(f"{named(rung.shape.keys)}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {runs[-1].loss:.4f}")
-    return Climbed(runs, curve)
+        keys = rung.shape.keys | {"seed": seed, "training.evaluations": EVALUATIONS if rung is ladder[-1] else 1}
+        rows = train(values, corpus, keys, rung.n_chars)
+        runs.append(Run(rung.shape.n_weights, rung.n_chars, rows[-1]["loss.valid"]))
+        say(f"{named(rung.shape)}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {runs[-1].loss:.4f}")
+    return runs, rows
 
 
-def train(
-    values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int, evaluations: int = 1
-) -> list[tuple[float, float]]:
-    """Train without compiling and without a run folder; returns shares of the characters, and losses there."""
-    budget = {"training.max_chars": n_chars, "training.evaluations": evaluations, "training.compile": False}
-    trainer, rows = built(values, corpus, keys | budget).trainer, Rows()
-    trainer.callbacks = [rows]
+def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int) -> list[Any]:
+    """The rows of a run that is not compiled and has no folder."""
+    trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, "training.compile": False}).trainer
+    trainer.callbacks = [rows := Rows()]
     trainer.train()
-    return [(row["chars"] / n_chars, row["loss.valid"]) for row in rows.found]
+    return rows.found
 
 
 class Rows(Callback):
     """Keeps the rows of a training in memory."""
 
     def __init__(self) -> None:
-        self.found: list[Mapping[str, Any]] = []
+        self.found: list[Any] = []
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         self.found.append(row)
 
 
-def named(keys: Mapping[str, int]) -> str:
-    return f"{keys['model.n_layers']} x {keys['model.d_model']}"
+def named(shape: Shape) -> str:
+    return f"{shape.keys['model.n_layers']} x {shape.keys['model.d_model']}"

@@ -37,11 +37,23 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
         axes.text(1, loss, text, transform=axes.get_yaxis_transform(), **style)  # x in shares of the axis
 
 
-def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], title: str) -> None:
+def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
+    """Draw the losses that a plan predicts, with their intervals, where the run has as many characters."""
+    shown = [row for row in predicted if row["chars"] <= 1.01 * rows[-1]["chars"]]
+    reached = ([0, *(row[name] for row in rows)] for name in ("chars", "seconds"))
+    seconds = np.interp([row["chars"] for row in shown], *reached)
+    low, loss, high = ([row[name] for row in shown] for name in ("low", "loss", "high"))
+    axes.plot(seconds, loss, "--", color="black", linewidth=1, label="planned (80%)")
+    axes.fill_between(seconds, low, high, color="grey", alpha=0.3, linewidth=0)
+
+
+def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], title: str, predicted: Rows = ()) -> None:
     """Draw losses, learning rate and sequence length of one run below each other, and write a PNG. Raises OSError."""
     figure = Figure(figsize=(8, 8), layout="constrained")
     losses, rates, lengths = figure.subplots(3, 1, sharex=True, height_ratios=[4, 1, 1])
     draw_losses(losses, rows)
+    if rows and predicted:
+        draw_prediction(losses, rows, predicted)
     draw_reference_lines(losses, reference_lines)
     losses.set_ylabel("loss (nats per masked character)")
     losses.set_title(plain_text(title))

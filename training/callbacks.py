@@ -37,8 +37,8 @@ SEED = 0  # masks the same characters every time, so that samples can be compare
 class ReferenceLosses(Callback):
     """Compares a run with its reference losses, reports them, and draws its curves beside them."""
 
-    def __init__(self, run: RunFolder, references: References):
-        self.run, self.references = run, references
+    def __init__(self, run: RunFolder, references: References, predicted: Sequence[Mapping[str, float]] = ()):
+        self.run, self.references, self.predicted = run, references, predicted
         self.announced: bool | None = None  # whether all losses were known at the last announcement
 
     def begin(self, trainer: Any) -> None:
@@ -59,7 +59,7 @@ class ReferenceLosses(Callback):
             self._announce(trainer, wait_seconds=SECONDS_AT_END)
         with reporting_os_errors(trainer.report, self.run.curves_path.name):
             title = f"{trainer.evaluator.corpus}, {self.run.path.name}"
-            save_curves(self.run.curves_path, self.run.metrics(), self.references.losses, title)
+            save_curves(self.run.curves_path, self.run.metrics(), self.references.losses, title, self.predicted)
 
     def _announce(self, trainer: Any, wait_seconds: float = 0.0) -> None:
         """Report and save the losses: once at the beginning, and once when all of them are known."""

@@ -1,0 +1,145 @@
+"""Plan a run: which model to train, for how long, and which loss to expect. Small runs on this machine tell.
+
+python plan.py data.corpus=PATH --seconds 3600       the lowest loss within an hour of training
+python plan.py data.corpus=PATH --chars 1e9          with a billion characters
+python plan.py data.corpus=PATH --loss 0.9           the least time to a loss
+python plan.py data.corpus=PATH --seconds 3600 --write plan.yaml && python experiment.py --config plan.yaml
+
+Other keys of experiment.py may follow. docs/scaling.md explains the law behind the predictions.
+"""
+
+import time
+from argparse import Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from configs.command_line import parse, resolve
+from configs.memory import least_bytes
+from configs.one_line import OneLineParser, run_main
+from configs.scripts import number, run_script
+from planning.law import Interval, Law, fit
+from runs.errors import InputError
+from runs.files import write_atomically
+
+if TYPE_CHECKING:
+    from planning.ladder import Shape
+
+LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without a budget in seconds, and of one
+LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
+
+
+class Choice(NamedTuple):
+    """A run that is not made yet."""
+
+    shape: "Shape"
+    n_chars: int
+    predicted: Interval
+
+
+def main(arguments: list[str]) -> int:
+    """Plan one run; returns the exit code."""
+    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    budget = parser.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--seconds", type=number(float, 1), metavar="N", help="training time")
+    budget.add_argument("--chars", type=number(float, 1), metavar="N", help="characters of training")
+    budget.add_argument("--loss", type=number(float, 0), metavar="X", help="loss.valid to reach")
+    ladder = f"time for the small runs (default: {LADDER_SHARE:.0%} of --seconds, or {LADDER_SECONDS:.0f})"
+    parser.add_argument("--ladder-seconds", type=number(float, 1), metavar="N", help=ladder)
+    parser.add_argument("--write", type=Path, metavar="FILE.yaml", help="write the plan for experiment.py --config")
+    parser.add_argument("keys", nargs="*", metavar="key=value", help="keys of experiment.py")
+    return run_script(parser, arguments, plan)
+
+
+def plan(options: Namespace) -> None:
+    """Measure speeds, train the ladder, fit the law, and print the plan."""
+    values, began = parse(options.keys).values, time.monotonic()
+    from configs.experiment import configs_of
+    from planning.ladder import climb, measured, measured_shapes, rungs
+    from training.tracking import be_quiet
+
+    be_quiet()
+    data, say = configs_of(values).data, lambda line: print(line, flush=True)
+    corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()
+    seconds = options.ladder_seconds or LADDER_SHARE * (options.seconds or LADDER_SECONDS / LADDER_SHARE)
+    shapes = measured_shapes(values, corpus, seconds, say)
+    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read), say)
+    law = fit(runs, n_text=n_text, floor=known_floor(data))
+    choice = chosen(law, shapes, options)
+    if values["training.compile"]:  # the run will be faster than the ladder; its compiled code is kept
+        faster = measured(values, corpus, choice.shape.keys).chars_per_second / choice.shape.chars_per_second
+        shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
+        choice = chosen(law, shapes, options)
+    half, twice = (chosen(law, shapes, options, factor) for factor in (0.5, 2.0))
+    say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
+    print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)
+    curve = course(law, choice, [(row["chars"] / rows[-1]["chars"], row["loss.valid"]) for row in rows])
+    for row in curve[len(curve) // 2 - 1 : -1][:1]:
+        say(f"stop the run if loss.valid is above {row['high']:.3f} at {row['chars'] / 1e6:,.1f} M characters")
+    if options.write:
+        limits = {"training.max_chars": choice.n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}
+        content = yaml.safe_dump(resolve(values, choice.shape.keys | limits), sort_keys=False, allow_unicode=True)
+        write_atomically(options.write, content.encode())
+        say(f"python experiment.py --config {options.write}")
+
+
+def known_floor(data: Any) -> float | None:
+    """The Bayes-optimal loss on the play; None for other texts and tokens."""
+    from data.reference_losses import mean_loss, window_losses, without_counting
+
+    if data.loaded.automaton is None or without_counting(data.vocabulary, data.loaded):
+        return None
+    return mean_loss(window_losses(data.loaded)["floor"])
+
+
+def chosen(law: Law, shapes: Sequence["Shape"], options: Namespace, factor: float = 1.0) -> Choice:
+    """The run with the lowest expected loss within `factor` times the budget; of a loss, the least time to it."""
+    seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
+    if seconds == np.inf:
+        raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
+    lengths = [round(factor * (options.chars or seconds * shape.chars_per_second)) for shape in shapes]
+    found = [Choice(s, n, law.predict(s.n_weights, n)) for s, n in zip(shapes, lengths, strict=True)]
+    return min(found, key=lambda choice: choice.predicted.loss)
+
+
+def seconds_to(law: Law, shape: "Shape", loss: float) -> float:
+    """The training time to an expected loss."""
+    expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS), axis=0)
+    return min(LENGTHS[expected <= loss], default=np.inf) / shape.chars_per_second
+
+
+def course(law: Law, choice: Choice, curve: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
+    """The predicted losses within the run: its excess falls as that of the longest run of the ladder did."""
+    floor, last = float(np.median(law.floors)), curve[-1][1]
+    rows = []
+    for share, loss in curve:
+        predicted = [floor + (each - floor) * (loss - floor) / (last - floor) for each in choice.predicted]
+        rows.append({"chars": round(share * choice.n_chars)} | dict(zip(Interval._fields, predicted, strict=True)))
+    return rows
+
+
+def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> None:
+    """A table of the runs, and whether the text or the time limits their loss."""
+    headings = ("", "d_model", "n_layers", "loss.valid (80%)", "characters", "epochs", "memory", "time")
+    table = [headings]
+    for words, (shape, n_chars, p) in choices.items():
+        size = (str(shape.keys["model.d_model"]), str(shape.keys["model.n_layers"]))
+        amount = (f"{n_chars / 1e6:,.1f} M", f"{n_chars / law.n_text:,.1f}")
+        cost = (f"{least_bytes(values | shape.keys) / 1e9:,.1f} GB", f"{n_chars / shape.chars_per_second:,.0f} s")
+        table.append((words, *size, f"{p.loss:.3f} ({p.low:.3f} to {p.high:.3f})", *amount, *cost))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    _, choice, twice = choices.values()
+    more_text = replace(law, n_text=2 * law.n_text).predict(choice.shape.n_weights, choice.n_chars)
+    by_budget, by_text = (choice.predicted.loss - loss for loss in (twice.predicted.loss, more_text.loss))
+    limit = "text" if by_text > by_budget else "time"
+    print(f"the {limit} is the limit: twice the budget gives {by_budget:.3f} less, twice the text {by_text:.3f}")
+
+
+if __name__ == "__main__":
+    run_main(main)
