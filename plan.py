@@ -59,15 +59,15 @@ def plan(options: Namespace) -> None:
     """Measure speeds, train the ladder, fit the law, and print the plan."""
     values, began = parse(options.keys).values, time.monotonic()
     from configs.experiment import configs_of
-    from planning.ladder import climb, measured, measured_shapes, rungs
+    from planning.ladder import climb, measured, measured_shapes, rungs, say
     from training.tracking import be_quiet
 
     be_quiet()
-    data, say = configs_of(values).data, lambda line: print(line, flush=True)
+    data = configs_of(values).data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()
     seconds = options.ladder_seconds or LADDER_SHARE * (options.seconds or LADDER_SECONDS / LADDER_SHARE)
-    shapes = measured_shapes(values, corpus, seconds, say)
-    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read), say)
+    shapes = measured_shapes(values, corpus, seconds)
+    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
     law = fit(runs, n_text=n_text, floor=known_floor(data))
     choice = chosen(law, shapes, options)
     if values["training.compile"]:  # the run will be faster than the ladder; its compiled code is kept

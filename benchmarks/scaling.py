@@ -22,10 +22,11 @@ from configs.command_line import PRESETS, read_config, resolve
 from data.corpus import Corpus, load_corpus
 from data.play.grammar import PLAY, play
 from data.reference_losses import mean_loss, window_losses
-from planning.ladder import built, n_weights, shape_keys, train
+from planning.ladder import built, shape_keys, train
 from planning.law import Interval, Law, Run, fit
 from runs.figures import save_figure
 from runs.files import write_json
+from training.callbacks import dense_weights
 
 LENGTH, SEED = 20_000_000, 2  # of the training text; the built-in play has seed 1
 # Sizes, and millions of characters of runs whose compute falls from 5e10 weights times characters.
@@ -63,7 +64,8 @@ def trial(corpus: Corpus, size: tuple[int, int], millions: float) -> dict[str, A
         values = resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": PLAY})
         n = round(millions * 1e6 / values["training.chars_per_step"]) * values["training.chars_per_step"]
         keys = shape_keys(*size) | {"seed": sum(size) + round(1_000 * millions), "training.evaluations": 1}
-        run = Run(n_weights(built(values, corpus, keys).network), n, train(values, corpus, keys, n)[-1]["loss.valid"])
+        size_ = sum(weight.numel() for weight in dense_weights(built(values, corpus, keys).network))
+        run = Run(size_, n, train(values, corpus, keys, n)[-1]["loss.valid"])
         write_json(kept, run._asdict() | {"keys": keys, "commit": commit()})
         print(run, flush=True)
     return json.loads(kept.read_text())

@@ -19,6 +19,7 @@ from runs.run_folder import RunFolder
 from training.callbacks import (
     AnyOrderBound,
     Compiler,
+    DataWaiting,
     KnobPanel,
     PerCharacter,
     ReferenceLosses,
@@ -46,6 +47,8 @@ def steering(c: Configs) -> list[Callback]:
     rates = [stage.masking_prob for stage in c.training.stage_rows]
     found: list[Callback] = [in_all_processes(KnobPanel)(rates), HealthChecks(simple_losses(c)["unigram"])]
     found.append(in_all_processes(WeightNorm)())
+    if c.data.stored_tokens:
+        found.append(DataWaiting())
     if c.data.vocabulary.lengths is not None:
         found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:

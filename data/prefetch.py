@@ -1,5 +1,6 @@
 """Draws the windows of the next step in a thread, while the device computes."""
 
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ class Prefetched:
         """`windows` are on the CPU."""
         self.windows = windows
         self.device = device
+        self.waited = 0.0  # seconds for which steps have waited for windows; a callback resets it
         self._pool = ThreadPoolExecutor(1)
         self._state: dict[str, Any] = {}  # of the windows before the next draw, if that has begun
         self._next: Future[WindowBatch] | None = None
@@ -24,7 +26,9 @@ class Prefetched:
         """A batch of windows, `[batch_size, seq_len]`; begins to draw another one of the same shape."""
         if self._shape != (batch_size, seq_len):
             self._take_back()
+        began = time.perf_counter()
         batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
+        self.waited += time.perf_counter() - began
         self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
         self._next = self._pool.submit(self._draw, batch_size, seq_len)
         tokens, offsets = (part.to(self.device, non_blocking=True) for part in batch[:2])

@@ -1,11 +1,10 @@
 """A ladder of small runs: several sizes, each trained with several numbers of characters, by complete schedules."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
-
-from torch import nn
 
 from configs.command_line import resolve
 from configs.compiled_code import kept_code
@@ -14,6 +13,7 @@ from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
 from runs.callbacks import Callback
 from runs.errors import InputError
+from training.callbacks import dense_weights
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
@@ -24,7 +24,7 @@ LATE = 1.5  # times the expected time, after which the longest rungs are left ou
 SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # of the ladder's time, and per stage: for speeds
 SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # of a run; the cost of evaluating a character, in that of training on one
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
-Say = Callable[[str], None]
+say = partial(print, flush=True)  # such lines come while the ladder is built
 
 
 class Shape(NamedTuple):
@@ -33,6 +33,10 @@ class Shape(NamedTuple):
     keys: dict[str, int]
     n_weights: int  # outside of tables
     chars_per_second: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.keys['model.n_layers']} x {self.keys['model.d_model']}"
 
 
 class Rung(NamedTuple):
@@ -56,12 +60,6 @@ def built(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]) ->
     return configs
 
 
-def n_weights(model: nn.Module) -> int:
-    """The weights outside of tables, of which a step uses few."""
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
-    return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
-
-
 def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
     """A shape with its speed: the mean over the stages of the schedule."""
     configs = built(values, corpus, keys | more)
@@ -76,17 +74,17 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
         speed += (stage.until - before) * n_steps * step.chars_per_step / seconds
         before = stage.until
-    return Shape(keys, n_weights(configs.network), speed)
+    return Shape(keys, sum(weight.numel() for weight in dense_weights(configs.network)), speed)
 
 
-def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float, say: Say) -> list[Shape]:
+def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
     shapes, began = [], time.monotonic()
     for size in SIZES:
         if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
             break
         shapes.append(measured(values, corpus, shape_keys(*size), **{"training.compile": False}))
-        say(f"{named(shapes[-1])}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
+        say(f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
     return shapes
 
 
@@ -113,7 +111,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     raise InputError(f"a ladder needs more than {seconds:.0f} s on this machine: raise --seconds or --ladder-seconds")
 
 
-def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung], say: Say) -> tuple[list[Run], list[Any]]:
+def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:
     """Train all rungs; if that takes much longer than expected, without the longest ones.
 
     Returns the runs, and the rows of the last one.
@@ -125,7 +123,7 @@ def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung], say
         keys = rung.shape.keys | {"seed": seed, "training.evaluations": EVALUATIONS if rung is ladder[-1] else 1}
         rows = train(values, corpus, keys, rung.n_chars)
         runs.append(Run(rung.shape.n_weights, rung.n_chars, rows[-1]["loss.valid"]))
-        say(f"{named(rung.shape)}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {runs[-1].loss:.4f}")
+        say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {runs[-1].loss:.4f}")
     return runs, rows
 
 
@@ -140,12 +138,8 @@ def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_
 class Rows(Callback):
     """Keeps the rows of a training in memory."""
 
-    def __init__(self) -> None:
+    def begin(self, trainer: Any) -> None:
         self.found: list[Any] = []
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         self.found.append(row)
-
-
-def named(shape: Shape) -> str:
-    return f"{shape.keys['model.n_layers']} x {shape.keys['model.d_model']}"

@@ -20,7 +20,7 @@ from runs.errors import InputError
 
 MIN_RUNS = 6  # of at least two sizes and three lengths
 WALKERS, STEPS = 64, 1_500
-DRIFT = 0.13  # of the exponent b per factor e of compute above the ladder's: docs/scaling.md says how it was measured
+DRIFT = 0.15  # of the exponent b per factor e of compute above the ladder's: docs/scaling.md says how it was measured
 FRESH = 1e30  # characters of a text that is never repeated
 # The parameters, with the means and deviations of their normal priors. A and B are excesses of a run of mean size and
 # length, as shares of the spread of the losses. The floor is a share of the lowest loss; its prior is nearly uniform.

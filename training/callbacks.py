@@ -31,6 +31,7 @@ from training.step import TrainingStep
 SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
 TURNS = 5
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
+MOST_WAITING = 0.05  # share of the training time
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
 
@@ -151,12 +152,28 @@ class WeightNorm(Callback):
 
     @torch.no_grad()
     def norm(self, model: nn.Module) -> float:
-        tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
-        weights = [weight for weight in model.parameters() if id(weight) not in tables]
+        weights = dense_weights(model)
         return (self.square_sum(weights) / sum(weight.numel() for weight in weights)).sqrt().item()
 
     def square_sum(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.stack([local(weight).float().square().sum() for weight in weights]).sum()
+
+
+def dense_weights(model: nn.Module) -> list[nn.Parameter]:
+    """All weights except those of tables, of which a step uses few."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
+    return [weight for weight in model.parameters() if id(weight) not in tables]
+
+
+class DataWaiting(Callback):
+    """Adds the share of the training time in which steps waited for windows of a text on the disk."""
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        windows = trainer.training_step.windows
+        row["waiting"] = windows.waited / max(row["seconds"] - trainer.evaluated_at["seconds"], 1e-9)
+        windows.waited = 0.0
+        if row["waiting"] > MOST_WAITING:
+            trainer.report(f"training waited for the disk for {row['waiting']:.0%} of its time: copy the text nearer")
 
 
 class PerCharacter(Callback):

@@ -1,0 +1,77 @@
+"""Ladders fit into their time."""
+
+from dataclasses import replace
+
+import pytest
+
+from configs.command_line import resolve
+from data.corpus import load_corpus
+from planning import ladder
+from planning.ladder import SIZES, Shape, climb, measured, rungs, shape_keys
+from planning.law import MIN_RUNS
+from tests.conftest import TINY, one_line
+
+STEP, READ = 2_048, 100_000
+
+
+def shapes(speed: float, n: int = 4) -> list[Shape]:
+    """Shapes whose speed falls with their weights."""
+    weights = [10_000 * 4**i for i in range(n)]
+    return [
+        Shape(shape_keys(*size), w, speed / 2**i) for i, (size, w) in enumerate(zip(SIZES[:n], weights, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("speed", "seconds"), [(80_000, 60), (25_000, 60), (80_000, 360), (300_000, 60), (5_000_000, 600), (30_000, 3_600)]
+)
+def test_a_ladder_takes_its_time(speed, seconds):
+    found = rungs(shapes(speed), seconds, STEP, READ)
+    assert 0.8 * seconds < sum(rung.seconds for rung in found) <= seconds
+    assert len(found) >= MIN_RUNS
+    assert len({rung.shape.n_weights for rung in found}) >= 2
+    assert all(rung.n_chars % STEP == 0 and rung.n_chars >= 12 * STEP for rung in found)
+    assert [rung.seconds for rung in found] == sorted(rung.seconds for rung in found)
+
+
+def test_more_time_makes_more_rungs_and_larger_models():
+    short, long = (rungs(shapes(80_000), seconds, STEP, READ) for seconds in (40, 2_000))
+    assert len(short) <= len(long)
+    assert max(rung.shape.n_weights for rung in short) < max(rung.shape.n_weights for rung in long)
+
+
+def test_a_hopeless_ladder_is_refused():
+    with one_line(ValueError, "a ladder needs more than 5 s on this machine: raise"):
+        rungs(shapes(20_000), 5, STEP, READ)
+
+
+@pytest.fixture
+def tiny(text_file):
+    return resolve(TINY, {"data.corpus": str(text_file)}), load_corpus(str(text_file))
+
+
+def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
+    """All have complete schedules; the last one is evaluated on its way."""
+    small = [measured(*tiny, shape_keys(d_model, 1)) for d_model in (8, 16)]
+    assert small[0].n_weights < small[1].n_weights
+    assert min(shape.chars_per_second for shape in small) > 0
+    planned = [ladder.Rung(shape, n * 512, 1.0) for n in (4, 8, 16) for shape in small]
+    runs, rows = climb(*tiny, planned)
+    assert [run[:2] for run in runs] == [(rung.shape.n_weights, rung.n_chars) for rung in planned]
+    assert rows[-1]["chars"] == planned[-1].n_chars
+    assert rows[-1]["learning_rate"] < rows[0]["learning_rate"]
+    assert len(rows) == ladder.EVALUATIONS
+    assert runs[-1].loss < runs[0].loss
+
+
+def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
+    shape = Shape(shape_keys(8, 1), 1, 1.0)
+    planned = [ladder.Rung(shape, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
+    runs, _ = climb(*tiny, [*planned, ladder.Rung(shape, 10**12, 0.01)])
+    assert len(runs) == MIN_RUNS
+
+
+def test_shapes_share_a_loaded_text(tiny):
+    values, corpus = tiny
+    other = replace(corpus, training=corpus.training[:1_000])
+    assert len(ladder.built(values, other, {}).data.training_ids) == 1_000

@@ -1,0 +1,112 @@
+"""The law is recovered from noisy runs, and its intervals cover what they promise."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from planning import law
+from planning.law import DEVIATIONS, FRESH, MEANS, Interval, Law, Run, fit
+from tests.conftest import one_line
+
+SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
+LADDER = list(product(SIZES, LENGTHS))
+FLOOR, NOISE = 0.5, 0.03
+A, B, C, SIZE_UNIT, LENGTH_UNIT = 0.6, 1.1, 0.3, 40_000, 1_000_000  # exponents, and where both parts are 0.1
+
+
+def planted(n_weights: float, n_chars: float, n_text: float = FRESH, repeats: float = 8.0) -> float:
+    """The loss by a law that the fit does not know."""
+    if n_chars > n_text:
+        n_chars = n_text + n_text * repeats * (1 - np.exp(-(n_chars / n_text - 1) / repeats))
+    size, length = n_weights / SIZE_UNIT, n_chars / LENGTH_UNIT
+    return FLOOR + 0.1 * size**-A + 0.1 * length**-B * size**-C
+
+
+def ladder(noise: float = NOISE, n_text: float = FRESH, seed: int = 0) -> list[Run]:
+    random = np.random.default_rng(seed)
+    return [
+        Run(n, d, FLOOR + (planted(n, d, n_text) - FLOOR) * np.exp(noise * random.standard_normal())) for n, d in LADDER
+    ]
+
+
+@pytest.mark.parametrize("floor", [FLOOR, None])
+def test_a_planted_law_is_recovered(floor):
+    found = fit(ladder(), floor=floor)
+    for i, exponent in ((1, A), (3, B), (4, C)):
+        low, middle, high = np.quantile(found.draws[i], (0.025, 0.5, 0.975))
+        assert low < exponent < high
+        assert abs(middle - exponent) < 0.2
+    low, _, high = np.quantile(found.floors, (0.025, 0.5, 0.975))
+    assert low <= FLOOR <= high
+    predicted = found.predict(320_000, 10_000_000)
+    assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.01)
+
+
+def test_an_unknown_floor_makes_predictions_less_certain():
+    known, unknown = (fit(ladder(), floor=floor).predict(640_000, 50_000_000) for floor in (FLOOR, None))
+    assert known.low < known.loss < known.high
+    assert unknown.high - unknown.low > 1.5 * (known.high - known.low)
+
+
+def test_predictions_far_beyond_the_ladder_are_less_certain():
+    found = fit(ladder(), floor=FLOOR)
+    relative = []
+    for factor in (1, 10, 100):
+        low, middle, high = np.array(found.predict(160_000, factor * 5_400_000)) - FLOOR
+        relative.append((high - low) / middle)
+    assert relative == sorted(relative)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        ladder()[:3],  # three points of one size
+        ladder()[:4],
+        [run for run in ladder() if run.n_chars <= LENGTHS[1]],  # two lengths
+        [],
+    ],
+)
+def test_too_few_runs_are_refused(runs):
+    with one_line(ValueError, "not enough runs to extrapolate from"):
+        fit(runs)
+
+
+@pytest.mark.parametrize("floor", [FLOOR, None])
+def test_intervals_cover_80_percent_of_simulated_runs(floor, monkeypatch):
+    """Laws come from the priors, and each ladder of ten runs predicts one at ten times its compute."""
+    random, n, inside = np.random.default_rng(0), 150, 0
+    points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float)
+    cases = Law(np.vstack([points.T, np.linspace(1, 2, len(points))]), FRESH, FLOOR, MEANS)
+    for seed in range(n):
+        draws = MEANS + DEVIATIONS * random.standard_normal(MEANS.shape)
+        draws[[1, 3]] = np.abs(draws[[1, 3]])
+        case = Law(cases.runs, FRESH, FLOOR, draws)
+        noise = np.exp(draws[5, 0]) * random.standard_normal(len(points))
+        beyond = np.log(np.prod(points[-1]) / np.prod(points[:-1], axis=1).max())
+        noise[-1] += law.DRIFT * beyond * draws[3, 0] * random.standard_normal()
+        losses = FLOOR + case.excess(*points.T)[0] * np.exp(noise)
+        runs = [Run(int(n), int(d), loss) for (n, d), loss in zip(points, losses, strict=True)]
+        found = fit(runs[:-1], floor=floor, steps=200, seed=seed).predict(*runs[-1][:2])
+        inside += found.low <= losses[-1] <= found.high
+    assert 0.7 < inside / n < 0.92  # three standard errors around 80%, and a sampler that has just begun
+
+
+def test_repetitions_are_worth_less_than_fresh_text():
+    text = 500_000
+    found = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
+    fresh = Law(found.runs, FRESH, FLOOR, found.draws)
+    n = 160_000
+    gains = [np.median(each.excess(n, 10**6) - each.excess(n, 10**8)) for each in (found, fresh)]
+    assert 0 < gains[0] < gains[1]
+    np.testing.assert_allclose(found.excess(n, text), fresh.excess(n, text))  # one epoch
+    # After many epochs, further ones change nothing: D' stays below U (1 + R).
+    np.testing.assert_allclose(found.excess(n, 10**12), found.excess(n, 10**13), rtol=1e-6)
+    repeats = np.quantile(np.exp(found.draws[6]), (0.05, 0.95))
+    assert repeats[0] < 8 < repeats[1]
+
+
+def test_a_fit_repeats():
+    predictions = {fit(ladder(), steps=100, seed=3).predict(10**6, 10**7) for _ in range(2)}
+    assert len(predictions) == 1
+    assert isinstance(predictions.pop(), Interval)

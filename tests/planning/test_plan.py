@@ -1,0 +1,64 @@
+"""A plan from the command line to the run that follows it."""
+
+import numpy as np
+import pytest
+import yaml
+from matplotlib.figure import Figure
+
+import plan
+from configs.command_line import parse
+from configs.keys import ConfigError
+from data.play.grammar import play
+from runs.curves import draw_prediction
+from tests.conftest import one_line
+
+KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_rows=4096")
+
+
+def test_a_plan_of_the_play_is_trained(tmp_path, monkeypatch, capsys, train):
+    monkeypatch.setattr("data.corpus.play", lambda: play(60_000))
+    path = tmp_path / "plan.yaml"
+    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "20", "--write", str(path)]
+    assert plan.main(words) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    table = output.out.partition("runs and a fit")[2].splitlines()
+    assert table[1].split()[:3] == ["d_model", "n_layers", "loss.valid"]
+    assert [line.split("  ")[0].strip() or line.split()[0] for line in table[2:5]] == ["half", "the budget", "twice"]
+    values = parse(["--config", str(path)]).values
+    assert f"{values['training.max_chars'] / 1e6:,.1f} M" in table[3]
+    assert values["training.max_seconds"] == 120
+    curve = values["plan.curve"]
+    assert all(row["low"] < row["loss"] < row["high"] for row in curve)
+    assert curve[-1]["chars"] == values["training.max_chars"]
+    assert f"{curve[-1]['loss']:.3f} ({curve[-1]['low']:.3f} to" in table[3]
+    trained = train(data__corpus="play", training__max_chars=2_048, plan__curve=curve, draws=True)
+    assert trained.run.config()["plan.curve"] == curve
+    assert trained.run.curves_path.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
+        (["data.corpus=play"], "one of the arguments --seconds --chars --loss is required"),
+        (["--seconds", "600", "data.corpos=play"], "did you mean data.corpus?"),
+        (["--seconds", "1", "data.corpus=play", *KEYS], "a ladder needs more than 0 s on this machine"),
+    ],
+)
+def test_wrong_words_are_refused(words, reason, refusal):
+    assert reason in refusal(plan.main, *words)
+
+
+def test_the_predicted_curve_stands_where_the_run_has_its_characters():
+    rows = [{"chars": n, "seconds": n / 100} for n in (1_000, 2_000)]
+    predicted = [{"chars": n, "low": 0.9, "loss": 1.0, "high": 1.2} for n in (500, 2_000, 4_000)]
+    axes = Figure().subplots()
+    draw_prediction(axes, rows, predicted)
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [5, 20])
+
+
+@pytest.mark.parametrize("curve", ["[1]", "[{chars: 1}]", "[{chars: 1, low: x, loss: 1, high: 1}]"])
+def test_a_malformed_curve_is_refused(curve):
+    with one_line(ConfigError, "plan.curve must be a list of rows"):
+        parse([f"plan.curve={yaml.safe_dump(yaml.safe_load(curve), default_flow_style=True).strip()}"])
