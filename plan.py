@@ -13,7 +13,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -26,9 +26,6 @@ from planning.law import Interval, Law, fit
 from runs.errors import InputError
 from runs.files import write_atomically
 
-if TYPE_CHECKING:
-    from planning.ladder import Shape
-
 LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without a budget in seconds, and of one
 LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
 
@@ -36,7 +33,7 @@ LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
 class Choice(NamedTuple):
     """A run that is not made yet."""
 
-    shape: "Shape"
+    shape: Any  # `planning.ladder.Shape`
     n_chars: int
     predicted: Interval
 
@@ -96,17 +93,17 @@ def known_floor(data: Any) -> float | None:
     return mean_loss(window_losses(data.loaded)["floor"])
 
 
-def chosen(law: Law, shapes: Sequence["Shape"], options: Namespace, factor: float = 1.0) -> Choice:
-    """The run with the lowest expected loss within `factor` times the budget; of a loss, the least time to it."""
+def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 1.0) -> Choice:
+    """The run within `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk."""
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
     if seconds == np.inf:
         raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
     lengths = [round(factor * (options.chars or seconds * shape.chars_per_second)) for shape in shapes]
     found = [Choice(s, n, law.predict(s.n_weights, n)) for s, n in zip(shapes, lengths, strict=True)]
-    return min(found, key=lambda choice: choice.predicted.loss)
+    return min(found, key=lambda choice: choice.predicted.high)
 
 
-def seconds_to(law: Law, shape: "Shape", loss: float) -> float:
+def seconds_to(law: Law, shape: Any, loss: float) -> float:
     """The training time to an expected loss."""
     expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS), axis=0)
     return min(LENGTHS[expected <= loss], default=np.inf) / shape.chars_per_second
@@ -124,16 +121,13 @@ def course(law: Law, choice: Choice, curve: Sequence[tuple[float, float]]) -> li
 
 def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> None:
     """A table of the runs, and whether the text or the time limits their loss."""
-    headings = ("", "d_model", "n_layers", "loss.valid (80%)", "characters", "epochs", "memory", "time")
-    table = [headings]
+    print(
+        f"{'':10} {'layers x d_model':>17} {'loss.valid (80%)':>23} {'characters':>12} {'epochs':>8} {'memory':>9} time"
+    )
     for words, (shape, n_chars, p) in choices.items():
-        size = (str(shape.keys["model.d_model"]), str(shape.keys["model.n_layers"]))
-        amount = (f"{n_chars / 1e6:,.1f} M", f"{n_chars / law.n_text:,.1f}")
-        cost = (f"{least_bytes(values | shape.keys) / 1e9:,.1f} GB", f"{n_chars / shape.chars_per_second:,.0f} s")
-        table.append((words, *size, f"{p.loss:.3f} ({p.low:.3f} to {p.high:.3f})", *amount, *cost))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        loss, n_bytes = f"{p.loss:.3f} ({p.low:.3f} to {p.high:.3f})", least_bytes(values | shape.keys)
+        amount = f"{n_chars / 1e6:>10,.1f} M {n_chars / law.n_text:>8,.1f} {n_bytes / 1e9:>6,.1f} GB"
+        print(f"{words:10} {shape.name:>17} {loss:>23} {amount} {n_chars / shape.chars_per_second:,.0f} s")
     _, choice, twice = choices.values()
     more_text = replace(law, n_text=2 * law.n_text).predict(choice.shape.n_weights, choice.n_chars)
     by_budget, by_text = (choice.predicted.loss - loss for loss in (twice.predicted.loss, more_text.loss))
