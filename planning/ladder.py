@@ -79,7 +79,8 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
-    shapes, began = [], time.monotonic()
+    shapes: list[Shape] = []
+    began = time.monotonic()
     for size in SIZES:
         if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
             break
@@ -116,7 +117,9 @@ def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> 
 
     Returns the runs, and the rows of the last one.
     """
-    began, expected, runs, rows = time.monotonic(), sum(rung.seconds for rung in ladder), [], []
+    began, expected = time.monotonic(), sum(rung.seconds for rung in ladder)
+    runs: list[Run] = []
+    rows: list[Any] = []
     for seed, rung in enumerate(ladder, start=values["seed"]):
         if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
             break

@@ -40,8 +40,8 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
 def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:
     """Draw the losses that a plan predicts, with their intervals, where the run has as many characters."""
     shown = [row for row in predicted if row["chars"] <= 1.01 * rows[-1]["chars"]]
-    reached = ([0, *(row[name] for row in rows)] for name in ("chars", "seconds"))
-    seconds = np.interp([row["chars"] for row in shown], *reached)
+    chars, reached = ([0, *(row[name] for row in rows)] for name in ("chars", "seconds"))
+    seconds = np.interp([row["chars"] for row in shown], chars, reached)
     low, loss, high = ([row[name] for row in shown] for name in ("low", "loss", "high"))
     axes.plot(seconds, loss, "--", color="black", linewidth=1, label="planned (80%)")
     axes.fill_between(seconds, low, high, color="grey", alpha=0.3, linewidth=0)
