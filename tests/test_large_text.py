@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,15 @@ def test_a_large_text_trains_as_it_does_in_memory(text: Path, tmp_path: Path, tr
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
     in_memory = train(training__max_steps=STEPS, data__corpus=str(whole))
     check_same_weights(on_disk.run, in_memory.run)
+
+
+def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
+    configs = configs_for(text, training__max_steps=4)
+    draw = configs.data.windows.windows.draw
+    configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
+    trained = train(configs, data__corpus=str(text))
+    assert all(row["waiting"] > 0.05 for row in trained.callbacks.rows)
+    assert sum("waited for the disk" in line for line in trained.callbacks.lines) == len(trained.callbacks.rows)
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planning import law
-from planning.law import DEVIATIONS, FRESH, MEANS, Interval, Law, Run, fit
+from planning.law import DEVIATIONS, FRESH, MEANS, Law, Run, fit
 from tests.conftest import one_line
 
 SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
@@ -104,9 +104,3 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(found.excess(n, 10**12), found.excess(n, 10**13), rtol=1e-6)
     repeats = np.quantile(np.exp(found.draws[6]), (0.05, 0.95))
     assert repeats[0] < 8 < repeats[1]
-
-
-def test_a_fit_repeats():
-    predictions = {fit(ladder(), steps=100, seed=3).predict(10**6, 10**7) for _ in range(2)}
-    assert len(predictions) == 1
-    assert isinstance(predictions.pop(), Interval)
