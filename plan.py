@@ -94,13 +94,15 @@ def known_floor(data: Any) -> float | None:
 
 
 def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 1.0) -> Choice:
-    """The run within `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk."""
+    """The run within `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk.
+
+    If a loss is asked for, the budget is the least time in which some run is expected to reach it."""
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
     if seconds == np.inf:
         raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
     lengths = [round(factor * (options.chars or seconds * shape.chars_per_second)) for shape in shapes]
     found = [Choice(s, n, law.predict(s.n_weights, n)) for s, n in zip(shapes, lengths, strict=True)]
-    return min(found, key=lambda choice: choice.predicted.high)
+    return min(found, key=lambda choice: choice.predicted.loss if options.loss else choice.predicted.high)
 
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
@@ -125,9 +127,9 @@ def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> 
         f"{'':10} {'layers x d_model':>17} {'loss.valid (80%)':>23} {'characters':>12} {'epochs':>8} {'memory':>9} time"
     )
     for words, (shape, n_chars, p) in choices.items():
-        loss, n_bytes = f"{p.loss:.3f} ({p.low:.3f} to {p.high:.3f})", least_bytes(values | shape.keys)
+        n_bytes = least_bytes(values | shape.keys)
         amount = f"{n_chars / 1e6:>10,.1f} M {n_chars / law.n_text:>8,.1f} {n_bytes / 1e9:>6,.1f} GB"
-        print(f"{words:10} {shape.name:>17} {loss:>23} {amount} {n_chars / shape.chars_per_second:,.0f} s")
+        print(f"{words:10} {shape.name:>17} {p.words(3):>23} {amount} {n_chars / shape.chars_per_second:,.0f} s")
     _, choice, twice = choices.values()
     more_text = replace(law, n_text=2 * law.n_text).predict(choice.shape.n_weights, choice.n_chars)
     by_budget, by_text = (choice.predicted.loss - loss for loss in (twice.predicted.loss, more_text.loss))

@@ -22,11 +22,10 @@ from configs.command_line import PRESETS, read_config, resolve
 from data.corpus import Corpus, load_corpus
 from data.play.grammar import PLAY, play
 from data.reference_losses import mean_loss, window_losses
-from planning.ladder import built, shape_keys, train
+from planning.ladder import shape_keys, train
 from planning.law import Interval, Law, Run, fit
 from runs.figures import save_figure
 from runs.files import write_json
-from training.callbacks import dense_weights
 
 LENGTH, SEED = 20_000_000, 2  # of the training text; the built-in play has seed 1
 # Sizes, and millions of characters of runs whose compute falls from 5e10 weights times characters.
@@ -46,12 +45,12 @@ def main(options: Namespace, path: Path) -> None:
     laws = {"with the known floor": fit(runs, floor=floor), "with an unknown floor": fit(runs)}
     table = [
         {"": f"{run.n_weights:,} weights, {run.n_chars / 1e6:.1f} M characters", "measured": f"{run.loss:.4f}"}
-        | {name: words(law.predict(*run[:2]), 4) for name, law in laws.items()}
+        | {name: law.predict(*run[:2]).words(4) for name, law in laws.items()}
         for run in tests
     ]
     for i, name in ((1, "a"), (3, "b"), (4, "c")):
-        table.append({"": name} | {key: words(Interval.of(law.draws[i]), 2) for key, law in laws.items()})
-    floors = words(Interval.of(laws["with an unknown floor"].floors), 4)
+        table.append({"": name} | {key: Interval.of(law.draws[i]).words(2) for key, law in laws.items()})
+    floors = Interval.of(laws["with an unknown floor"].floors).words(4)
     table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})
     save_results(path, table, trials=ladder + unseen)
     save_figure(path.with_suffix(".png"), figure(laws["with the known floor"], floor, runs, tests))
@@ -64,16 +63,9 @@ def trial(corpus: Corpus, size: tuple[int, int], millions: float) -> dict[str, A
         values = resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": PLAY})
         n = round(millions * 1e6 / values["training.chars_per_step"]) * values["training.chars_per_step"]
         keys = shape_keys(*size) | {"seed": sum(size) + round(1_000 * millions), "training.evaluations": 1}
-        size_ = sum(weight.numel() for weight in dense_weights(built(values, corpus, keys).network))
-        run = Run(size_, n, train(values, corpus, keys, n)[-1]["loss.valid"])
+        run, _ = train(values, corpus, keys, n)
         write_json(kept, run._asdict() | {"keys": keys, "commit": commit()})
-        print(run, flush=True)
     return json.loads(kept.read_text())
-
-
-def words(found: Interval, digits: int) -> str:
-    low, middle, high = (f"{value:.{digits}f}" for value in found)
-    return f"{middle} ({low} to {high})"
 
 
 def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:

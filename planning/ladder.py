@@ -60,6 +60,10 @@ def built(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any]) ->
     return configs
 
 
+def n_weights(model: Any) -> int:
+    return sum(weight.numel() for weight in dense_weights(model))
+
+
 def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
     """A shape with its speed: the mean over the stages of the schedule."""
     configs = built(values, corpus, keys | more)
@@ -74,13 +78,12 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
         speed += (stage.until - before) * n_steps * step.chars_per_step / seconds
         before = stage.until
-    return Shape(keys, sum(weight.numel() for weight in dense_weights(configs.network)), speed)
+    return Shape(keys, n_weights(configs.network), speed)
 
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
-    shapes: list[Shape] = []
-    began = time.monotonic()
+    shapes, began = list[Shape](), time.monotonic()
     for size in SIZES:
         if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
             break
@@ -118,24 +121,23 @@ def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> 
     Returns the runs, and the rows of the last one.
     """
     began, expected = time.monotonic(), sum(rung.seconds for rung in ladder)
-    runs: list[Run] = []
-    rows: list[Any] = []
+    runs, rows = list[Run](), list[Any]()
     for seed, rung in enumerate(ladder, start=values["seed"]):
         if len(runs) >= MIN_RUNS and time.monotonic() - began + rung.seconds > LATE * expected:
             break
         keys = rung.shape.keys | {"seed": seed, "training.evaluations": EVALUATIONS if rung is ladder[-1] else 1}
-        rows = train(values, corpus, keys, rung.n_chars)
-        runs.append(Run(rung.shape.n_weights, rung.n_chars, rows[-1]["loss.valid"]))
-        say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {runs[-1].loss:.4f}")
+        run, rows = train(values, corpus, keys, rung.n_chars)
+        runs.append(run)
+        say(f"{rung.shape.name}, {rung.n_chars / 1e6:.2f} M characters: loss.valid {run.loss:.4f}")
     return runs, rows
 
 
-def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int) -> list[Any]:
-    """The rows of a run that is not compiled and has no folder."""
+def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int) -> tuple[Run, list[Any]]:
+    """A run that is not compiled and has no folder, and its rows."""
     trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, "training.compile": False}).trainer
     trainer.callbacks = [rows := Rows()]
     trainer.train()
-    return rows.found
+    return Run(n_weights(trainer.model), trainer.chars, rows.found[-1]["loss.valid"]), rows.found
 
 
 class Rows(Callback):

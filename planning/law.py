@@ -48,6 +48,9 @@ class Interval(NamedTuple):
     def of(cls, draws: np.ndarray) -> "Interval":
         return cls(*np.quantile(draws, (0.1, 0.5, 0.9)).tolist())
 
+    def words(self, digits: int) -> str:
+        return f"{self.loss:.{digits}f} ({self.low:.{digits}f} to {self.high:.{digits}f})"
+
 
 @dataclass(frozen=True)
 class Law:
@@ -97,8 +100,7 @@ def fit(
     """
     n_sizes, n_lengths = (len({run[i] for run in runs}) for i in (0, 1))
     if len(runs) < MIN_RUNS or n_sizes < 2 or n_lengths < 3:
-        found = f"{len(runs)} of {n_sizes} sizes and {n_lengths} lengths"
-        raise InputError(f"not enough runs to extrapolate from: {found}; at least {MIN_RUNS} of 2 and 3 are needed")
+        raise InputError(f"not enough runs to extrapolate from: {MIN_RUNS} of 2 sizes and 3 lengths are needed")
     random, n, kept = np.random.default_rng(seed), WALKERS // 2, []
     first = MEANS + DEVIATIONS * random.normal(0, 0.3, (2, len(PRIORS), n))
     halves = [Law(np.array(runs, dtype=float).T, n_text, floor, draws) for draws in first]

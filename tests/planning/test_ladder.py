@@ -1,7 +1,5 @@
 """Ladders fit into their time."""
 
-from dataclasses import replace
-
 import pytest
 
 from configs.command_line import resolve
@@ -69,9 +67,3 @@ def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
     planned = [ladder.Rung(shape, (1 + i) * 512, 0.0) for i in range(MIN_RUNS)]
     runs, _ = climb(*tiny, [*planned, ladder.Rung(shape, 10**12, 0.01)])
     assert len(runs) == MIN_RUNS
-
-
-def test_shapes_share_a_loaded_text(tiny):
-    values, corpus = tiny
-    other = replace(corpus, training=corpus.training[:1_000])
-    assert len(ladder.built(values, other, {}).data.training_ids) == 1_000

@@ -1,5 +1,7 @@
 """A plan from the command line to the run that follows it."""
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 import yaml
@@ -9,8 +11,11 @@ import plan
 from configs.command_line import parse
 from configs.keys import ConfigError
 from data.play.grammar import play
+from planning.ladder import Shape, shape_keys
+from planning.law import fit
 from runs.curves import draw_prediction
 from tests.conftest import one_line
+from tests.planning.test_law import FLOOR, SIZES, ladder
 
 KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_rows=4096")
 
@@ -47,6 +52,17 @@ def test_a_plan_of_the_play_is_trained(tmp_path, monkeypatch, capsys, train):
 )
 def test_wrong_words_are_refused(words, reason, refusal):
     assert reason in refusal(plan.main, *words)
+
+
+def test_a_loss_is_reached_in_the_least_time():
+    law, shapes = fit(ladder(), floor=FLOOR), [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
+    least = plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.56))
+    assert least.predicted.loss == pytest.approx(0.56, abs=0.003)
+    seconds = 0.5 * least.n_chars / least.shape.chars_per_second
+    assert plan.chosen(law, shapes, Namespace(seconds=seconds, chars=None, loss=None)).predicted.loss > 0.56
+    assert plan.chosen(law, shapes, Namespace(seconds=None, chars=10**7, loss=None)).n_chars == 10**7
+    with one_line(ValueError, "none of the models is expected to reach 0.4"):
+        plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.4))
 
 
 def test_the_predicted_curve_stands_where_the_run_has_its_characters():
