@@ -75,7 +75,7 @@ def plan(options: Namespace) -> None:
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
     print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)
     curve = course(law, choice, [(row["chars"] / rows[-1]["chars"], row["loss.valid"]) for row in rows])
-    for row in curve[len(curve) // 2 - 1 : -1][:1]:
+    for row in curve[len(curve) // 2 - 1 : -1][:1]:  # at half, if the longest rung was trained
         say(f"stop the run if loss.valid is above {row['high']:.3f} at {row['chars'] / 1e6:,.1f} M characters")
     if options.write:
         limits = {"training.max_chars": choice.n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}

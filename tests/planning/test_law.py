@@ -58,15 +58,7 @@ def test_predictions_far_beyond_the_ladder_are_less_certain():
     assert relative == sorted(relative)
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
-        ladder()[:3],  # three points of one size
-        ladder()[:4],
-        [run for run in ladder() if run.n_chars <= LENGTHS[1]],  # two lengths
-        [],
-    ],
-)
+@pytest.mark.parametrize("runs", [[], ladder()[:3], ladder()[:4], [run for run in ladder() if run.n_chars < 10**6]])
 def test_too_few_runs_are_refused(runs):
     with one_line(ValueError, "not enough runs to extrapolate from"):
         fit(runs)
