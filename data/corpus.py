@@ -111,7 +111,8 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
     named, cached = os.environ.get(ENVIRONMENT_VARIABLE), CACHE / "tiny_shakespeare.txt"
     if named or os.path.exists(cached):
         source = ENVIRONMENT_VARIABLE if named else "the cached text (delete it to download it again)"
-        text = _read_text(path := named or str(cached), source)
+        path = named or str(cached)
+        text = _read_text(path, source)
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
