@@ -1,4 +1,4 @@
-"""Runs as the page /compare shows them: a row of its table, and a curve."""
+"""Runs as the pages /runs and /compare show them: a row of a table, and curves."""
 
 import hashlib
 import json
@@ -7,9 +7,12 @@ from typing import Any
 
 from runs.schema import is_number
 
-CURVE = ("step", "chars", "seconds", "loss.valid")
-MAX_POINTS = 2_000  # of a curve
+AXES = ("step", "chars", "seconds")
+LOSS = "loss.valid"
+CURVE = (*AXES, LOSS, "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
+MAX_POINTS = 500  # of a curve
 SAME_EXPERIMENT = {"seed", "name", "logs"}  # keys in which repeats of a run may differ
+SHOWN = ("name", "best", "seed", "began", "group", "references", "configs", "explicit", "hidden", "folder")
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
@@ -35,25 +38,27 @@ def group_of(configs: Mapping[str, Any]) -> str:
 
 
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:
-    """A run as a row of the table, and its curve as columns."""
+    """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit` have the same unit:
+    nats per token of the same text."""
     source, *words = record["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
     by_hand = ["(changed by hand)"] * record["is_changed_by_hand"]
     columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE, start=1)}
-    last = {name: values[-1] if values else None for name, values in columns.items()}
-    return {name: record[name] for name in ("name", "best", "seed", "began", "group", "references")} | {
+    corpus, tokens = record["corpus"], record["configs"].get("data.tokens", "characters")
+    return {name: record[name] for name in SHOWN} | {
         "uuid": uuid,
         "preset": preset,
         "changes": " ".join([*(word for word in words if not word.startswith("seed=")), *by_hand]),
-        "loss.valid": last["loss.valid"],
-        "seconds": last["seconds"],
-        "characters": last["chars"],
+        "text": corpus.get("name", ""),
+        "tokens": tokens,
+        "unit": f"{corpus.get('sha256', '')} {tokens}",
         "state": record["status"],
-        "curve": columns,
+        "last": {name: values[-1] if values else None for name, values in columns.items()},
+        "curve": {name: values for name, values in columns.items() if any(value is not None for value in values)},
     }
 
 
 def best_of(best: float | None, rows: Sequence[Mapping[str, Any]]) -> float | None:
     """The lowest validation loss so far."""
-    losses = [row["loss.valid"] for row in rows if is_number(row.get("loss.valid"))]
+    losses = [row[LOSS] for row in rows if is_number(row.get(LOSS))]
     return min(losses if best is None else [best, *losses], default=None)

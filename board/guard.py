@@ -7,11 +7,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from board.page import Page
-from board.revisions import Revisions
 
 THIS_MACHINE = {"127.0.0.1", "localhost", "[::1]"}
 TRACK = "/api/v1/default/track"
-COMPARISON = re.compile(r"/run/([0-9a-f]+)/compare")
 PAGES = re.compile(r"/[A-Za-z0-9_/-]*")  # addresses within the page; files have a dot
 
 
@@ -20,22 +18,20 @@ class Guard:
 
     - A request gets 403 if its Host is not this machine (an attacker's name may resolve to 127.0.0.1), or if it comes
       from another site's page.
-    - Files come from the page's list only.
+    - Files come from the page's list only. `?labml` asks for labml's page instead of Folio's at the same address.
 
     `/track` is an alias of `/api/v1/default/track`: labml's own clients may use the plain address of the dashboard.
     """
 
-    def __init__(self, app: ASGIApp, page: Page, revisions: Revisions):
+    def __init__(self, app: ASGIApp, page: Page):
         self.app = app
         self.page = page
-        self.revisions = revisions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/track":
             scope = {**scope, "path": TRACK, "raw_path": TRACK.encode()}
         answer = self._refusal(scope) or self._file(scope) or self.app
         await answer(scope, receive, send)
-        self.revisions.notice(scope)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -56,10 +52,10 @@ class Guard:
         if path in self.page.files:
             (content, kind), safe = self.page.files[path], {"X-Content-Type-Options": "nosniff"}
             return Response(content, media_type=kind, headers=safe | {"Cache-Control": "no-cache"})
-        if comparison := COMPARISON.fullmatch(path):  # labml's own compares two runs
-            return RedirectResponse(f"/compare?run={comparison[1]}")
+        if path == "/":
+            return RedirectResponse("/runs")
         if PAGES.fullmatch(path):
             policy = {"Content-Security-Policy": self.page.policy, "Cache-Control": "no-store"}
-            content = self.page.compare if path == "/compare" else self.page.index
+            content = self.page.at(path, is_labml=scope["query_string"] == b"labml")
             return Response(content, media_type="text/html", headers=policy)
         return PlainTextResponse("not found\n", 404)

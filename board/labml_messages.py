@@ -14,8 +14,12 @@ from starlette.responses import JSONResponse, Response
 from runs.schema import MISSING, STATUSES, checked, is_number, matches
 
 CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|run/[^/]+)")
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them for other content
 COUNTS = ("rank", "world_size", "main_rank")  # in the query
 LARGEST_COUNT = 10_000
+LONGEST_NAME = 10_000  # characters; lists of runs send them with each refresh
+MAX_SERIES = 200  # per run; labml's page needs milliseconds for each
+MAX_POINTS = 20_000  # per message; labml-app needs 50 us for each, and answers nobody else meanwhile
 
 
 def is_series(value: Any) -> bool:
@@ -29,22 +33,36 @@ def is_loss(value: Any) -> bool:
     return is_number(value) or (isinstance(value, float) and not math.isfinite(value))
 
 
-TEXTS = ("name", "comment", "note", "python_file", "computer", "commit", "commit_message", "stdout", "stderr", "logger")
-NAMES = ("tags", "favourite_configs", "favorite_configs", "selected_configs")
+def is_name(value: Any) -> bool:
+    """Whether a value is a text of a length that lists may show."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME
+
+
+def are_series(value: Any) -> bool:
+    """Whether a value is a dict of series, neither too many nor too long."""
+    if not matches(value, {str: is_series}) or len(value) > MAX_SERIES or not all(map(is_name, value)):
+        return False
+    return sum(len(series["step"]) for series in value.values()) <= MAX_POINTS
+
+
+NAMES = ("name", "comment", "note", "python_file", "computer", "commit", "commit_message")
+TEXTS = ("stdout", "stderr", "logger")
+LISTS = ("tags", "favourite_configs", "favorite_configs", "selected_configs")
 MESSAGE: dict[str, Any] = {
+    **dict.fromkeys(NAMES, (is_name, None, MISSING)),
     **dict.fromkeys(TEXTS, (str, None, MISSING)),
-    **{name: ([str], None, MISSING) for name in NAMES},
-    "repo_remotes": ([str], str, None, MISSING),
+    **{name: ([is_name], None, MISSING) for name in LISTS},
+    "repo_remotes": ([is_name], is_name, None, MISSING),
     "pid": (int, None, MISSING),
     "start_step": (int, str, None, MISSING),
     "configs": ({str: {"name": str, "computed": object}}, MISSING),
-    "track": ({str: is_series}, MISSING),
+    "track": (are_series, MISSING),
     "status": ({"status": lambda value: value in STATUSES, "time": (float, None, MISSING)}, None, MISSING),
 }
 
 
 async def check_message(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Middleware that answers 400 to messages with values of the wrong type."""
+    """Middleware that answers 400 to messages with wrong values, and to those that labml-app cannot read."""
     if request.method == "POST" and CHECKED.fullmatch(request.scope["path"]):
         try:
             for name in COUNTS:
@@ -56,4 +74,7 @@ async def check_message(request: Request, answer: Callable[[Request], Awaitable[
                 checked(message, MESSAGE, "the message")
         except (ValueError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, 400)
-    return await answer(request)
+    try:
+        return await answer(request)
+    except UNREADABLE as error:
+        return JSONResponse({"error": f"the message cannot be read ({type(error).__name__})"}, 400)

@@ -8,13 +8,11 @@ from typing import Any
 from fastapi import Request
 from labml_app import db
 from labml_app.analyses import AnalysisManager
-from labml_app.analyses.experiments import custom_metrics, metrics, stdlogger
+from labml_app.analyses.experiments import metrics, stdlogger
 
+from board.labml_messages import MAX_SERIES
 from runs.schema import is_number
 
-VISIBLE = {"loss.train", "loss.valid"}  # at first, and references; the page's switches show the other series
-REFERENCE, HARDWARE = "reference.", "hardware."  # of the names of series
-MAX_SERIES = 200  # per run; labml's page needs milliseconds for each
 metrics.INDICATOR_LIMIT = MAX_SERIES  # labml-app leaves out further ones; its own limit is too high to have an effect
 
 
@@ -28,7 +26,7 @@ def get_or_create(uuid: str) -> Any:
         project.save()
     request = Request({"type": "http", "client": ("127.0.0.1", 0)})  # labml-app takes only the address from it
     run = db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
-    run.owner = db.user.get_or_create_user("local", is_local_user=True).email  # the page deletes the owner's runs
+    run.owner = db.user.get_or_create_user("local", is_local_user=True).email  # a page deletes the owner's runs
     return run
 
 
@@ -36,6 +34,17 @@ def clear(uuid: str) -> None:
     """Delete the series and the log of a run."""
     AnalysisManager.delete_run(uuid)
     stdlogger.StdLoggerIndex.delete(uuid)
+
+
+def delete(uuid: str) -> None:
+    """Delete a run, as labml's page does."""
+    project = db.project.get_project("")
+    project.delete_runs([uuid], db.user.get_or_create_user("local", is_local_user=True).email)
+
+
+def number() -> int:
+    """The number of runs. It changes if labml's page deletes one."""
+    return len(db.project.get_project("").runs)
 
 
 def add_log(uuid: str, text: str) -> None:
@@ -47,7 +56,7 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
     """Set the name, comment, start time and configs of a run. `before` has the name and comment that it had."""
     run.start_time = about["began"]
     for name in ("name", "comment"):
-        if getattr(run, name) in ("", before[name]):  # else the user has changed it on the page
+        if getattr(run, name) in ("", before[name]):  # else the user has changed it on labml's page
             setattr(run, name, about[name])
     shown = {
         name: {
@@ -63,7 +72,7 @@ def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> N
 
 
 def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool) -> None:
-    """Set the status of a run, and the time that the page shows as that of its last sign of life."""
+    """Set the status of a run, and the time that labml's page shows as that of its last sign of life."""
     shown = run.status.load()
     before = 0.0 if is_new else shown.last_updated_time
     shown.update_time_status({"status": status})  # sets the time to now
@@ -87,8 +96,8 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
             if name != "step" and is_number(value):
                 series[name]["step"].append(row["step"])
                 series[name]["value"].append(value)
-    before = _names(uuid)
-    if len({*before, *series}) > MAX_SERIES:
+    key = metrics.MetricsIndex.get(uuid)
+    if len({*(key.load().indicators if key else ()), *series}) > MAX_SERIES:
         raise ValueError(f"more than {MAX_SERIES} series")
     AnalysisManager.track(uuid, series)
     # labml-app averages neighboring points. The last one must stay exact, because the page shows it as a number.
@@ -97,50 +106,10 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
         track = model.tracking[name]
         track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
     model.save()
-    if before != _names(uuid):
-        _choose_visible(uuid, before)
-
-
-def _names(uuid: str) -> list[str]:
-    key = metrics.MetricsIndex.get(uuid)
-    return sorted(key.load().indicators) if key else []
-
-
-def _choose_visible(uuid: str, before: Sequence[str]) -> None:
-    """Choose which new series are drawn; the use of the hardware has a chart of its own. labml-app keeps the choices by
-    position, so those of the other series are moved."""
-    names = _names(uuid)
-    hardware = {name: name.startswith(HARDWARE) for name in names}
-    losses = {name: name in VISIBLE or name.startswith(REFERENCE) for name in names}
-    charts = [(metrics.MetricsPreferencesIndex.get(uuid).load(), losses)]
-    if any(hardware.values()):
-        charts.append((_hardware_chart(uuid).preference_key.load(), hardware))
-    for preferences, is_drawn in charts:
-        choices = preferences.series_preferences
-        # labml-app has inserted the new series into the choices of the first chart, but not into those of the second.
-        known = names if len(choices) == len(names) else before
-        chosen = {name: choice for name, choice in zip(known, choices, strict=False) if name in before}
-        drawn = [chosen.get(name, 1 if is_drawn[name] else -1) for name in names]
-        preferences.update_preferences({"series_preferences": drawn})
-
-
-def _hardware_chart(uuid: str) -> Any:
-    """labml's "custom chart" with the use of the hardware."""
-    key = custom_metrics.CustomMetricsListIndex.get(uuid)
-    charts = key.load() if key else custom_metrics.CustomMetricsListModel()
-    if not key:
-        charts.save()
-        custom_metrics.CustomMetricsListIndex.set(uuid, charts.key)
-    for _, chart_key in charts.metrics:
-        chart = chart_key.load()
-        if chart.name == "Hardware":
-            return chart
-    charts.create_custom_metric({"name": "Hardware", "description": "used shares in percent"})
-    return charts.metrics[-1][1].load()
 
 
 def _shown(value: Any) -> Any:
-    """A config's value as the page shows it."""
+    """A config's value as labml's page shows it."""
     if isinstance(value, dict | list):
         return json.dumps(value)
     return "none" if value is None else value

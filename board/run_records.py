@@ -6,8 +6,9 @@ twice changes nothing, and an imported run looks the same as one that was watche
 
 import contextlib
 import json
+import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +16,34 @@ from labml_app import db
 
 from board import labml_run
 from board.comparison import best_of, group_of, summary, with_rows
-from board.revisions import COMPARE, LIST, Revisions
+from board.labml_messages import is_name
 from board.store import Store
+from runs.growing import read_piece
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, USAGE, checked, is_size
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_size
 
-RECORDS, CURVES = "folio runs", "folio curves"  # namespaces
-LISTED = {"status", "name", "comment"}  # entries that the list of runs shows
+RECORDS, CURVES = "folio runs", "folio curves of 8"  # namespaces
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
-NOT_COMPARED = {USAGE, LOG, "knobs", "current"}  # entries that the page /compare does not show
+BYTES_PER_ANSWER = 2**22  # of each file of a run
 NEW: dict[str, Any] = {  # the record of a run
     "status": "in progress",
     **dict.fromkeys(DELIVERED, 0),  # the bytes of each file that are stored
     **dict.fromkeys(("name", "command", "comment", "folder", "group"), ""),
     **dict.fromkeys(("knobs", "current", "seed", "best")),
-    "rates": (),
-    "references": {},
+    **{"rates": (), "explicit": (), "references": {}, "configs": {}, "corpus": {}},
     "began": 0.0,
-    "is_changed_by_hand": False,
+    **dict.fromkeys(("is_changed_by_hand", "hidden"), False),
 }
-ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), str) | {
+DESCRIPTION = ("name", "command", "comment", "rates", "folder", "references", "began", "configs", "explicit", "corpus")
+ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
     "configs": dict,
     "explicit": [str],
     "began": float,
     "rates": [float],
     "knobs": (dict, None),
     "references": {str: float},
+    "corpus": {"name": is_name, "sha256": is_name},
 }
 MESSAGE = {
     "restart": (bool, MISSING),
@@ -59,15 +61,20 @@ class RunRecords:
     A run is dead if it is silent and its folder is not locked.
     """
 
-    def __init__(self, store: Store, revisions: Revisions):
+    def __init__(self, store: Store):
         self.store = store
-        self.revisions = revisions
         self.restart()
 
     def restart(self) -> None:
         """Begin with what the database has: at first, and after it was replaced."""
+        self._revision = secrets.token_hex(4), 0  # of this start, and the number of changes since
         # Runs in progress, and the time of their last message by this process's clock.
         self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
+
+    @property
+    def revision(self) -> str:
+        """Differs after a change of a run, and after a restart: an open page asks cheaply whether it has to load."""
+        return f"{self._revision[0]}-{self._revision[1]}-{labml_run.number()}"
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
@@ -75,20 +82,28 @@ class RunRecords:
         checked(message, MESSAGE, "the message")
         stored = self._record(uuid)
         record = NEW | (stored or {})
-        if message.get("restart") or not any(record[name] for name in DELIVERED):  # as after an earlier version
+        is_new = stored is None or self.store.get(CURVES, uuid) is None  # an earlier version stored no such curve
+        if message.get("restart") or is_new:
             record |= dict.fromkeys(DELIVERED, 0) | {"best": None}
             labml_run.clear(uuid)
-            self.store.delete(CURVES, uuid)
-        run, references = labml_run.get_or_create(uuid), record["references"]
-        if "about" in message:
-            record |= self._described(run, message["about"], record)
-        pieces = message["pieces"]
-        new = [name for name in DELIVERED if pieces[name]["from"] == record[name]]
-        texts = {name: pieces[name]["text"] if name in new else "" for name in DELIVERED}
-        self._add_rows(uuid, record, texts, record["references"].keys() - references.keys())
-        if texts[LOG]:
-            labml_run.add_log(uuid, texts[LOG])
-        record |= {name: pieces[name]["to"] for name in new}
+            self.store.put(CURVES, uuid, "[]")
+        run = labml_run.get_or_create(uuid)
+        if about := message.get("about"):
+            labml_run.describe(run, about, record)
+            record |= {name: about[name] for name in DESCRIPTION} | {
+                "current": about["knobs"],
+                "group": group_of(about["configs"]),
+                "seed": about["configs"].get("seed"),
+                "is_changed_by_hand": "changed_by_hand" in about["configs"],
+            }
+        pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record[name]}
+        if rows := _rows(pieces.get(METRICS, {"text": ""})["text"]):
+            labml_run.add_rows(uuid, rows)
+            self.store.put(CURVES, uuid, json.dumps(with_rows(self._curve(uuid), rows)))
+            record["best"] = best_of(record["best"], rows)
+        if pieces.get(LOG, {}).get("text"):
+            labml_run.add_log(uuid, pieces[LOG]["text"])
+        record |= {name: piece["to"] for name, piece in pieces.items()}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
         labml_run.set_status(run, status, heard, is_new=stored is None)
@@ -98,42 +113,10 @@ class RunRecords:
         self.notice_dead()  # if this run is imported, its process may have ended
         return {"stored": {name: record[name] for name in DELIVERED}, "knobs": record["knobs"]}
 
-    def _described(self, run: Any, about: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """Describe a run to labml-app. Returns what the record keeps of it."""
-        labml_run.describe(run, about, record)
-        kept = {key: about[key] for key in ("name", "command", "comment", "rates", "folder", "references", "began")}
-        return kept | {
-            "current": about["knobs"],
-            "group": group_of(about["configs"]),
-            "seed": about["configs"].get("seed"),
-            "is_changed_by_hand": "changed_by_hand" in about["configs"],
-        }
-
-    def _add_rows(self, uuid: str, record: dict[str, Any], texts: Mapping[str, str], new: Iterable[str]) -> None:
-        """Add the rows in the new pieces of files. `new` are the names of reference losses that earlier rows do not
-        have."""
-        rows, usage = (_rows(name, texts[name]) for name in (METRICS, USAGE))
-        curve = self._curve(uuid)
-        references = {f"{labml_run.REFERENCE}{name}": loss for name, loss in record["references"].items()}
-        missing = {f"{labml_run.REFERENCE}{name}": record["references"][name] for name in new}
-        hardware = [
-            {"step": row["step"]} | {f"{labml_run.HARDWARE}{name}": row[name] for name in row.keys() - {"step", "time"}}
-            for row in usage
-        ]
-        earlier = [{"step": step} | missing for _, step, *_ in curve if missing]
-        shown = [*earlier, *(row | references for row in rows), *hardware]
-        if shown:
-            labml_run.add_rows(uuid, shown)
-        if rows:
-            self.store.put(CURVES, uuid, json.dumps(with_rows(curve, rows)))
-            record["best"] = best_of(record["best"], rows)
-
     def set_knobs(self, uuid: str, values: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
         self._notice_if_dead(uuid)
-        record = self._record(uuid)
-        if record is None:
-            raise KnobError(f"the dashboard has no run {uuid}")
+        record = self.known(uuid)
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
@@ -141,15 +124,34 @@ class RunRecords:
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 
-    def knobs(self, uuid: str) -> dict[str, Any]:
-        """The state of a run and its knobs: the values in use, those requested, and the possible masking rates."""
-        record = NEW | (self._record(uuid) or {"status": "unknown"})
+    def hide(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
+        """Hide a run in the list, or show it again. Raises ValueError."""
+        record = self.known(uuid)
+        self._put(uuid, record | checked(message, {"hidden": bool}, "the message"), record)
+        return {}
+
+    def delete(self, uuid: str) -> dict[str, Any]:
+        """Delete all that the dashboard has of a run; its folder stays. Raises ValueError."""
+        self.known(uuid)
+        labml_run.delete(uuid)
+        return {}
+
+    def run(self, uuid: str, starts: Mapping[str, int]) -> dict[str, Any]:
+        """A run for its own page: its record, and pieces of its files that begin at `starts`. Raises ValueError."""
+        record = self.known(uuid)
         current = record["current"] or Knobs().as_dict()
-        wanted = {"current": current, "requested": record["knobs"] or current, "rates": sorted(record["rates"])}
-        return {"state": record["status"]} | wanted
+        folder = Path(record["folder"])
+        is_here = folder.name == uuid and folder.is_dir()  # a message could name any folder of this machine
+        pieces = {
+            name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)
+            for name, start in starts.items()
+            if is_here
+        }
+        knobs = {"current": current, "requested": record["knobs"] or current, "rates": sorted(record["rates"])}
+        return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": is_here}
 
     def summaries(self) -> list[dict[str, Any]]:
-        """All runs for the page that compares them, each with its curve."""
+        """All runs for the pages that list and compare them, each with its curves."""
         return [summary(uuid, record, self._curve(uuid)) for uuid, record in self._all().items()]
 
     def notice_dead(self) -> None:
@@ -157,6 +159,12 @@ class RunRecords:
         now = time.monotonic()
         for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
             self._notice_if_dead(uuid)
+
+    def known(self, uuid: str) -> dict[str, Any]:
+        """The record of a run. Raises KnobError if there is none."""
+        if (record := self._record(uuid)) is None:
+            raise KnobError(f"the dashboard has no run {uuid}")
+        return record
 
     def _notice_if_dead(self, uuid: str) -> None:
         """Mark a run that is in progress although nobody holds the lock of its folder: its folder says how it ended, or
@@ -175,21 +183,19 @@ class RunRecords:
             self._put(uuid, record | {"status": status}, record)
 
     def _put(self, uuid: str, record: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
-        """Keep a record, and count what has changed."""
-        changed = {key for key, value in record.items() if before is None or value != before.get(key)}
-        if changed:
+        """Keep a record, and count the change."""
+        if record != before:
             self.store.put(RECORDS, uuid, json.dumps(record))
-            pages = [LIST] * bool(changed & LISTED) + [COMPARE] * bool(changed - NOT_COMPARED)
-            self.revisions.changed(uuid, *pages)
+            self._revision = self._revision[0], self._revision[1] + 1
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
         text = self.store.get(RECORDS, uuid)
-        # A run that was deleted on the page starts from nothing when it reports again.
+        # A run that was deleted starts from nothing when it reports again.
         return NEW | json.loads(text) if text is not None and db.run.get(uuid) is not None else None
 
     def _all(self) -> dict[str, dict[str, Any]]:
         records = {uuid: self._record(uuid) for uuid in self.store.keys(RECORDS)}
-        for uuid in [uuid for uuid, record in records.items() if record is None]:  # deleted on the page
+        for uuid in [uuid for uuid, record in records.items() if record is None]:
             self.store.delete(RECORDS, uuid)
             self.store.delete(CURVES, uuid)
         return {uuid: record for uuid, record in records.items() if record is not None}
@@ -198,10 +204,10 @@ class RunRecords:
         return json.loads(self.store.get(CURVES, uuid) or "[]")
 
 
-def _rows(name: str, text: str) -> list[dict[str, Any]]:
-    """The rows in a piece of a file. Raises ValueError if one is damaged."""
+def _rows(text: str) -> list[dict[str, Any]]:
+    """The rows in a piece of metrics.jsonl. Raises ValueError if one is damaged."""
     try:
         rows = [json.loads(line, parse_constant=str) for line in text.split("\n")[:-1]]  # NaN is not JSON: as text
     except ValueError as error:
-        raise ValueError(f"{name} is damaged") from error
-    return checked({"rows": rows}, ROWS, name)["rows"]
+        raise ValueError(f"{METRICS} is damaged") from error
+    return checked({"rows": rows}, ROWS, METRICS)["rows"]

@@ -7,29 +7,32 @@ import re
 import socket
 import sqlite3
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from labml_app import db
 from labml_app.analyses.preferences import Preferences
 from labml_app.logger import logger
 from labml_db import Index, Model
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from board.database_file import StoreError
 from board.guard import Guard
 from board.labml_messages import check_message
 from board.page import load_page
-from board.revisions import Revisions
+from board.predictors import Predictors
 from board.run_records import RunRecords
 from board.store import IndexDriver, ModelDriver, Store
 from runs.errors import InputError
+from runs.schema import DELIVERED
 
 MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
+SECONDS_FOR_HEADERS = 10.0  # of a request, from the connection or from the last answer
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
@@ -48,19 +51,22 @@ def serve(path: Path, port: int) -> None:
         store = Store(path)
     except (OSError, sqlite3.Error, StoreError) as error:
         raise InputError(f"cannot use {path} as the database ({error}): choose another --db") from error
-    app, restart = application(store)
     trouble: list[str] = []
 
     async def watch_file() -> None:
+        """Open the database again if it was deleted or replaced; stop if that is not possible."""
         try:
-            if not store.reopened():
-                return
-            restart()
+            if store.reopened():
+                restart()
+                print(
+                    f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True
+                )
         except (StoreError, sqlite3.Error, OSError) as error:
             trouble.append(f"stopped: {path} was deleted or replaced, and cannot be used again ({error})")
             server.should_exit = True
-        else:
-            print(f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True)
+
+    predictors = Predictors()
+    app, restart = application(store, predictors, watch_file)
 
     files = "works offline" if app.page.is_offline else "styles and d3 come from CDNs (make dashboard gets them)"
     address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
@@ -68,6 +74,7 @@ def serve(path: Path, port: int) -> None:
     # No time to finish open requests after Ctrl-C: runs send again what was not answered.
     config = uvicorn.Config(
         app,
+        http=Impatient,
         ws="none",
         lifespan="off",
         access_log=False,
@@ -77,13 +84,32 @@ def serve(path: Path, port: int) -> None:
         timeout_notify=SECONDS_PER_LOOK,
     )
     server = uvicorn.Server(config)
-    with contextlib.closing(store), contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
+    # uvicorn repeats the interrupt after it has stopped.
+    with contextlib.closing(store), contextlib.closing(predictors), contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
     if trouble:
         raise InputError(f"{trouble[0]}: choose another --db")
 
 
-def application(store: Store) -> tuple[Guard, Callable[[], None]]:
+class Impatient(H11Protocol):
+    """Closes connections whose headers do not arrive in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(SECONDS_FOR_HEADERS, self._close_if_waiting, None)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.loop.call_later(SECONDS_FOR_HEADERS, self._close_if_waiting, self.cycle)
+
+    def _close_if_waiting(self, last: Any) -> None:
+        if self.cycle is last and not self.transport.is_closing():  # no request has begun since
+            self.transport.close()
+
+
+def application(
+    store: Store, predictors: Predictors, watch_file: Callable[[], Awaitable[None]]
+) -> tuple[Guard, Callable[[], None]]:
     """labml-app behind its guard, and a function to call when the store was opened again. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
@@ -92,16 +118,19 @@ def application(store: Store) -> tuple[Guard, Callable[[], None]]:
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
     app.middleware("http")(check_message)
-    revisions = Revisions()
-    records = RunRecords(store, revisions)
-    add_interface(app, store, records, revisions)
+    records = RunRecords(store)
+    add_interface(app, store, records, predictors)
+
+    @app.middleware("http")
+    async def notice_deletion(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        await watch_file()  # before a request meets the old file
+        return await answer(request)
 
     def restart() -> None:
         fill()
         records.restart()
-        revisions.restart()
 
-    return Guard(RequestBodyLimitMiddleware(app, MAX_BODY), load_page(Path(STATIC_PATH)), revisions), restart
+    return Guard(RequestBodyLimitMiddleware(app, MAX_BODY), load_page(Path(STATIC_PATH))), restart
 
 
 def connect(store: Store) -> None:
@@ -127,35 +156,50 @@ def fill() -> None:
     db.project.ProjectIndex.set("", user.projects[0])
 
 
-def add_interface(app: FastAPI, store: Store, records: RunRecords, revisions: Revisions) -> None:
-    """Add the routes for Folio's runs, the page's script and `dashboard.py`; remove the unsafe ones of labml-app."""
-    handlers = {"POST": records.receive, "PUT": records.set_knobs}
+def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
+    """Add the routes for Folio's runs, its pages and `dashboard.py`; remove the unsafe ones of labml-app."""
+    changes = {"knobs": records.set_knobs, "hidden": records.hide}
 
-    @app.post("/api/folio/runs/{uuid}")
-    @app.put("/api/folio/runs/{uuid}/knobs")
-    async def answer(request: Request, uuid: str) -> JSONResponse:
+    async def message_of(request: Request, uuid: str) -> dict[str, Any]:
+        message = json.loads(await request.body() or "{}", parse_constant=str)  # NaN, which is not JSON, as text
+        if not isinstance(message, dict) or not re.fullmatch("[0-9a-f]{10,64}", uuid):
+            raise ValueError("not a message of a run")
+        return message
+
+    @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
+    @app.put("/api/folio/runs/{uuid}/{what}")
+    async def answer(request: Request, uuid: str, what: str = "") -> JSONResponse:
         try:
-            message = json.loads(await request.body(), parse_constant=str)  # NaN, which is not JSON, as text
-            if not isinstance(message, dict) or not re.fullmatch("[0-9a-f]{10,64}", uuid):
-                raise ValueError("not a message of a run")
+            message = await message_of(request, uuid)
             with store.transaction():
-                return JSONResponse(handlers[request.method](uuid, message))
-        except (ValueError, RecursionError) as error:
+                match request.method:
+                    case "GET":
+                        records.notice_dead()
+                        starts = {name: int(request.query_params.get(name, "0")[:18]) for name in DELIVERED}
+                        return JSONResponse(records.run(uuid, {name: max(0, at) for name, at in starts.items()}))
+                    case "DELETE":
+                        return JSONResponse(records.delete(uuid))
+                    case "POST":
+                        return JSONResponse(records.receive(uuid, message))
+                return JSONResponse(changes[what](uuid, message))
+        except (ValueError, KeyError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, 400)
 
-    @app.get("/api/folio/revisions/{page}")
-    async def revision(page: str) -> dict[str, str]:
+    @app.get("/api/folio/runs")
+    async def runs(known: str = "") -> dict[str, Any]:
+        """All runs; only the revision if the page knows it already."""
         with store.transaction():
             records.notice_dead()
-        return {"revision": revisions.of(page)}
+        revision = records.revision
+        return {"revision": revision} | ({} if known == revision else {"runs": records.summaries()})
 
-    @app.get("/api/folio/runs/{uuid}/knobs")
-    async def knobs(uuid: str) -> dict[str, Any]:
-        return records.knobs(uuid)
-
-    @app.get("/api/folio/runs")
-    async def runs() -> dict[str, Any]:
-        return {"runs": records.summaries()}
+    @app.post("/api/folio/try/{uuid}")
+    async def ask_model(request: Request, uuid: str) -> JSONResponse:
+        try:
+            message = await message_of(request, uuid)
+            return JSONResponse(await predictors.ask(records.known(uuid)["folder"], message))
+        except (ValueError, RecursionError) as error:
+            return JSONResponse({"error": str(error)}, 400)
 
     # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]

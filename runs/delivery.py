@@ -18,6 +18,7 @@ import yaml
 
 from runs.errors import InputError
 from runs.files import ROOT
+from runs.growing import read_piece
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, LOG, METRICS, checked, is_size
 
@@ -54,8 +55,11 @@ class Delivery:
         If the dashboard has more than the run folder, because resuming has removed rows, it drops everything and
         receives it anew.
         """
-        before = self.stored, self.must_restart
-        pieces, about = {name: self._piece(name) for name in DELIVERED}, self.run.about()
+        before, about = (self.stored, self.must_restart), self.run.about()
+        pieces = {
+            name: read_piece(self.run.path / name, start, BYTES_PER_PIECE, may_split=name == LOG)
+            for name, start in self.stored.items()
+        }
         message: dict[str, Any] = {"restart": self.must_restart, "pieces": pieces}
         message |= {"status": self.run.status(), "heard": self.run.last_heard()}
         message |= {"about": about} if about != self.about else {}
@@ -71,22 +75,7 @@ class Delivery:
 
     def n_evaluations(self, start: int = 0) -> int:
         """The number of evaluations from byte `start` of metrics.jsonl."""
-        return self._read(METRICS, start).count(b"\n")
-
-    def _piece(self, name: str) -> dict[str, Any]:
-        """The next lines of a file, and the bytes at which they begin and end."""
-        start = self.stored[name]
-        content = self._read(name, start, BYTES_PER_PIECE)
-        n_whole = content.rfind(b"\n") + 1
-        content = content if name == LOG and not n_whole else content[:n_whole]
-        return {"from": start, "to": start + len(content), "text": content.decode("utf-8", "replace")}
-
-    def _read(self, name: str, start: int, size: int = -1) -> bytes:
-        if self._size(name) <= start:
-            return b""
-        with open(self.run.path / name, "rb") as file:
-            file.seek(start)
-            return file.read(size)
+        return read_piece(self.run.path / METRICS, start, -1)["text"].count("\n")
 
     def _size(self, name: str) -> int:
         path = self.run.path / name

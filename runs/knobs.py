@@ -50,8 +50,11 @@ def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
 
 
 def _number(name: str, value: Any) -> float:
+    if value == "":
+        raise KnobError(f"{name} is empty: give a number, such as {name}=0.5")
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        is_number = not isinstance(value, bool) and "_" not in str(value)  # Python reads 1_0 as 10
+        word = str(value)
+        is_number = not isinstance(value, bool) and "_" not in word and word.isascii()  # Python reads 1_0, and ١ as 1
         if is_number and math.isfinite(number := float(value)):
             return number
     raise KnobError(f"{name}={str(value)[:40]} is not a number")

@@ -108,17 +108,26 @@ class RunFolder:
         default, stages = config["masking.masking_prob"], config["training.stages"]
         rates = {rate for row in stages for rate in np.ravel(row.get("masking_prob", default)).tolist()}
         about["command"] = about["comment"]
+        if all("masking_prob" in row for row in stages):  # then the key has no effect
+            del config["masking.masking_prob"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:
             config = {"changed_by_hand": f"from step {by_hand[-1]['step']}: {by_hand[-1].get('after')}"} | config
             about["comment"] += " (changed by hand)"
         if status["status"] == "crashed":
             about["comment"] = f"failed: {status['details']} | {about['comment']}"
-        name, knobs = Path(self.corpus()["name"]).name, by_hand[-1].get("after") if by_hand else None
+        corpus, knobs = self.corpus(), by_hand[-1].get("after") if by_hand else None
+        corpus["name"] = Path(corpus["name"]).name
         references = self.reference_lines() if self.reference_lines_path.exists() else {}
         references.pop("uniform", None)  # it would squeeze the curves
-        shown = {"name": f"{about['name']}, {name}", "configs": config, "explicit": about["overridden"], "knobs": knobs}
+        shown = {
+            "name": f"{about['name']}, {corpus['name']}",
+            "configs": config,
+            "explicit": about["overridden"],
+            "knobs": knobs,
+        }
         shown |= {"folder": str(self.path.absolute()), "references": references, "rates": sorted(rates)}
+        shown |= {"corpus": {"name": corpus["name"], "sha256": corpus["sha256"]}}
         return about | shown
 
     def command(self) -> str:

@@ -1,176 +1,150 @@
-"use strict";
-// A sortable table of all runs, and one chart of the validation loss of those that are chosen.
-(() => {
-  const MILLISECONDS = 1000;
-  const COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000"]; // Okabe and Ito
-  const TITLES = { seconds: "seconds of training", chars: "characters", step: "steps" };
-  const DASHES = ["", "6 3", "2 3"]; // of the first seven groups, the next seven, and so on
-  const NEARLY = 0.02; // of the range
-  const FIRST = 12; // runs that are chosen at first
-  const NOTHING = "Nothing to draw: choose runs that have been evaluated.";
-  const grouped = (value) => value.toLocaleString("en");
-  const COLUMNS = [
-    ["name", (value) => value],
-    ["preset", (value) => value],
-    ["changes", (value) => value],
-    ["loss.valid", (value) => value.toFixed(4)],
-    ["best", (value) => value.toFixed(4)],
-    ["seconds", (value) => value.toFixed(0)],
-    ["characters", grouped],
-    ["seed", (value) => value],
-    ["state", (value) => value],
-  ];
-  let runs = [];
-  let chosen = null; // the uuids of the runs in the chart
-  let known = null; // the uuids of all runs when the table was drawn last
-  let order = { column: "began", isDescending: true };
-  let revision = null; // of the table, when it was drawn last
+// Curves of chosen runs on common axes, and the keys in which they differ.
+import { chart, robustTop } from "./chart.js";
+import { AXES, LINE_COLORS, button, card, choice, el, frame, keep, liveRuns, nameOf, show, stateOf, toggle, view } from "./page.js";
 
-  const get = async (path) => (await fetch(`/api/folio/${path}`)).json();
+const PER_CHARACTER = "loss.valid_per_character"; // the one loss that runs with other texts and tokens may share
+const METRICS = {
+  "loss.valid": "loss.valid", [PER_CHARACTER]: PER_CHARACTER, "loss.train": "loss.train", excess: "excess over the floor",
+  "accuracy.valid": "accuracy.valid",
+};
+const DASHES = [null, "7 3", "2 3"]; // of the first seven groups, the next seven, and so on
+const NEARLY = 0.02; // of the range
+const FIRST = 12; // runs that are chosen at first
+const MOST_COLUMNS = 12; // of the table of keys
+let runs = [];
+let chosen = null; // uuids
+let known = null; // uuids of all runs when they were drawn last
+const charts = new Map(); // by unit
+const panels = el("div");
+const list = el("ul", { className: "runs" });
+const keys = el("table");
+const count = el("span", { className: "quiet", role: "status" });
+const filter = el("input", { type: "search", id: "filter", value: view.get("filter") ?? "", oninput: () => (keep("filter", filter.value), drawList()) });
 
-  function drawTable() {
-    const direction = order.isDescending ? d3.descending : d3.ascending;
-    const hasNone = (run) => run[order.column] == null; // last in both directions
-    const sorted = d3.sort(runs, (a, b) => hasNone(a) - hasNone(b) || direction(a[order.column], b[order.column]));
-    const header = d3.select("#columns").selectAll("th").data([null, ...COLUMNS]).join("th");
-    header.selectAll("button").data((column) => (column ? [column[0]] : [])).join("button").text((name) => name)
-      .on("click", (event, name) => {
-        order = { column: name, isDescending: order.column === name && !order.isDescending };
-        drawTable();
-      });
-    const sortedAs = order.isDescending ? "descending" : "ascending";
-    header.attr("aria-sort", (column) => (column && column[0] === order.column ? sortedAs : null));
-    const rows = d3.select("#runs").selectAll("tr").data(sorted, (run) => run.uuid).join("tr").order();
-    rows.attr("data-run", (run) => run.uuid);
-    const choices = rows.selectAll("td.choice").data((run) => [run]).join("td").attr("class", "choice");
-    choices.selectAll("input").data((run) => [run]).join("input")
-      .attr("type", "checkbox").attr("aria-label", (run) => `show ${run.uuid}`)
-      .property("checked", (run) => chosen.has(run.uuid))
-      .on("change", (event, run) => {
-        event.target.checked ? chosen.add(run.uuid) : chosen.delete(run.uuid);
-        drawChart();
-      });
-    const cellsOf = (run) => COLUMNS.map(([name, format]) => ({ run, name, value: run[name], format }));
-    const classOf = ({ name, value }) => (typeof value === "number" ? "number" : name === "state" ? value : "");
-    const cells = rows.selectAll("td.value").data(cellsOf).join("td").attr("class", (cell) => `value ${classOf(cell)}`);
-    cells.filter((cell) => cell.name !== "name").text((cell) => (cell.value == null ? "" : cell.format(cell.value)));
-    cells.filter((cell) => cell.name === "name").selectAll("a").data((cell) => [cell]).join("a")
-      .attr("href", (cell) => `/run/${cell.run.uuid}`).text((cell) => `${cell.value} ${cell.run.uuid.slice(0, 8)}`);
-  }
+// The value of a curve, a list of [x, y], at x; between two points on the straight line.
+function at(curve, x) {
+  const i = Math.min(Math.max(d3.bisector((point) => point[0]).left(curve, x), 1), curve.length - 1);
+  const [[x0, y0], [x1, y1]] = [curve[Math.max(0, i - 1)], curve[i]];
+  return x1 === x0 ? y1 : y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
+}
 
-  // The value of a curve, a list of [x, y], at x; between two points on the straight line.
-  function at(curve, x) {
-    if (curve.length === 1) return curve[0][1];
-    const i = Math.min(Math.max(d3.bisector((point) => point[0]).left(curve, x), 1), curve.length - 1);
-    const [[x0, y0], [x1, y1]] = [curve[i - 1], curve[i]];
-    return x1 === x0 ? y1 : y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
-  }
+// [x, mean, low, high] of runs that differ in their seed, over those that reach x.
+function band(curves) {
+  if (curves.length < 2) return (curves[0] ?? []).map(([x, y]) => [x, y, y, y]);
+  // Seeds are evaluated at slightly different times: the band begins and ends where nearly all of them do.
+  const [starts, ends] = [curves.map((curve) => curve[0][0]), curves.map((curve) => curve[curve.length - 1][0])];
+  const slack = NEARLY * (d3.max(ends) - d3.min(starts));
+  const low = d3.max(starts.filter((x) => x <= d3.min(starts) + slack));
+  const high = d3.min(ends.filter((x) => x >= d3.max(ends) - slack));
+  const xs = d3.sort(new Set([low, high, ...curves.flat().map(([x]) => x)])).filter((x) => low <= x && x <= high);
+  return xs.map((x) => {
+    const values = curves.filter((curve) => curve[0][0] <= x && x <= curve[curve.length - 1][0]).map((curve) => at(curve, x));
+    return [x, d3.mean(values), ...d3.extent(values)];
+  });
+}
 
-  // Points {x, mean, low, high} of runs that differ in their seed, over those that reach x.
-  function band(curves) {
-    const used = curves.filter((curve) => curve.length);
-    if (!used.length) return [];
-    // Seeds are evaluated at slightly different times: the band begins and ends where nearly all of them do.
-    const [starts, ends] = [used.map((curve) => curve[0][0]), used.map((curve) => curve[curve.length - 1][0])];
-    const slack = NEARLY * (d3.max(ends) - d3.min(starts));
-    const low = d3.max(starts.filter((x) => x <= d3.min(starts) + slack));
-    const high = d3.min(ends.filter((x) => x >= d3.max(ends) - slack));
-    const xs = d3.sort(new Set([low, high, ...used.flat().map(([x]) => x)])).filter((x) => low <= x && x <= high);
-    return xs.map((x) => {
-      const reaching = used.filter((curve) => curve[0][0] <= x && x <= curve[curve.length - 1][0]);
-      const values = reaching.map((curve) => at(curve, x));
-      return { x, mean: d3.mean(values), low: d3.min(values), high: d3.max(values) };
-    });
-  }
+const valuesOf = (run, metric) => run.curve[metric] ?? (metric === PER_CHARACTER && run.tokens === "characters" ? run.curve["loss.valid"] : null);
+const labelOf = (run) => (run.name.startsWith("mlm, ") ? nameOf(run) : `${nameOf(run)} ${run.name}`);
 
-  // The chosen runs by what distinguishes them from others. A group keeps its color whichever others are chosen.
-  function chosenGroups(axis) {
-    const all = d3.groups(d3.sort(runs, (run) => run.began), (run) => run.group);
-    return all.flatMap(([, runsOfGroup], i) => {
-      const members = runsOfGroup.filter((run) => chosen.has(run.uuid));
-      const curves = members.map((run) =>
-        d3.zip(run.curve[axis], run.curve["loss.valid"]).filter((point) => point.every(Number.isFinite)),
-      );
-      const points = band(curves);
-      if (!points.length) return [];
-      const words = [members[0].preset, members[0].changes].filter(Boolean);
-      const label = `${words.join(" ")}, ${members.length} seed${members.length > 1 ? "s" : ""}`;
-      const dash = DASHES[Math.floor(i / COLORS.length) % DASHES.length];
-      return [{ label, points, color: COLORS[i % COLORS.length], dash, counting: members[0].references.counting }];
-    });
-  }
+// A color and a dash per group of runs that differ only in their seed, whichever others are chosen.
+function styles() {
+  const groups = [...new Set(d3.sort(runs, (run) => run.began).map((run) => run.group))];
+  return new Map(groups.map((group, i) => [group, { color: `var(--c${i % LINE_COLORS})`, dash: DASHES[Math.floor(i / LINE_COLORS) % DASHES.length] }]));
+}
 
-  function drawChart() {
-    const axis = document.getElementById("axis").value;
-    const lines = chosenGroups(axis);
-    const svg = d3.select("#curves");
-    svg.selectAll("*").remove();
-    document.getElementById("message").textContent = lines.length ? "" : runs.length ? NOTHING : "No runs yet.";
-    if (!lines.length) return;
-    const { width, height } = svg.node().getBoundingClientRect();
-    const [left, right, top, bottom] = [56, width - 16, 16, height - 40];
-    const points = lines.flatMap((line) => line.points);
-    const counting = [...new Set(lines.map((line) => line.counting))].filter(Boolean);
-    const lowest = d3.min([...points.map((p) => p.low), ...counting]);
-    const x = d3.scaleLinear(d3.extent(points, (p) => p.x), [left, right]);
-    const highest = d3.max([...points.map((p) => p.high), ...counting]);
-    const pad = highest > lowest ? 0 : 0.1 * highest;
-    const y = d3.scaleLinear([lowest - pad, highest + pad], [bottom, top]).nice();
-    svg.append("g").attr("transform", `translate(0,${bottom})`).call(d3.axisBottom(x).ticks(8, "~s"));
-    svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y));
-    const title = (text) => svg.append("text").attr("text-anchor", "middle").text(text);
-    title(TITLES[axis]).attr("x", width / 2).attr("y", height - 4);
-    title("loss.valid (nats per masked character)").attr("transform", `translate(14,${height / 2}) rotate(-90)`);
-    for (const loss of counting) {
-      const line = svg.append("line").attr("class", "reference").attr("x1", left).attr("x2", right);
-      line.attr("y1", y(loss)).attr("y2", y(loss));
-      svg.append("text").attr("x", left + 4).attr("y", y(loss) - 4).text(`counting ${loss.toFixed(3)}`);
+function drawCharts() {
+  const [axis, metric] = ["x", "y"].map((id) => document.getElementById(id).value);
+  const [x, y] = ["xlog", "ylog"].map((id) => ({ isLog: document.getElementById(id).checked }));
+  const drawn = runs.filter((run) => chosen.has(run.uuid) && valuesOf(run, metric));
+  const style = styles();
+  const units = d3.groups(d3.sort(drawn, (run) => run.began), (run) => (metric === PER_CHARACTER ? "" : run.unit));
+  for (const [unit, figure] of charts) if (!units.some(([each]) => each === unit)) (figure.parentElement.remove(), charts.delete(unit));
+  for (const [unit, members] of units) {
+    const [{ text, tokens, references }] = members;
+    if (!charts.has(unit)) {
+      charts.set(unit, chart(unit ? `${text}, ${tokens}` : "all texts", 420));
+      panels.append(el("section", { className: "card" }, charts.get(unit)));
     }
-    const area = d3.area((p) => x(p.x), (p) => y(p.low), (p) => y(p.high));
-    const mean = d3.line((p) => x(p.x), (p) => y(p.mean));
-    lines.forEach((line, i) => {
-      const path = (kind) => svg.append("path").attr("class", kind);
-      path("band").attr("fill", line.color).attr("d", area(line.points));
-      const stroke = (kind) => path(kind).attr("stroke", line.color).attr("stroke-dasharray", line.dash);
-      stroke("line").attr("d", mean(line.points));
-      if (line.points.length === 1) {
-        const dot = svg.append("circle").attr("class", "dot").attr("r", 4).attr("fill", line.color);
-        dot.attr("cx", x(line.points[0].x)).attr("cy", y(line.points[0].mean));
-      }
-      const label = svg.append("text").attr("class", "label").attr("x", right).attr("y", top + 16 * (i + 1));
-      label.attr("text-anchor", "end").style("fill", line.color).text(line.label);
-      const [end, middle] = [right - label.node().getComputedTextLength() - 6, top + 16 * i + 12];
-      stroke("sample").attr("d", d3.line()([[end - 24, middle], [end, middle]]));
+    const series = d3.groups(members, (run) => run.group).map(([group, seeds]) => {
+      const curves = seeds.map((run) => d3.zip(run.curve[axis] ?? [], valuesOf(run, metric)).filter((point) => point.every(Number.isFinite)));
+      const points = band(curves.filter((curve) => curve.length));
+      const name = nameOf(seeds[0]) + (seeds.length > 1 ? `, ${seeds.length} seeds` : "");
+      return { name, ...style.get(group), points: points.map(([a, mean]) => [a, mean]), band: points.map(([a, , low, high]) => [a, low, high]) };
+    });
+    const token = tokens === "characters" || !unit ? "character" : "token";
+    const isShare = metric.startsWith("accuracy");
+    const top = robustTop(series.map(({ points }) => points.map(([, value]) => value)));
+    charts.get(unit).draw({
+      x: { ...x, ...AXES[axis] },
+      y: { ...y, title: `${METRICS[metric]}, ${isShare ? "share of masked" : "nats per masked"} ${token}`, format: isShare ? show.share : show.loss, top },
+      series,
+      references: metric === "loss.valid" && references.counting ? [{ name: "counting", y: references.counting }] : [],
     });
   }
+  const without = chosen.size - drawn.length;
+  count.textContent = `${chosen.size} of ${runs.length} runs chosen${without ? `, ${without} without ${METRICS[metric]}` : ""}`;
+  panels.dataset.empty = drawn.length ? "" : runs.length ? "Nothing to draw: choose runs that have been evaluated." : "No runs yet.";
+  drawKeys(runs.filter((run) => chosen.has(run.uuid)).slice(0, MOST_COLUMNS), style);
+}
 
-  async function load() {
-    runs = (await get("runs")).runs;
-    const wanted = new URLSearchParams(location.search).getAll("run");
-    const latest = d3.sort(runs, (run) => -run.began).slice(0, FIRST);
-    chosen ??= new Set(wanted.length ? wanted : latest.map((run) => run.uuid));
-    for (const run of runs) if (known && !known.has(run.uuid)) chosen.add(run.uuid); // it has just begun
-    known = new Set(runs.map((run) => run.uuid));
-    drawTable();
-    drawChart();
-  }
+const swatch = ({ color }) => el("span", { className: "swatch", style: `background:${color}` });
 
-  async function tick() {
-    if (!document.hidden) {
-      try {
-        const now = (await get("revisions/compare")).revision;
-        if (now !== revision) await load();
-        revision = now;
-      } catch (error) {
-        console.error(error);
-        document.getElementById("message").textContent = "The dashboard does not answer.";
-        revision = null;
-      }
-    }
-    setTimeout(tick, MILLISECONDS);
-  }
+function drawKeys(columns, style) {
+  const all = new Set(columns.flatMap((run) => Object.keys(run.configs)));
+  const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
+  const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
+  const head = (title, ...cells) => el("tr", {}, el("th", { scope: "row" }, title), ...cells);
+  keys.replaceChildren(el("tbody", {},
+    head("run", ...columns.map((run) => el("td", {}, swatch(style.get(run.group)), el("a", { href: `/run/${run.uuid}` }, run.uuid.slice(0, 6))))),
+    head("loss.valid", ...columns.map((run) => el("td", {}, show.loss(run.last["loss.valid"])))),
+    head("correct", ...columns.map((run) => el("td", {}, show.share(run.last["accuracy.valid"])))),
+    ...different.map((key) => head(key, ...columns.map((run) => el("td", {}, text(run, key)))))));
+}
 
-  document.getElementById("axis").addEventListener("change", drawChart);
-  window.addEventListener("resize", drawChart);
-  tick();
-})();
+function choose(uuids) {
+  chosen = new Set(uuids);
+  view.delete("run");
+  for (const uuid of chosen.size ? chosen : ["none"]) view.append("run", uuid.slice(0, 12));
+  keep("filter", filter.value);
+  drawList();
+  drawCharts();
+}
+
+const isListed = (run) => (!run.hidden || chosen.has(run.uuid)) && filter.value.toLowerCase().split(/\s+/)
+  .every((word) => `${labelOf(run)} ${run.text} ${run.tokens} ${run.uuid} ${run.state}`.toLowerCase().includes(word));
+
+function drawList() {
+  const style = styles();
+  list.replaceChildren(...runs.filter(isListed).map((run) => {
+    const box = el("input", { type: "checkbox", checked: chosen.has(run.uuid) });
+    box.onchange = () => choose(box.checked ? [...chosen, run.uuid] : [...chosen].filter((uuid) => uuid !== run.uuid));
+    const facts = [show.loss(run.last["loss.valid"]), run.text, run.tokens === "characters" ? "" : run.tokens, `seed ${run.seed}`];
+    const item = el("li", {}, el("label", {}, box, swatch(style.get(run.group)), el("span", {}, labelOf(run))),
+      el("small", {}, `${facts.filter(Boolean).join(" · ")} `, run.state === "completed" ? null : stateOf(run)));
+    item.dataset.run = run.uuid;
+    return item;
+  }));
+}
+
+function load(found) {
+  runs = found;
+  const wanted = view.getAll("run");
+  const asked = runs.filter((run) => wanted.some((id) => run.uuid.startsWith(id)));
+  chosen ??= new Set((wanted.length ? asked : runs.filter((run) => !run.hidden).slice(0, FIRST)).map((run) => run.uuid));
+  for (const run of runs) if (known && !known.has(run.uuid)) chosen.add(run.uuid); // it has just begun
+  known = new Set(runs.map((run) => run.uuid));
+  chosen = new Set([...chosen].filter((uuid) => known.has(uuid)));
+  drawList();
+  drawCharts();
+}
+
+const axes = Object.fromEntries(Object.entries(AXES).map(([name, { title }]) => [name, title]));
+const controls = el("div", { className: "controls" }, choice("draw", "y", METRICS, drawCharts), choice("against", "x", axes, drawCharts),
+  toggle("log axis", "xlog", drawCharts), toggle("log values", "ylog", drawCharts), count);
+const buttons = el("div", { className: "controls" }, el("label", {}, "Filter ", filter),
+  button("All", () => choose([...chosen, ...runs.filter(isListed).map((run) => run.uuid)])), button("None", () => choose([])));
+const explained = el("p", { className: "quiet" }, "Runs that differ only in their seed share a color: the line is their mean, the band goes from the lowest to the highest.");
+frame("Compare", "/runs", el("h1", {}, "Compare runs"), controls,
+  el("div", { className: "compare" }, el("div", {}, panels, card("Keys that differ", el("div", { className: "table", tabIndex: 0, role: "region", ariaLabel: "Keys that differ" }, keys))),
+    card("Runs", buttons, list, explained)));
+liveRuns(load);

@@ -1,0 +1,58 @@
+"""Processes of `predict.py --serve`, which keep trained runs loaded for the page /try. The dashboard itself needs no
+torch."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from typing import Any
+
+from runs.errors import InputError
+from runs.files import ROOT
+
+MOST = 2  # processes; the one that was used longest ago makes room
+SECONDS_TO_ANSWER = 60.0  # the first answer loads torch and the run
+LONGEST_ANSWER = 2**24  # bytes
+
+
+class Predictors:
+    """One process per run, which answers a line of JSON with a line of JSON."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, asyncio.subprocess.Process] = {}  # by folder, the one used last at the end
+        self._turn = asyncio.Lock()
+
+    async def ask(self, folder: str, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer of a run's process, which is started if necessary. Raises InputError."""
+        async with self._turn:
+            process = self._processes.pop(folder, None) or await self._start(folder)
+            try:
+                process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+                line = await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_ANSWER)  # type: ignore[union-attr]
+            except (OSError, ValueError, TimeoutError):
+                line = b""
+            except BaseException:  # the page has gone: its answer must not become that of the next question
+                self._end(process)
+                raise
+            if not line:
+                self._end(process)
+                said = (await process.stderr.read(2**16)).decode("utf-8", "replace")  # type: ignore[union-attr]
+                raise InputError((said.strip().splitlines() or ["the model does not answer"])[-1])
+            self._processes[folder] = process
+            return json.loads(line)
+
+    async def _start(self, folder: str) -> asyncio.subprocess.Process:
+        while len(self._processes) >= MOST:
+            self._end(self._processes.pop(next(iter(self._processes))))
+        command = [sys.executable, str(ROOT / "predict.py"), "--serve", folder]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        return await asyncio.create_subprocess_exec(*command, **pipes, limit=LONGEST_ANSWER)  # type: ignore[arg-type]
+
+    def _end(self, process: asyncio.subprocess.Process) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            process.kill()
+
+    def close(self) -> None:
+        """End all processes. They also end by themselves when their standard input does."""
+        for process in self._processes.values():
+            self._end(process)

@@ -1,0 +1,138 @@
+// A chart: lines through their points, dashed references, stages, and the values at the pointer or the arrow keys.
+import { button, el, save, show } from "./page.js";
+
+const LINE = 14; // pixels between labels
+const STRIP = 18; // above the lines, for the names of stages
+
+// The top of a range that one diverged curve cannot flatten: curves are lists of values.
+export function robustTop(curves) {
+  const used = curves.map((values) => values.filter(Number.isFinite)).filter((values) => values.length);
+  const highest = d3.sort(used.map((values) => d3.max(values)));
+  const low = d3.min(used.flat());
+  const usual = highest[(highest.length - 1) >> 1]; // the lower median
+  return Math.min(d3.max(highest), usual + 2 * (usual - low));
+}
+
+// Moves labels {y} apart, in place, so that none covers another.
+function spread(labels, bottom) {
+  labels.sort((a, b) => a.y - b.y);
+  labels.forEach((label, i) => (label.y = i ? Math.max(label.y, labels[i - 1].y + LINE) : label.y));
+  const over = labels.length ? Math.max(0, labels[labels.length - 1].y - bottom) : 0;
+  for (let i = labels.length - 1, limit = bottom; over && i >= 0; i--, limit -= LINE) labels[i].y = Math.min(labels[i].y, limit);
+}
+
+/* A figure with `draw(content)`. The content: x and y, each {title, format, isLog}, and y.top;
+   series [{name, color, dash, points [[x, y]], band [[x, low, high]]}]; references [{name, y}]; stages [{x, text}];
+   hasLabels, whether names stand at the ends of lines. */
+export function chart(title, height = 200) {
+  const svg = d3.create("svg").attr("role", "img").attr("tabindex", 0).attr("height", height);
+  const tip = el("div", { className: "tip", hidden: true });
+  const caption = el("span");
+  const exports = [button("SVG", saveSvg), button("CSV", saveCsv)];
+  for (const each of exports) each.ariaLabel = `Save ${title} as ${each.textContent}`;
+  const figure = el("figure", {}, el("figcaption", {}, caption, el("span", { className: "exports" }, ...exports)), svg.node(), tip);
+  let [content, width, point] = [null, 0, () => {}];
+  new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
+
+  function draw(next) {
+    content = next;
+    width = figure.clientWidth;
+    if (!content || !width) return;
+    const { x, y, hasLabels = false, references = [], stages = [] } = content;
+    caption.textContent = `${title}${y.title ? `, ${y.title}` : ""}`;
+    svg.attr("width", width).attr("aria-label", `${caption.textContent} against ${x.title}`).selectAll("*").remove();
+    tip.hidden = true;
+    const isShown = ([a, b]) => Number.isFinite(a) && Number.isFinite(b) && (!x.isLog || a > 0) && (!y.isLog || b > 0);
+    const series = content.series.map((each) => ({ ...each, points: each.points.filter(isShown) })).filter((each) => each.points.length);
+    const points = series.flatMap((each) => each.points);
+    if (!points.length) return void svg.append("text").attr("x", 8).attr("y", 24).text("No values yet");
+    const [lowest, highest] = d3.extent(points, (p) => p[1]);
+    const top = Math.min(highest, y.top ?? highest);
+    const lines = references.filter((line) => line.y <= top * 1.25 && line.y >= lowest - (top - lowest));
+    const ys = [lowest, top, ...lines.map((line) => line.y)];
+    const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
+    const words = (name, value) => `${name} ${y.format(value)}`;
+    const ends = series.map(({ name, points: drawn }) => words(name, drawn[drawn.length - 1][1]));
+    const longest = hasLabels ? 7 * d3.max([...ends, ...lines.map((line) => words(line.name, line.y))], (each) => each.length) : 0;
+    const [left, right] = [48, width - 12 - longest];
+    const [above, bottom] = [stages.length ? STRIP + 6 : 8, height - 38];
+    const [first, last] = d3.extent(points, (p) => p[0]);
+    const across = (x.isLog ? d3.scaleLog : d3.scaleLinear)([x.isLog ? first : Math.min(0, first), last > first ? last : first + 1], [left, right]);
+    const up = (y.isLog ? d3.scaleLog : d3.scaleLinear)([d3.min(ys) - pad, d3.max(ys) + pad], [bottom, above]).nice();
+    const ticks = (scale, n) => scale.ticks(n).filter((tick, i, all) => all.length <= 2 * n || /^[125]/.test(tick.toExponential()));
+    const [xTicks, yTicks] = [ticks(across, Math.max(2, (right - left) / 80)), ticks(up, Math.max(2, (bottom - above) / 40))];
+    const text = (a, b, said, anchor = "start") => svg.append("text").attr("x", a).attr("y", b).attr("text-anchor", anchor).text(said);
+    const rule = (className, x1, x2, y1, y2) => svg.append("line").attr("class", className).attr("x1", x1).attr("x2", x2).attr("y1", y1).attr("y2", y2);
+    for (const tick of yTicks) {
+      rule("grid", left, right, up(tick), up(tick));
+      text(left - 6, up(tick) + 4, (y.format === show.loss ? show.number : y.format)(tick), "end");
+    }
+    for (const tick of xTicks) text(across(tick), bottom + 16, x.format(tick), "middle");
+    text(right, bottom + 32, x.title, "end");
+    stages.forEach((stage, i) => {
+      const [from, to] = [Math.max(left, across(stage.x)), i + 1 < stages.length ? across(stages[i + 1].x) : right];
+      if (stage.x > first) rule("stage", from, from, above - STRIP, bottom);
+      const label = text(from + 4, above - 6, stage.text);
+      for (const shorter of [stage.short, ""]) if (label.node().getComputedTextLength() > to - from - 6) label.text(shorter);
+    });
+    const clip = `clip${Math.random()}`;
+    svg.append("clipPath").attr("id", clip).append("rect").attr("x", left).attr("y", above - 4).attr("width", right - left + 4).attr("height", bottom - above + 8);
+    const inside = svg.append("g").attr("clip-path", `url(#${clip})`);
+    const labels = lines.map((line) => ({ y: up(line.y), said: words(line.name, line.y) }));
+    for (const line of lines) {
+      rule("reference", left, right, up(line.y), up(line.y));
+      if (!hasLabels) text(right, up(line.y) - 5, words(line.name, line.y), "end");
+    }
+    series.forEach(({ color, dash, points: drawn, band = [] }, i) => {
+      inside.append("path").attr("class", "band").attr("fill", color).attr("d", d3.area((p) => across(p[0]), (p) => up(p[1]), (p) => up(p[2]))(band));
+      const path = inside.append("path").attr("class", "line").attr("stroke", color).attr("stroke-dasharray", dash ?? null);
+      path.attr("d", d3.line((p) => across(p[0]), (p) => up(p[1]))(drawn));
+      if (drawn.length <= 60) inside.selectAll(null).data(drawn).join("circle").attr("r", 3).attr("fill", color).attr("cx", (p) => across(p[0])).attr("cy", (p) => up(p[1]));
+      labels.push({ y: Math.max(above, up(drawn[drawn.length - 1][1])), said: ends[i], color });
+    });
+    if (hasLabels) {
+      spread(labels, bottom);
+      for (const label of labels) text(right + 8, label.y + 4, label.said).attr("class", label.color ? "end" : null).style("fill", label.color ?? null);
+    }
+    const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
+    if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end");
+    const cursor = rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden");
+    const at = d3.sort(new Set(points.map((p) => p[0])));
+    point = (i) => {
+      const value = at[Math.max(0, Math.min(i, at.length - 1))];
+      cursor.attr("x1", across(value)).attr("x2", across(value)).attr("visibility", null);
+      const rows = series.map((each) => ({ ...each, found: d3.least(each.points, (p) => Math.abs(p[0] - value)) }));
+      const near = d3.sort(rows.filter(({ found }) => Math.abs(across(found[0]) - across(value)) < 8), ({ found }) => -found[1]);
+      tip.replaceChildren(el("b", {}, `${x.title} ${x.format(value)}`), ...near.slice(0, 16).map(({ name, color, found }) =>
+        el("div", {}, el("i", { style: `background:${color}` }), `${name} ${y.format(found[1])}`)));
+      tip.hidden = false;
+      tip.style.left = `${Math.max(0, Math.min(across(value) + 12, width - tip.offsetWidth))}px`;
+      return at.indexOf(value);
+    };
+    let current = at.length;
+    svg.on("pointermove", (event) => (current = point(d3.bisectCenter(at, across.invert(d3.pointer(event)[0])))));
+    svg.on("pointerleave blur", () => ((tip.hidden = true), cursor.attr("visibility", "hidden")));
+    svg.on("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (step) current = point(current + step);
+    });
+  }
+
+  function saveSvg() {
+    const copy = svg.node().cloneNode(true);
+    const [from, to] = [svg.node(), copy].map((root) => [root, ...root.querySelectorAll("*")]);
+    from.forEach((element, i) => {
+      const style = getComputedStyle(element);
+      for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]) to[i].style[name] = style[name];
+    });
+    copy.style.background = getComputedStyle(document.body).backgroundColor;
+    save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
+  }
+
+  function saveCsv() {
+    const rows = content.series.flatMap(({ name, points }) => points.map(([a, b]) => [name, a, b]));
+    save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", content.x.title, title], ...rows]));
+  }
+
+  return Object.assign(figure, { draw });
+}
