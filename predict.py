@@ -4,8 +4,10 @@ python predict.py RUN "To be, or n__ to be"         RUN: a folder, a uuid or its
 python predict.py RUN < texts.txt                   one text per line, one filled line each
 
 python predict.py FOLDER < texts.txt                one text per line, one label each; FOLDER: of finetune.py --save
+python predict.py --serve RUN                       one answer per line of JSON, as the dashboard's page /try asks
 
-A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore.
+A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore. A text that
+is longer than the windows in training is read in overlapping pieces.
 """
 
 import json
@@ -25,6 +27,7 @@ from configs.one_line import fail, run_main
 from configs.scripts import number, run_parser, run_script
 from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import printable
+from trained.answers import answers
 from trained.examples import n_unknown
 from trained.fill import Filled, encode, fill
 from trained.load import load_trained
@@ -44,6 +47,8 @@ def main(arguments: list[str]) -> int:
     top = "show the N most probable characters (or tokens) per blank, or labels per text"
     parser.add_argument("--top", type=number(int, 1), metavar="N", help=top)
     parser.add_argument("--json", action="store_true", help="print one JSON object per text")
+    parser.add_argument("--unknown", action="store_true", help="read characters that the run does not know as blanks")
+    parser.add_argument("--serve", action="store_true", help="answer lines of JSON until standard input ends")
     return run_script(parser, arguments, answer)
 
 
@@ -51,6 +56,10 @@ def answer(options: Namespace) -> int:
     """Fill or classify the texts; returns the exit code."""
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
+    if options.serve:
+        for line in answers(load_trained(options.run, options.logs), sys.stdin.buffer):
+            print(line, flush=True)
+        return 0
     folder, notes = Path(options.run), Counter[str]()
     trained = load_classifier(folder) if is_classifier(folder) else load_trained(options.run, options.logs)
     named = [(f"text {n}", text) for n, text in enumerate(options.texts, 1)]
@@ -59,7 +68,7 @@ def answer(options: Namespace) -> int:
             parts, problem = read(texts, pair_of if trained.kind == PAIR else lambda text: (text,))
             notes += classify(trained, parts, options)
         else:
-            ids, problem = read(texts, lambda text: encode(text, trained))
+            ids, problem = read(texts, lambda text: encode(text, trained, any_length=True, unknown=options.unknown))
             never = "" if named else "\n"  # a line stays one line
             for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
                 show(filled, trained.vocabulary.is_characters, options)

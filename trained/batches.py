@@ -1,6 +1,7 @@
 """Batches of texts of different lengths."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -32,3 +33,14 @@ def padded(texts: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
     if (lengths == ids.shape[1]).all():
         return ids, None
     return ids, torch.arange(ids.shape[1]) < lengths[:, None]
+
+
+def pieces(length: int, longest: int) -> list[tuple[slice, slice]]:
+    """Cuts a text into overlapping windows of at most `longest` tokens. Returns each window and the part of the text
+    that it decides: there, a token has at least a quarter of a window on each side, or the end of the text."""
+    if length <= longest:
+        return [(slice(0, length), slice(0, length))]
+    starts = [*range(0, length - longest, max(1, longest // 2)), length - longest]
+    ends = [(start + longest + following) // 2 for start, following in pairwise(starts)] + [length]
+    decided = map(slice, [0, *ends], ends)
+    return [(slice(start, start + longest), part) for start, part in zip(starts, decided, strict=True)]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trained.batches import batches_by_length, padded
+from data.vocabulary import Vocabulary
+from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
 WIDE = re.compile(r"\\[\\_\[]|\[MASK\]")  # symbols of several characters
@@ -34,23 +35,28 @@ class Filled(NamedTuple):
     guesses: list[Guess]
 
 
-def encode(template: str, trained: Trained) -> Tensor:
+def encode(template: str, trained: Trained, *, any_length: bool = False, unknown: bool = False) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
-    `\_`, `\[` and `\\` stand for `_`, `[` and `\`.
-    Raises ValueError if a character is not in the vocabulary, or if the text is longer than the windows in training.
+    `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary does not have are
+    blanks, else they raise ValueError; so does a text longer than the windows in training, unless `any_length`.
     """
     vocabulary, mask, longest = trained.vocabulary, trained.vocabulary.mask_token, trained.longest
-    n_symbols = len(WIDE.sub("_", template))
     per_token = 1 if vocabulary.lengths is None else int(vocabulary.lengths.max())
-    if n_symbols > longest * max(1, per_token):  # checked before millions are encoded
+    n_symbols = len(WIDE.sub("_", template))
+    if not any_length and n_symbols > longest * max(1, per_token):  # checked before millions are encoded
         raise ValueError(f"the text has {n_symbols:,} characters; the run was trained on at most {longest}")
+    known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
+
+    def is_blank(symbol: re.Match[str]) -> bool:
+        return symbol["blank"] is not None or (known is not None and not known & {*symbol.groups()})
+
     parts = [torch.empty(0, dtype=torch.int64)]
-    for is_blank, symbols in groupby(SYMBOL.finditer(template), lambda symbol: symbol["blank"] is not None):
+    for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
-        parts.append(torch.full((len(texts),), mask) if is_blank else vocabulary.encode("".join(texts)))
+        parts.append(torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts)))
     ids = torch.cat(parts)
-    if len(ids) > longest:
+    if not any_length and len(ids) > longest:
         raise ValueError(f"the text has {len(ids):,} tokens; the run was trained on at most {longest}")
     return ids
 
@@ -58,18 +64,33 @@ def encode(template: str, trained: Trained) -> Tensor:
 def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:
     """Fill the blanks of texts from `encode`, with tokens that have no character of `never`; results in the same order.
 
-    Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it.
+    Each pass of the model fills the blank of each text whose best guess is the most probable. Later passes see it. A
+    text longer than the windows in training is read in overlapping pieces.
     """
-    filled: dict[int, Filled] = {}
-    for batch in batches_by_length(texts, equal_lengths=not trained.takes_mask):
-        results = _fill(trained, [texts[i] for i in batch], n_candidates, never)
-        filled |= zip(batch, results, strict=True)
-    return [filled[i] for i in range(len(texts))]
+    cut = [pieces(len(text), trained.longest) for text in texts]
+    windows = [text[window] for text, of_text in zip(texts, cut, strict=True) for window, _ in of_text]
+    found: dict[int, tuple[Tensor, list[Guess]]] = {}
+    for batch in batches_by_length(windows, equal_lengths=not trained.takes_mask):
+        found |= zip(batch, _fill(trained, [windows[i] for i in batch], n_candidates, never), strict=True)
+    in_order = (found[i] for i in range(len(windows)))
+    return [_joined(trained.vocabulary, [(*piece, *next(in_order)) for piece in of_text]) for of_text in cut]
+
+
+def _joined(vocabulary: Vocabulary, found: Sequence[tuple[slice, slice, Tensor, list[Guess]]]) -> Filled:
+    """The filled text of pieces: windows and what they decide, with their filled ids and guesses by position."""
+    ids = torch.cat([ids[part.start - window.start : part.stop - window.start] for window, part, ids, _ in found])
+    guesses = []
+    for window, part, _, of_window in found:
+        moved = (guess._replace(offset=window.start + guess.offset) for guess in sorted(of_window))
+        guesses += [guess for guess in moved if part.start <= guess.offset < part.stop]
+    if not vocabulary.is_characters:  # from positions to offsets of characters
+        guesses = [guess._replace(offset=len(vocabulary.decode(ids[: guess.offset]))) for guess in guesses]
+    return Filled(vocabulary.decode(ids), guesses)
 
 
 @torch.inference_mode()
-def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str) -> list[Filled]:
-    """`fill` for texts of one batch."""
+def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: str) -> list[tuple[Tensor, list[Guess]]]:
+    """The filled ids of windows of one batch, and the guesses with their positions."""
     vocabulary = trained.vocabulary
     ids, mask = padded(texts)
     forbidden = [character.encode() for character in never]
@@ -93,10 +114,4 @@ def _fill(trained: Trained, texts: Sequence[Tensor], n_candidates: int, never: s
         found = (rows, columns, best.indices, best.values)
         for row, column, indices, values in zip(*(each.tolist() for each in found), strict=True):
             guesses[row].append(Guess(column, [(token(i), value) for i, value in zip(indices, values, strict=True)]))
-    filled = []
-    for row, text, of_text in zip(ids, texts, guesses, strict=True):
-        whole, in_order = row[: len(text)], sorted(of_text)
-        if not vocabulary.is_characters:  # from positions to offsets of characters
-            in_order = [guess._replace(offset=len(vocabulary.decode(whole[: guess.offset]))) for guess in in_order]
-        filled.append(Filled(vocabulary.decode(whole), in_order))
-    return filled
+    return [(row[: len(text)], of_text) for row, text, of_text in zip(ids, texts, guesses, strict=True)]

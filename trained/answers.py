@@ -1,0 +1,95 @@
+"""Answers about one text at a time, for the page /try: the distribution of each blank, the exact one, and attention."""
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.play.floor import Floor
+from data.play.grammar import PLAY, grammar
+from model import MaskedLanguageModel
+from runs.schema import MISSING, checked
+from trained.batches import pieces
+from trained.fill import encode
+from trained.inside import attention_maps
+from trained.load import Trained
+
+LONGEST = 4_096  # characters of a text with blanks
+REQUEST = {"text": str, "top": (int, MISSING), "exact": (bool, MISSING), "attention": (int, None, MISSING)}
+
+
+def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
+    """A line of JSON per line of JSON: that of `answer`, or an `error`."""
+    for line in lines:
+        try:
+            found = answer(trained, **checked(json.loads(line), REQUEST, "the request"))
+        except (ValueError, TypeError, RecursionError) as error:
+            found = {"error": str(error)}
+        yield json.dumps(found)
+
+
+@torch.inference_mode()
+def answer(
+    trained: Trained, text: str, top: int = 8, exact: bool = False, attention: int | None = None
+) -> dict[str, Any]:
+    """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their probabilities, given everything
+    visible: those of the model, or with `exact` those of the play's grammar. `attention`: a position, whose attention
+    to each position is returned, the mean over layers and heads. Raises ValueError."""
+    if len(text) > LONGEST:
+        raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
+    vocabulary, ids = trained.vocabulary, encode(text, trained, any_length=True, unknown=True)
+    windows = pieces(len(ids), trained.longest)
+    if exact and (len(windows) > 1 or not is_of_play(trained)):
+        raise ValueError("exact probabilities are known for runs on the play, and texts of one window")
+    blanks, find = ids == vocabulary.mask_token, exactly if exact else predicted
+    offsets = blanks.nonzero().flatten()
+    found = []
+    for window, part in windows:
+        wanted = offsets[(part.start <= offsets) & (offsets < part.stop)] - window.start
+        if len(wanted):
+            found.append(find(trained, ids[window], wanted))
+    best = torch.cat(found).topk(max(1, min(top, vocabulary.n_ordinary))) if found else None
+    candidates = [
+        [[vocabulary.decode([i]), round(p, 5)] for p, i in zip(values, tokens, strict=True)]
+        for values, tokens in (zip(best.values.tolist(), best.indices.tolist(), strict=True) if best else ())
+    ]
+    reply: dict[str, Any] = {"offsets": offsets.tolist(), "candidates": candidates, "is_of_play": is_of_play(trained)}
+    if attention is not None and vocabulary.is_characters and type(trained.model) is MaskedLanguageModel:
+        shares = torch.zeros(len(ids))
+        for window, part in windows:
+            if part.start <= attention < part.stop:
+                shares[window] = attention_maps(trained.model, ids[window])[:, :, attention - window.start].mean((0, 1))
+        reply["attention"] = [round(share, 4) for share in shares.tolist()]
+    return reply
+
+
+def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
+    """P(token) by the model at the `wanted` positions of a window `[n]`: `[n_wanted, n_ordinary]`."""
+    return trained.model(ids[None], wanted)[:, : trained.vocabulary.n_ordinary].softmax(-1)
+
+
+def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
+    """P(character) by the play's grammar, as `predicted`. Raises ValueError if it cannot have written the text."""
+    floor, alphabet = play()
+    vocabulary = trained.vocabulary
+    characters = torch.tensor([vocabulary.id_of(character) for character in alphabet])
+    number_of = torch.full((vocabulary.n_tokens,), floor.n_chars + 1)
+    number_of[characters], number_of[vocabulary.mask_token] = torch.arange(floor.n_chars), floor.n_chars
+    is_wanted = torch.zeros(len(ids), dtype=torch.bool).index_fill(0, wanted, True)
+    posteriors = floor.posteriors(number_of[ids][None], is_wanted[None])
+    return torch.zeros(len(wanted), vocabulary.n_ordinary, dtype=torch.float64).index_copy(1, characters, posteriors)
+
+
+def is_of_play(trained: Trained) -> bool:
+    """Whether the run was trained on the characters of the built-in play."""
+    return trained.run.corpus()["name"] == PLAY and trained.vocabulary.is_characters
+
+
+@cache
+def play() -> tuple[Floor, str]:
+    """The exact distribution of the play, and its alphabet."""
+    automaton = grammar()
+    return Floor(automaton), automaton.alphabet
