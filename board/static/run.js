@@ -93,7 +93,7 @@ function drawFigures(row) {
 }
 
 // Samples: the colored lines of the log, by evaluation.
-const slider = el("input", { type: "range", min: 0, id: "evaluation", oninput: drawSample });
+const slider = el("input", { type: "range", min: 0, id: "evaluation", ariaLabel: "Evaluation", oninput: drawSample });
 const sample = el("div", { className: "sample", tabIndex: 0, role: "region", ariaLabel: "Sample" });
 const when = el("output");
 let samples = [];

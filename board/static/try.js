@@ -97,7 +97,7 @@ function draw() {
     const guess = best.get(i);
     const kind = character === null ? "blank" : guess ? "unknown" : filled.has(i) ? (truth[i] === null ? "filled" : truth[i] === character ? "right" : "wrong") : "";
     const text = (character ?? guess?.[0] ?? "_").replace(/\n/g, "↵");
-    const said = character === null ? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}` : character;
+    const said = character === null ? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}` : { " ": "space", "\n": "line break" }[character] ?? character;
     const key = button(text, () => toggle(i), { className: kind, tabIndex: i === current ? 0 : -1, ariaLabel: said, ariaPressed: character === null });
     if (shares.length) key.style.background = i === current ? "" : `rgba(var(--shade), ${(0.8 * shares[i]) / most})`;
     return key;

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import yaml
 
-from board.page import VENDORED
+from board.page import MODULES, VENDORED
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
@@ -28,7 +28,7 @@ from tests.conftest import TINY, needed, only_run
 from tests.fork_server import ForkServer, Program
 from tests.waiting import until
 
-LINE = "svg#chart path.smoothed-line"
+LINE = "figure svg path.line"
 WITHIN = 5_000  # milliseconds in which an open page shows a change
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 12
@@ -146,7 +146,8 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
         run.save_corpus("play", "0" * 64)
         run.save_status("in progress")
         for i in range(n_rows):
-            run.append_metrics({"step": 10 * (i + 1), "corpus": "play", "loss.valid": 3.0 / (i + 1), **row})
+            times = {"step": 10 * (i + 1), "seconds": i + 1.0, "chars": 100 * (i + 1)}
+            run.append_metrics({**times, "corpus": "play", "loss.valid": 3.0 / (i + 1), **row})
         run.append_log("a line for people, with an é")
         return run
 
@@ -256,6 +257,21 @@ def page(browser) -> Any:
     opened.route("**/*", only_here)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def axe(page) -> Callable[[], list[str]]:
+    """Checks the open page with axe-core; returns its serious faults, each with the elements that have it."""
+    script = MODULES / "axe-core" / "axe.min.js"
+    needed(script.is_file(), "needs axe-core: make .venv/vendored")
+
+    def faults() -> list[str]:
+        page.evaluate(script.read_text())  # a script element would break the page's policy
+        found = page.evaluate("async () => (await axe.run()).violations")
+        serious = [fault for fault in found if fault["impact"] in ("serious", "critical")]
+        return [f"{fault['id']}: {[node['html'][:120] for node in fault['nodes']]}" for fault in serious]
+
+    return faults
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
         assert status in (200, 400, 403, 404, 405), form
         assert not any(secret.encode() in answer for secret in SECRETS), form
         if status == 200:  # an address within the page: only the page itself
-            assert b"<title>labml.ai</title>" in answer, form
+            assert b"<title>labml.ai</title>" in answer or b"<title>Folio</title>" in answer, form
 
 
 HOSTS = ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example"]
@@ -119,6 +119,9 @@ def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
     assert ask(shared_dashboard, get(b"/runs"))[0] == 200
 
 
+TRACK = f"/api/v1/default/track?run_uuid={'d' * 16}&labml_version=0.5.3"
+
+
 def with_row(line: str) -> str:
     """A message whose metrics.jsonl has this line."""
     found = message({})
@@ -132,7 +135,11 @@ def with_row(line: str) -> str:
         ("POST", "/api/v1/run/unknown-run", "{}"),
         ("POST", "/api/v1/default/track?run_uuid=0123456789&labml_version=x", "[1]"),
         ("POST", "/api/v1/default/track?run_uuid=0123456789&rank=x", "{"),
-        ("PUT", "/api/v1/runs", "[]"),
+        ("PUT", "/api/folio/runs/0123456789/hidden", '{"hidden": 3}'),
+        ("PUT", "/api/folio/runs/0123456789/other", "{}"),
+        ("DELETE", "/api/folio/runs/0123456789", ""),
+        ("GET", "/api/folio/runs/0123456789?log.txt=x", ""),
+        ("POST", "/api/folio/try/0123456789", '{"text": "a_"}'),
         ("POST", "/api/v1/metrics/unknown-run", "{}"),
         ("POST", "/api/folio/runs/0123456789", with_row('{"step": "x"}')),
         ("POST", "/api/folio/runs/0123456789", '{"pieces": {"metrics.jsonl": {"from": "x"}}}'),
@@ -152,6 +159,32 @@ def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, met
     assert not any("Traceback" in line for line in shared_dashboard.output)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/api/v1/runs", "[]"),
+        ("PUT", "/api/v1/runs", "{"),
+        ("POST", "/api/v1/default/track?run_uuid=abcdef0123456789&rank=0", '{"name":"x"}'),
+        ("POST", f"{TRACK}", json.dumps({"name": "x" * 10_001})),
+        ("POST", f"{TRACK}", json.dumps({"track": {"loss": {"step": [1] * 20_001, "value": [1] * 20_001}}})),
+        ("POST", f"{TRACK}", json.dumps({"track": {f"{i}": {"step": [1], "value": [1]} for i in range(201)}})),
+    ],
+)
+def test_what_labml_app_cannot_read_or_would_take_long_for_is_refused(shared_dashboard, method, path, body):
+    assert ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))[0] == 400
+
+
+def test_connections_whose_headers_do_not_arrive_are_closed(shared_dashboard):
+    whole = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    connections = [socket.create_connection(("127.0.0.1", shared_dashboard.port), timeout=30) for _ in range(3)]
+    for connection, content in zip(connections, (b"", whole[:20], whole + whole[:20]), strict=True):
+        connection.sendall(content)
+    for connection in connections:
+        while connection.recv(1 << 16):
+            pass  # the last block is empty: closed
+        connection.close()
+
+
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
 PATHS = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
 LENGTHS = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
@@ -161,7 +194,7 @@ VALUES += ["\xff\xfe", "9" * 30, ""]
 VERSIONS = ["1.1", "1.0", "9.9", ""]
 INTERFACE = [f"/api/v1/{path}/0123456789" for path in ("run", "metrics", "logs/std_logger")]
 INTERFACE += [f"/api/v1/{path}" for path in ("runs", "run/0123456789/add", "runs/archive", "user", "auth/user")]
-INTERFACE += ["/api/folio/runs/0123456789", "/api/folio/runs/0123456789/knobs"]
+INTERFACE += ["/api/folio/runs/0123456789", "/api/folio/runs/0123456789/knobs", "/api/folio/try/0123456789"]
 KEYS = ["pieces", "metrics.jsonl", "from", "to", "text", "about", "configs", "status", "run_uuids", "page", "user"]
 KEYS += ["step", "name", "preferences"]
 SIMPLE = ["\ud800", float("nan"), None, True, -1, 2**70, 1e308, "", "\x00", "../../etc/passwd", "$key"]

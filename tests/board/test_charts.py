@@ -1,4 +1,6 @@
-"""A run's page in a real browser."""
+"""A run's own page in a real browser."""
+
+from urllib.parse import urljoin
 
 import pytest
 
@@ -7,14 +9,18 @@ from tests.board.conftest import LINE, WITHIN, Dashboard
 
 @pytest.fixture
 def opened(page, shared_dashboard: Dashboard, make_run):
-    """A run with references and two overridden keys, and its open page."""
+    """A completed run with stages, references and samples, and its open page."""
     run = make_run(n_rows=0)
-    for step in (10, 20, 30):
-        run.append_metrics({"step": step, "loss.valid": 30 / step, "loss.train": 40 / step, "accuracy.valid": 0.5})
-    stages = run.config()["training.stages"]
-    run.save_config({"masking.masking_prob": 0.15, "seed": 1, "training.learning_rate": 1, "training.stages": stages})
-    run.save_about("mlm", "preset quick", ["training.learning_rate", "training.stages"])
+    stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64, "masking_prob": 0.15}]
+    run.save_config(run.config() | {"training.stages": stages, "training.max_steps": 40, "training.learning_rate": 1.0})
+    run.save_about("mlm", "preset quick", ["training.learning_rate"])
     run.save_reference_lines({"uniform": 4.174, "unigram": 3.347, "counting": 1.179})
+    for step in (10, 20, 30, 40):
+        row = {"chars": 100 * step, "seconds": step / 10, "loss.valid": 30 / step, "loss.train": 40 / step}
+        run.append_metrics({"step": step, **row, "accuracy.valid": step / 100, "loss.valid_stderr": 0.1})
+        run.append_log(f"step {step:>7,}  loss.valid 1.0")
+        run.append_log(f"a \x1b[32m[b]\x1b[0mc\x1b[31m[x!{step // 10}]\x1b[0m")
+    run.append_hardware({"step": 10, "time": 1.0, "cpu": 90.0, "cpu_of_run": 80.0})
     run.save_status("completed")
     shared_dashboard.receive(run)
     page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
@@ -22,80 +28,90 @@ def opened(page, shared_dashboard: Dashboard, make_run):
     return page
 
 
-def test_the_chart_has_titles_whole_ticks_reference_losses_and_two_colors(opened):
-    chart = opened.locator("svg#chart").first
-    drawn = chart.locator(".smoothed-line").evaluate_all("lines => lines.map(line => line.getAttribute('stroke'))")
-    assert sorted(drawn) == ["#0072B2", "#888", "#888", "#E69F00"]
-    assert chart.locator(".reference").all_text_contents() == ["counting 1.179", "unigram 3.347"]
-    assert chart.locator(".axis-title").all_text_contents() == ["step", "loss in nats per masked character"]
-    ticks = chart.locator(".tick text").all_text_contents()
-    assert ticks
-    assert not [tick for tick in ticks if tick.endswith("0") and "." in tick]
-    points = "line => line.getAttribute('d').split(/[MLC]/).at(-1).split(',').at(-1)"
-    smoothed, unsmoothed = (chart.locator(f".{kind}-line").nth(1) for kind in ("smoothed", "unsmoothed"))
-    assert smoothed.evaluate(points) == unsmoothed.evaluate(points)
+def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer(opened):
+    chart = opened.locator("figure").first
+    assert chart.locator("circle").count() == 8
+    texts = chart.locator("svg text").all_text_contents()
+    assert {"32 long, 30% masked", "64 long, 15% masked", "counting 1.179", "valid 0.750", "train 1.000"} <= {*texts}
+    assert chart.locator(".reference").count() == 2  # uniform would squeeze the curves
+    (boundary,) = chart.locator(".stage").all()
+    second = chart.locator("circle").nth(1)  # the stage ends at half of the steps
+    assert float(boundary.get_attribute("x1")) == pytest.approx(float(second.get_attribute("cx")))
+    second.hover()
+    assert chart.locator(".tip").inner_text().splitlines() == ["seconds of training 2", "train 2.000", "valid 1.500"]
+    chart.locator("svg").focus()
+    opened.keyboard.press("ArrowRight")
+    assert chart.locator(".tip").inner_text().splitlines()[0] == "seconds of training 3"
+    opened.select_option("#x", "chars")
+    opened.check("#xlog")
+    assert "1,000" in chart.locator("svg text").all_text_contents()
+    opened.reload()  # the address has the axis
+    opened.wait_for_selector(LINE)
+    assert opened.input_value("#x") == "chars"
+    titles = opened.locator("figcaption > span:first-child").all_inner_texts()
+    assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
 
 
-def test_overridden_keys_come_first_with_their_full_names(opened):
-    names = opened.locator(".configs .key").all_inner_texts()
-    assert [name.strip("- ") for name in names] == ["training.learning_rate", "training.stages"]
-    assert opened.locator(".configs .key").evaluate_all("keys => keys.every(key => key.scrollWidth <= key.clientWidth)")
-    opened.click(".configs")
-    opened.wait_for_url("**/configs")
-    listed = [name.strip("- ") for name in opened.locator(".configs .key").all_inner_texts()]
-    assert listed[:2] == ["training.learning_rate", "training.stages"]
-    assert {"seed", "masking.masking_prob"} <= set(listed[2:])
+def test_figures_samples_and_keys(opened):
+    figures = opened.locator(".figures > div").all_inner_texts()
+    assert "below counting\n0.429" in [text.replace("\n\n", "\n") for text in figures]
+    assert opened.locator(".sample").inner_text() == "a bcx4"
+    assert opened.locator(".sample .right").all_inner_texts() == ["b"]
+    opened.locator("#evaluation").press("Home")
+    assert opened.locator(".sample s").all_inner_texts() == ["1"]
+    assert opened.locator("output").inner_text() == "after step 10"
+    keys = opened.locator("section:has-text('Keys, yours first') tbody").first
+    assert keys.inner_text() == "training.learning_rate\t1"
+    opened.click("summary")
+    body = opened.inner_text("body")
+    assert "training.stages" in body
+    assert "masking.masking_prob" not in body  # all stages have their own
 
 
-def test_buttons_that_would_do_nothing_and_labmls_site_are_gone(opened, shared_dashboard: Dashboard):
-    text = opened.inner_text("body").lower()
-    assert not [word for word in ("process", "computer", "comparison") if word in text]
-    opened.goto(f"{shared_dashboard.url}/runs")
-    opened.click(".fa-bars")
-    opened.wait_for_selector("text=Compare")
-    assert "sign out" not in opened.inner_text("body").lower()
-    assert "documentation" not in opened.inner_text("body").lower()
-    opened.reload()  # closes the menu
-    opened.click("#folio-compare")
-    opened.wait_for_url("**/compare")
+def test_a_chart_is_saved_as_svg_and_csv(opened):
+    with opened.expect_download() as saved:
+        opened.click("button[aria-label='Save Loss as CSV']")
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[:2] == ["series,seconds of training,Loss", "train,1,4"]
+    with opened.expect_download() as saved:
+        opened.click("button[aria-label='Save Loss as SVG']")
+    assert "stroke: rgb(0, 114, 178)" in saved.value.path().read_text()
 
 
-def test_the_use_of_the_hardware_has_a_chart_of_its_own(page, live):
-    run, delivery = live
-    usage = {"cpu": 90.0, "cpu_of_run": 80.0, "memory": 20.0, "memory_of_run": 5.0}
-    for step in (10, 20):
-        run.append_hardware({"step": step, "time": 1.0, **usage})
-    delivery.send()
-    page.wait_for_selector("text=used, in percent", timeout=WITHIN)  # the chart appears on the open page
-    assert lines_per_chart(page) == [1, 4]
-    run.append_hardware({"step": 30, "time": 2.0, **usage, "gpu": 50.0})  # a series that is new
-    delivery.send()
-    page.reload()
-    page.locator("svg#chart").nth(1).wait_for()
-    assert lines_per_chart(page) == [1, 5]
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_are_accessible_and_fit_a_narrow_window(opened, axe, scheme):
+    opened.emulate_media(color_scheme=scheme)
+    opened.set_viewport_size({"width": 400, "height": 800})
+    own = opened.url
+    base = own.partition("/run/")[0]
+    for path, ready in (
+        (own, LINE),
+        (f"{base}/runs", "tbody tr"),
+        (f"{base}/compare", LINE),
+        (f"{base}/try", "#run option"),
+    ):
+        opened.goto(path)
+        opened.wait_for_selector(ready, state="attached")
+        assert axe() == [], path
+        assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-def lines_per_chart(page) -> list[int]:
-    return [chart.locator(".smoothed-line").count() for chart in page.locator("svg#chart").all()]
+def test_a_run_of_plain_labml_has_labmls_page(page, shared_dashboard: Dashboard):
+    page.goto(f"{shared_dashboard.url}/run/{'c' * 16}")
+    page.wait_for_url("**?labml", timeout=WITHIN)
 
 
-def test_what_a_user_has_chosen_stays_when_series_are_added(shared_dashboard: Dashboard, make_run):
-    run = make_run(**{"loss.train": 2.0})
-    delivery = shared_dashboard.receive(run)
-    preferences = f"metrics/preferences/{run.path.name}"
-    shared_dashboard.get(preferences, {"series_preferences": [1, -1]})  # only loss.train
-    run.append_metrics({"step": 40, "loss.valid": 0.5, "loss.train": 1.0, "accuracy.valid": 0.9})
-    run.append_hardware({"step": 40, "cpu": 90.0})
-    delivery.send()
-    names = sorted(shared_dashboard.series(run))
-    assert names == ["accuracy.valid", "hardware.cpu", "loss.train", "loss.valid"]
-    assert shared_dashboard.get(preferences)["series_preferences"] == [-1, -1, 1, -1]
-
-
-def test_reference_losses_that_come_late_begin_at_the_first_row(shared_dashboard: Dashboard, make_run):
+def test_labmls_page_refreshes_by_itself(page, shared_dashboard: Dashboard, make_run):
     run = make_run()
-    delivery = shared_dashboard.receive(run)
-    run.save_reference_lines({"counting": 1.179})
-    run.append_metrics({"step": 40, "loss.valid": 0.5})
-    delivery.send()
-    assert shared_dashboard.series(run)["reference.counting"] == ([10, 20, 30, 40], pytest.approx([1.179] * 4))
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
+        page.wait_for_selector(LINE)
+        page.click("nav >> text=labml's page")
+        line = "svg#chart path.smoothed-line"
+        page.wait_for_selector(line)
+        before = page.locator(line).first.get_attribute("d")
+        run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
+        delivery.send()
+        changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
+        page.wait_for_function(changed, arg=[line, before], timeout=20_000)

@@ -1,4 +1,4 @@
-"""The page /compare in a real browser."""
+"""The pages /runs and /compare in a real browser."""
 
 import contextlib
 import json
@@ -11,53 +11,91 @@ from board.comparison import MAX_POINTS, with_rows
 from board.run_records import CURVES, RECORDS
 from runs.delivery import STORED, ask
 from runs.schema import METRICS
-from tests.board.conftest import WITHIN, Dashboard, message
+from tests.board.conftest import LINE, WITHIN, Dashboard, message
 
 
 def cells(page, column: int) -> list[str]:
-    return page.locator(f"#runs tr td.value:nth-child({column})").all_inner_texts()
+    return page.locator(f"tbody tr > :nth-child({column})").all_inner_texts()
 
 
-def test_runs_are_listed_sorted_and_drawn_with_their_seeds_as_a_band(page, dashboard: Dashboard, make_run):
-    runs = [make_run(**{"chars": 100, "seconds": 5.0}) for _ in range(3)]
-    runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
+def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Dashboard, make_run):
+    runs = [make_run() for _ in range(3)]
     for seed, run in enumerate(runs):
         run.save_config(run.config() | {"seed": seed})
-        run.append_metrics({"step": 40, "chars": 400, "seconds": 20.0, "loss.valid": 0.5 + seed / 10})
+        run.append_metrics({"step": 40, "seconds": 20.0, "loss.valid": 0.5 + seed / 10, "accuracy.valid": 0.5})
         run.save_status("completed")
         dashboard.receive(run)
-    page.goto(f"{dashboard.url}/compare")
-    page.wait_for_selector("#runs tr")
-    assert len(cells(page, 2)) == 3
-    page.click("#columns button:text-is('loss.valid')")
-    assert cells(page, 5) == ["0.5000", "0.6000", "0.7000"]
-    page.click("#columns button:text-is('loss.valid')")
-    assert cells(page, 5) == ["0.7000", "0.6000", "0.5000"]
-    assert sorted(cells(page, 9)) == ["0", "1", "2"]
-    assert cells(page, 10) == ["completed"] * 3
-    assert page.locator("#curves path.line").count() == 2  # the first two differ only in their seed
-    labels = page.locator("#curves .label").all_text_contents()
-    assert sorted(label.rpartition(", ")[2] for label in labels) == ["1 seed", "2 seeds"]
-    page.uncheck(f"#runs tr[data-run='{runs[2].path.name}'] input")
-    assert page.locator("#curves path.line").count() == 1
-    page.select_option("#axis", "chars")
-    assert "characters" in (page.text_content("#curves") or "")
-    new = make_run()
-    dashboard.receive(new)
-    page.wait_for_selector(f"#runs tr[data-run='{new.path.name}']", timeout=WITHIN)
+    page.goto(f"{dashboard.url}/runs")
+    page.wait_for_selector("tbody tr")
+    assert page.locator("tbody .spark path").count() == 3
+    page.click("thead button:text-is('loss.valid')")
+    assert cells(page, 3) == ["0.700", "0.600", "0.500"]
+    page.click("thead button:text-is('loss.valid')")
+    assert cells(page, 3) == ["0.500", "0.600", "0.700"]
+    assert (cells(page, 5)[0], cells(page, 6)[0], cells(page, 8)) == ("50.0%", "20 s", ["0", "1", "2"])
+    page.fill("#filter", f"quick {runs[1].path.name}")
+    assert cells(page, 8) == ["1"]
+    page.click(f"button[aria-label*='Hide'][aria-label$='{runs[1].path.name[:6]}']")
+    page.wait_for_selector("text=0 of 3 runs", timeout=WITHIN)
+    page.reload()  # the address has the filter, the server knows the hidden run
+    page.check("#hidden")
+    assert cells(page, 8) == ["1"]
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    page.click("button:text-is('Delete')")
+    page.wait_for_selector("text=0 of 2 runs", timeout=WITHIN)
+    assert str(runs[1].path) in asked[0]
+    assert runs[1].metrics()  # the folder stays
+    assert len(dashboard.get("runs/null")["runs"]) == 2
     assert page.outside == []
 
 
-def test_a_run_with_one_evaluation_is_a_dot_and_a_new_run_is_added(page, dashboard: Dashboard, make_run):
-    dashboard.receive(make_run(n_rows=1, chars=100, seconds=5.0))
+def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page, dashboard: Dashboard, make_run):
+    runs = [make_run() for _ in range(4)]
+    runs[2].save_config(runs[2].config() | {"masking.masking_prob": 0.3})
+    runs[3].save_config(runs[3].config() | {"masking.masking_prob": 0.4})
+    for run, last in zip(runs, (0.5, 0.6, 0.7, 1e6), strict=True):
+        run.append_metrics({"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last})
+        dashboard.receive(run)
     page.goto(f"{dashboard.url}/compare")
-    page.wait_for_selector("#curves .dot")
-    new = make_run(n_rows=0)
-    new.save_config(new.config() | {"masking.masking_prob": 0.3})
+    page.wait_for_selector(LINE)
+    assert page.locator(LINE).count() == 3  # the first two differ only in their seed
+    ticks = [float(text) for text in page.locator("svg text").all_text_contents() if text.replace(".", "").isdecimal()]
+    assert max(ticks) < 20
+    assert "1 point above" in page.locator("svg text").all_text_contents()
+    assert "masking.masking_prob\t" in page.locator("section:has-text('Keys that differ')").inner_text()
+    page.uncheck(f".runs li[data-run='{runs[2].path.name}'] input")
+    assert page.locator(LINE).count() == 2
+    page.select_option("#x", "chars")
+    page.reload()  # the address has the axis and the selection
+    page.wait_for_selector(LINE)
+    assert (page.locator(LINE).count(), page.input_value("#x")) == (2, "chars")
+    page.click("button:text-is('None')")
+    assert page.locator(LINE).count() == 0
+    page.fill("#filter", runs[0].path.name)
+    page.click("button:text-is('All')")
+    assert page.locator(LINE).count() == 1
+    new = make_run()
     dashboard.receive(new)
-    new.append_metrics({"step": 1, "chars": 100, "seconds": 6.0, "loss.valid": 2.0})
-    dashboard.receive(new)
-    page.locator("#curves .dot").nth(1).wait_for(timeout=WITHIN)
+    page.wait_for_function("document.querySelectorAll('figure .band').length == 1")
+    page.fill("#filter", "")
+    page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
+
+
+def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(page, dashboard: Dashboard, make_run):
+    runs = [make_run(), make_run(**{"loss.valid_per_character": 1.0}), make_run()]
+    runs[1].save_config(runs[1].config() | {"data.tokens": "bpe:256"})
+    runs[2].save_corpus("tiny_shakespeare", "1" * 64)
+    for run in runs:
+        run.save_reference_lines({"counting": 1.0 + len(run.corpus()["name"])})
+        dashboard.receive(run)
+    page.goto(f"{dashboard.url}/compare")
+    page.wait_for_selector(LINE)
+    assert page.locator("figure").count() == page.locator(LINE).count() == 3
+    titles = page.locator("figcaption > span:first-child").all_inner_texts()
+    assert "play, bpe:256, loss.valid, nats per masked token" in titles
+    page.select_option("#y", "loss.valid_per_character")
+    assert (page.locator("figure").count(), page.locator(LINE).count()) == (1, 3)
 
 
 def test_a_run_that_was_changed_by_hand_says_so(shared_dashboard: Dashboard, make_run):
@@ -67,15 +105,6 @@ def test_a_run_that_was_changed_by_hand_says_so(shared_dashboard: Dashboard, mak
     listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
     (changes,) = [entry["changes"] for entry in listed if entry["uuid"] == run.path.name]
     assert changes == "(changed by hand)"
-
-
-def test_labmls_comparison_leads_here(page, shared_dashboard: Dashboard, make_run):
-    run = make_run(chars=100, seconds=5.0)
-    run.append_metrics({"step": 40, "chars": 400, "seconds": 20.0, "loss.valid": 0.5})
-    shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/run/{run.path.name}/compare")
-    page.wait_for_selector("#curves path.line")
-    assert page.url.endswith(f"/compare?run={run.path.name}")
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1_000, 10_000])
@@ -101,8 +130,9 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
         before, stored = stored, ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS]
         assert stored > before
     page.goto(f"{shared_dashboard.url}/compare?run={run.path.name}")
-    page.wait_for_selector(f"#runs tr[data-run='{run.path.name}']")
-    assert "does not answer" not in page.inner_text("#message")
+    page.wait_for_selector(f".runs li[data-run='{run.path.name}']")
+    page.wait_for_selector(LINE)
+    assert page.locator("#absent").count() == 0
 
 
 def test_runs_that_an_earlier_version_stored_get_their_curve_with_an_import(dashboard: Dashboard, make_run):

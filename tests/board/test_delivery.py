@@ -15,7 +15,7 @@ from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
 from runs.uploader import Uploader
-from tests.board.conftest import message
+from tests.board.conftest import LINE, message
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`
 
@@ -48,7 +48,7 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     run = make_run()
     first = shared_dashboard.receive(run)
     shared_dashboard.receive(run)  # from the beginning, as an import does
-    run.append_metrics({"step": 40, "loss.valid": 0.5})
+    run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
     assert not first.send(10)
     assert shared_dashboard.receive(run).n_evaluations() == 4
     assert shared_dashboard.series(run)["loss.valid"] == ([10, 20, 30, 40], [3.0, 1.5, 1.0, 0.5])
@@ -192,7 +192,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
         uploader.start()
         for i in range(1, n + 1):
             losses = {"loss.valid": 1 + 1 / i, "loss.train": 1 + 2 / i}
-            run.append_metrics({"step": i, **losses, "learning_rate": 1 - i / n})
+            run.append_metrics({"step": i, "seconds": i / n, **losses, "learning_rate": 1 - i / n})
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(stream, runs, uploaders))
@@ -210,7 +210,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
             assert values[-1] == pytest.approx(last)
     page = browser.new_page()
     page.goto(f"{shared_dashboard.url}/run/{runs[0].path.name}")
-    page.wait_for_selector("svg path.smoothed-line")
+    page.wait_for_selector(LINE)
     page.close()
 
 

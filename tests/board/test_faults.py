@@ -23,6 +23,7 @@ def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dash
     with run.locked():
         delivery = dashboard.receive(run)
         dashboard.database.unlink()
+        delivery.send(10)  # at once: the dashboard looks before it answers
         until(lambda: any("was deleted or replaced" in line for line in dashboard.output), SECONDS_TO_NOTICE)
         while delivery.send(10):
             pass

@@ -29,18 +29,19 @@ def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_d
     with run.locked():
         delivery = shared_dashboard.receive(run)
         page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector("text=experiment is running")
+        page.wait_for_selector(".state.in-progress")
         drawn = shape(page)
         assert drawn == ""
         for step in (10, 20, 30):
-            run.append_metrics({"step": step, "loss.valid": 30.0 / step, "loss.train": 40.0 / step})
+            run.append_metrics(
+                {"step": step, "seconds": 0.1 * step, "loss.valid": 30.0 / step, "loss.train": 40.0 / step}
+            )
             delivery.send()
             drawn = grown(page, drawn)
         run.save_status("completed")
         delivery.send()
-        page.wait_for_selector("text=completed", timeout=WITHIN)
-        page.wait_for_selector("#folio-knobs", state="detached", timeout=WITHIN)
-    assert page.locator(".loader").count() == 0
+        page.wait_for_selector(".state.completed", timeout=WITHIN)
+        page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
     assert page.outside == []
 
 
@@ -50,14 +51,14 @@ def test_a_page_of_an_ended_run_shows_how_it_is_resumed(page, shared_dashboard: 
     delivery = shared_dashboard.receive(run)
     page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
     page.wait_for_selector(LINE)
-    page.wait_for_selector("text=interrupted")
+    page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
     with run.locked():
         run.save_status("in progress")
-        run.append_metrics({"step": 40, "loss.valid": 0.5})
+        run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
         delivery.send()
         grown(page, drawn)
-        page.wait_for_selector("text=experiment is running", timeout=WITHIN)
+        page.wait_for_selector(".state.in-progress", timeout=WITHIN)
 
 
 def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, make_run):
@@ -66,10 +67,10 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, ma
     run = make_run()
     with run.locked():
         delivery = dashboard.receive(run)
-        page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]', timeout=WITHIN)
+        page.wait_for_selector(f'a[href="/run/{run.path.name}"]', timeout=WITHIN)
         run.save_status("crashed", "no memory")
         delivery.send()
-        page.wait_for_selector("text=crashed", timeout=WITHIN)
+        page.wait_for_selector(".state.crashed", timeout=WITHIN)
 
 
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
@@ -79,7 +80,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     page.wait_for_timeout(1_500)  # a request may be under way
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    run.append_metrics({"step": 40, "loss.valid": 0.5})
+    run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
     delivery.send()
     page.wait_for_timeout(3_000)  # three times the interval of questions
     assert asked == []
@@ -87,35 +88,17 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     grown(page, drawn)
 
 
-def test_labmls_own_timer_asks_nothing_in_a_hidden_tab(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    with run.locked():
-        shared_dashboard.receive(run)
-        page.clock.install()
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(LINE)
-        page.evaluate(HIDE)
-        page.clock.run_for(2_000)
-        page.wait_for_load_state("networkidle")
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.clock.run_for(300_000)  # labml refreshes after 120 s
-        page.wait_for_load_state("networkidle")
-        assert asked == []
-
-
 def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, train_beside):
     training = train_beside(dashboard.url, steps=100_000)
     training.until(lambda: bool(dashboard.get("runs/null")["runs"]))
     uuid = training.run.path.name
     page.goto(f"{dashboard.url}/run/{uuid}")
-    page.wait_for_selector("text=experiment is running")
+    page.wait_for_selector(".state.in-progress")
     training.process.send_signal(signal.SIGKILL)
     training.process.wait(10)
     killed = time.time()
     for _ in range(2):
-        page.wait_for_selector("text=dead", timeout=15_000)
-        page.wait_for_selector("text=Last Recorded on")
+        page.wait_for_selector(".state.dead", timeout=15_000)
         status = dashboard.get(f"run/status/{uuid}")
         assert status["run_status"]["status"] == "dead"
         assert killed - 5 < status["last_updated_time"] <= killed
@@ -126,21 +109,21 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
 
 def test_knobs_are_set_on_the_page(page, live):
     run, delivery = live
-    page.wait_for_selector("#folio-knobs")
-    assert "learning_rate_factor 1" in page.inner_text("#folio-knobs .state")
-    page.fill("#folio-knobs input", "0.5")
-    page.select_option("#folio-knobs select", "0.3")
-    page.click("#folio-knobs button")
+    page.wait_for_selector("#knobs")
+    assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
+    page.fill("#knobs input", "0.5")
+    page.select_option("#knobs select", "0.3")
+    page.click("#knobs button")
     page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
     delivery.send()
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
     run.append_event({"event": "changed by hand", "step": 30, "after": delivery.knobs})
     delivery.send()
     page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
-    page.evaluate("document.querySelector('#folio-knobs form').noValidate = true")
-    page.fill("#folio-knobs input", "99")
-    page.click("#folio-knobs button")
-    page.wait_for_selector("text=is not within 0.01 to 10")
+    for wrong, message in (("99", "is not within 0.01 to 10"), ("", "learning_rate_factor is empty")):
+        page.fill("#knobs input", wrong)
+        page.click("#knobs button")
+        page.wait_for_selector(f"text={message}")
 
 
 def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard: Dashboard, make_run):
@@ -151,7 +134,7 @@ def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboa
         run.save_status("completed")
     dashboard.start()
     page.goto(f"{dashboard.url}/runs")
-    page.wait_for_selector("text=completed", timeout=10_000)
+    page.wait_for_selector(".state.completed", timeout=10_000)
 
 
 def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboard, make_run):
@@ -160,6 +143,6 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboa
     page.goto(f"{dashboard.url}/run/{run.path.name}")
     page.wait_for_selector(LINE)
     dashboard.end(signal.SIGKILL)
-    page.wait_for_selector("#folio-absent", timeout=WITHIN)
+    page.wait_for_selector("#absent", timeout=WITHIN)
     dashboard.start()
-    page.wait_for_selector("#folio-absent", state="detached", timeout=WITHIN)
+    page.wait_for_selector("#absent", state="detached", timeout=WITHIN)

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.board.conftest import Dashboard
+from tests.board.conftest import LINE, Dashboard
 
 
 def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, train_beside, tmp_path):
@@ -13,36 +13,25 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
     training.go_on()
     training.until(lambda: len(dashboard.series(training.run).get("loss.valid", ([], []))[0]) >= 3)
     training.process.send_signal(signal.SIGSTOP)  # however long the browser takes
-    link = f'a.list-item[href="/run/{training.run.path.name}"]'
+    link = f'a[href="/run/{training.run.path.name}"]'
 
     page.goto(f"{dashboard.url}/runs")
     page.wait_for_selector(link)  # listed without a click
     page.click(link)
-    page.wait_for_selector("svg path.smoothed-line")
-    shown = page.locator(".sparkline-list-item .title").all_inner_texts()
-    assert shown == ["loss.train", "loss.valid", "reference.counting", "reference.unigram"]
-
-    def drawn() -> str:
-        return page.locator("svg path.smoothed-line").first.get_attribute("d") or ""
-
-    before = drawn()
+    page.wait_for_selector(LINE)
+    before = page.locator(LINE).first.get_attribute("d")
     training.go_on()
     training.check_end()
-    page.wait_for_function(
-        "before => document.querySelector('svg path.smoothed-line')?.getAttribute('d') != before", arg=before
-    )
-
-    page.goto(f"{dashboard.url}/run/{training.run.path.name}/configs")
-    page.wait_for_selector("text=model.d_model")
-    configs = page.inner_text("body")
-    assert "training.stages" in configs
-    assert '[{"seq_len": 32, "until": 1.0}]' in configs
+    page.wait_for_selector(".state.completed")
+    changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
+    page.wait_for_function(changed, arg=[LINE, before])
+    page.click("summary")
+    assert "model.d_model" in page.inner_text("body")
 
     dashboard.restart(signal.SIGINT)
     page.goto(f"{dashboard.url}/run/{training.run.path.name}")
-    page.wait_for_selector("svg path.smoothed-line")
-    assert "COMPLETED" in page.inner_text("body").upper()
-    page.wait_for_selector(".terminal-card pre:has-text('loss.valid')")
+    page.wait_for_selector(LINE)
+    page.wait_for_selector("pre:has-text('loss.valid')")
     picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))  # this test makes the README's
     page.screenshot(path=str(picture), full_page=True)
     assert picture.stat().st_size > 10_000
@@ -53,7 +42,8 @@ def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
     run = make_run()
     run.append_log("<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>")
     shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/run/{run.path.name}/logger")
-    page.wait_for_selector("text=a line for people")
-    page.wait_for_load_state("networkidle")  # the page would have asked for the missing picture by now
-    assert page.title() != "broken in"
+    for path, text in (("", "a line for people"), ("?labml", "a line for people"), ("/logger", "a line for people")):
+        page.goto(f"{shared_dashboard.url}/run/{run.path.name}{path}")
+        page.wait_for_selector(f"text={text}")
+        page.wait_for_load_state("networkidle")  # the page would have asked for the missing picture by now
+        assert page.title() != "broken in"

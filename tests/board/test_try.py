@@ -1,0 +1,48 @@
+"""The page /try in a real browser, with a run that was trained for a moment."""
+
+import pytest
+
+from tests.board.conftest import Dashboard
+
+
+@pytest.fixture
+def opened(page, shared_dashboard: Dashboard, train):
+    """The page with a run on the play."""
+    run = train(data__corpus="play", training__max_steps=2).run
+    shared_dashboard.receive(run)
+    page.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
+    page.fill("#text", "Ne daz r_nts iv Insk darku")
+    return page
+
+
+def characters(page) -> str:
+    return "".join(page.locator(".sheet button").all_text_contents())
+
+
+def test_a_text_is_hidden_read_and_filled(opened):
+    status = opened.locator("main .controls [role=status]")
+    opened.wait_for_selector("text=1 blank, answered", timeout=60_000)  # the first answer loads PyTorch
+    assert opened.locator(".bars h3").all_inner_texts() == ["character 9"]
+    opened.wait_for_selector(".bars .exact")  # the grammar knows: r_nts can only be rants
+    exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
+    assert exact.strip() == "100.0%"
+    opened.locator(".sheet button").first.focus()
+    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("Space")
+    opened.wait_for_selector("text=2 blanks, answered")
+    assert opened.locator(".bars h3").first.inner_text() == "character 2, hidden: e"
+    opened.check("text=attention of the selected character")
+    opened.wait_for_selector(".sheet button[style*='rgba']")
+    opened.select_option("#order", "right")
+    opened.click("text=Fill one by one")
+    opened.wait_for_selector("text=0 blanks, answered")
+    assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
+    assert len(characters(opened)) == 26
+    opened.fill("#text", "é_")  # the run does not know é
+    opened.wait_for_selector("text=2 blanks, answered")
+    opened.fill("#text", "a" * 5_000)
+    opened.wait_for_selector("[role=alert]:has-text('this page takes 4,096')")
+    opened.fill("#text", "_" * 300)  # longer than a window
+    opened.wait_for_selector("text=300 blanks, answered")
+    assert status.count() == 1
+    assert opened.outside == []
