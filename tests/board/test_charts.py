@@ -83,14 +83,9 @@ def test_the_pages_are_accessible_and_fit_a_narrow_window(opened, axe, scheme):
     opened.emulate_media(color_scheme=scheme)
     opened.set_viewport_size({"width": 400, "height": 800})
     own = opened.url
-    base = own.partition("/run/")[0]
-    for path, ready in (
-        (own, LINE),
-        (f"{base}/runs", "tbody tr"),
-        (f"{base}/compare", LINE),
-        (f"{base}/try", "#run option"),
-    ):
-        opened.goto(path)
+    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": "#run option"}
+    for path, ready in ready_when.items():
+        opened.goto(urljoin(own, path))
         opened.wait_for_selector(ready, state="attached")
         assert axe() == [], path
         assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
