@@ -32,7 +32,7 @@ def with_rows(curve: Points, rows: Sequence[Mapping[str, Any]]) -> Points:
 
 
 def group_of(configs: Mapping[str, Any]) -> str:
-    """A hash that is the same for runs that differ only in their seed."""
+    """A hash that is the same for runs that differ only in their seed; the hash of the text is among the `configs`."""
     settings = {key: value for key, value in configs.items() if key not in SAME_EXPERIMENT}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 

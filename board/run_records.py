@@ -92,7 +92,7 @@ class RunRecords:
             labml_run.describe(run, about, record)
             record |= {name: about[name] for name in DESCRIPTION} | {
                 "current": about["knobs"],
-                "group": group_of(about["configs"]),
+                "group": group_of(about["configs"] | about["corpus"]),
                 "seed": about["configs"].get("seed"),
                 "is_changed_by_hand": "changed_by_hand" in about["configs"],
             }
@@ -134,6 +134,7 @@ class RunRecords:
         """Delete all that the dashboard has of a run; its folder stays. Raises ValueError."""
         self.known(uuid)
         labml_run.delete(uuid)
+        self._count_change()
         return {}
 
     def run(self, uuid: str, starts: Mapping[str, int]) -> dict[str, Any]:
@@ -186,7 +187,10 @@ class RunRecords:
         """Keep a record, and count the change."""
         if record != before:
             self.store.put(RECORDS, uuid, json.dumps(record))
-            self._revision = self._revision[0], self._revision[1] + 1
+            self._count_change()
+
+    def _count_change(self) -> None:
+        self._revision = self._revision[0], self._revision[1] + 1
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
         text = self.store.get(RECORDS, uuid)

@@ -79,10 +79,7 @@ export function chart(title, height = 200) {
     svg.append("clipPath").attr("id", clip).append("rect").attr("x", left).attr("y", above - 4).attr("width", right - left + 4).attr("height", bottom - above + 8);
     const inside = svg.append("g").attr("clip-path", `url(#${clip})`);
     const labels = lines.map((line) => ({ y: up(line.y), said: words(line.name, line.y) }));
-    for (const line of lines) {
-      rule("reference", left, right, up(line.y), up(line.y));
-      if (!hasLabels) text(right, up(line.y) - 5, words(line.name, line.y), "end");
-    }
+    for (const line of lines) rule("reference", left, right, up(line.y), up(line.y));
     series.forEach(({ color, dash, points: drawn, band = [] }, i) => {
       inside.append("path").attr("class", "band").attr("fill", color).attr("d", d3.area((p) => across(p[0]), (p) => up(p[1]), (p) => up(p[2]))(band));
       const path = inside.append("path").attr("class", "line").attr("stroke", color).attr("stroke-dasharray", dash ?? null);
@@ -90,7 +87,8 @@ export function chart(title, height = 200) {
       if (drawn.length <= 60) inside.selectAll(null).data(drawn).join("circle").attr("r", 3).attr("fill", color).attr("cx", (p) => across(p[0])).attr("cy", (p) => up(p[1]));
       labels.push({ y: Math.max(above, up(drawn[drawn.length - 1][1])), said: ends[i], color });
     });
-    if (hasLabels) {
+    if (!hasLabels) for (const line of lines) text(right, up(line.y) - 5, words(line.name, line.y), "end").attr("class", "halo");
+    else {
       spread(labels, bottom);
       for (const label of labels) text(right + 8, label.y + 4, label.said).attr("class", label.color ? "end" : null).style("fill", label.color ?? null);
     }

@@ -95,7 +95,7 @@ function drawKeys(columns, style) {
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
   const head = (title, ...cells) => el("tr", {}, el("th", { scope: "row" }, title), ...cells);
   keys.replaceChildren(el("tbody", {},
-    head("run", ...columns.map((run) => el("td", {}, swatch(style.get(run.group)), el("a", { href: `/run/${run.uuid}` }, run.uuid.slice(0, 6))))),
+    head("run", ...columns.map((run) => el("td", { className: "nowrap" }, swatch(style.get(run.group)), el("a", { href: `/run/${run.uuid}` }, run.uuid.slice(0, 6))))),
     head("loss.valid", ...columns.map((run) => el("td", {}, show.loss(run.last["loss.valid"])))),
     head("correct", ...columns.map((run) => el("td", {}, show.share(run.last["accuracy.valid"])))),
     ...different.map((key) => head(key, ...columns.map((run) => el("td", {}, text(run, key)))))));

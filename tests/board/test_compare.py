@@ -77,7 +77,7 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     assert page.locator(LINE).count() == 1
     new = make_run()
     dashboard.receive(new)
-    page.wait_for_function("document.querySelectorAll('figure .band').length == 1")
+    page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
     page.fill("#filter", "")
     page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
 

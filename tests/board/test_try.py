@@ -6,10 +6,17 @@ from tests.board.conftest import Dashboard
 
 
 @pytest.fixture
-def opened(page, shared_dashboard: Dashboard, train):
+def corpus_file() -> str:
+    """The text of the training."""
+    return "play"
+
+
+@pytest.fixture
+def opened(page, shared_dashboard: Dashboard, train_beside):
     """The page with a run on the play."""
-    run = train(data__corpus="play", training__max_steps=2).run
-    shared_dashboard.receive(run)
+    training = train_beside(shared_dashboard.url, steps=24)
+    training.check_end()
+    run = training.run
     page.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     page.fill("#text", "Ne daz r_nts iv Insk darku")
     return page
