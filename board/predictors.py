@@ -5,27 +5,30 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections import defaultdict
 from typing import Any
 
 from runs.errors import InputError
 from runs.files import ROOT
 
-MOST = 2  # processes; the one that was used longest ago makes room
+MOST = 2  # idle processes; the one that was used longest ago makes room
 SECONDS_TO_ANSWER = 60.0  # the first answer loads torch and the run
 LONGEST_ANSWER = 2**24  # bytes
 
 
 class Predictors:
-    """One process per run, which answers a line of JSON with a line of JSON."""
+    """A process per run, which answers a line of JSON with a line of JSON, and another one for exact probabilities:
+    they take longer, and the model's answers do not wait for them."""
 
     def __init__(self) -> None:
-        self._processes: dict[str, asyncio.subprocess.Process] = {}  # by folder, the one used last at the end
-        self._turn = asyncio.Lock()
+        self._idle: dict[tuple[str, bool], asyncio.subprocess.Process] = {}  # the one used last at the end
+        self._turns: dict[tuple[str, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, folder: str, request: dict[str, Any]) -> dict[str, Any]:
         """The answer of a run's process, which is started if necessary. Raises InputError."""
-        async with self._turn:
-            process = self._processes.pop(folder, None) or await self._start(folder)
+        key = folder, bool(request.get("exact"))
+        async with self._turns[key]:
+            process = self._idle.pop(key, None) or await self._start(folder)
             try:
                 process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
                 line = await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_ANSWER)  # type: ignore[union-attr]
@@ -38,12 +41,15 @@ class Predictors:
                 self._end(process)
                 said = (await process.stderr.read(2**16)).decode("utf-8", "replace")  # type: ignore[union-attr]
                 raise InputError((said.strip().splitlines() or ["the model does not answer"])[-1])
-            self._processes[folder] = process
-            return json.loads(line)
+            self._idle[key] = process
+            while len(self._idle) > MOST:
+                self._end(self._idle.pop(next(iter(self._idle))))
+        reply = json.loads(line)
+        if "error" in reply:
+            raise InputError(reply["error"])
+        return reply
 
     async def _start(self, folder: str) -> asyncio.subprocess.Process:
-        while len(self._processes) >= MOST:
-            self._end(self._processes.pop(next(iter(self._processes))))
         command = [sys.executable, str(ROOT / "predict.py"), "--serve", folder]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
         return await asyncio.create_subprocess_exec(*command, **pipes, limit=LONGEST_ANSWER)  # type: ignore[arg-type]
@@ -53,6 +59,6 @@ class Predictors:
             process.kill()
 
     def close(self) -> None:
-        """End all processes. They also end by themselves when their standard input does."""
-        for process in self._processes.values():
+        """End the processes. Those that are answering end by themselves, since their standard input does."""
+        for process in self._idle.values():
             self._end(process)

@@ -3,6 +3,9 @@ import { button, el, save, show } from "./page.js";
 
 const LINE = 14; // pixels between labels
 const STRIP = 18; // above the lines, for the names of stages
+const MOST_DOTS = 60; // of a line that shows its points
+const MOST_VALUES = 16; // at the pointer
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]; // that a saved chart keeps
 
 // The top of a range that one diverged curve cannot flatten: curves are lists of values.
 export function robustTop(curves) {
@@ -17,8 +20,7 @@ export function robustTop(curves) {
 function spread(labels, bottom) {
   labels.sort((a, b) => a.y - b.y);
   labels.forEach((label, i) => (label.y = i ? Math.max(label.y, labels[i - 1].y + LINE) : label.y));
-  const over = labels.length ? Math.max(0, labels[labels.length - 1].y - bottom) : 0;
-  for (let i = labels.length - 1, limit = bottom; over && i >= 0; i--, limit -= LINE) labels[i].y = Math.min(labels[i].y, limit);
+  labels.forEach((label, i) => (label.y = Math.min(label.y, bottom - LINE * (labels.length - 1 - i))));
 }
 
 /* A figure with `draw(content)`. The content: x and y, each {title, format, isLog}, and y.top;
@@ -26,11 +28,11 @@ function spread(labels, bottom) {
    hasLabels, whether names stand at the ends of lines. */
 export function chart(title, height = 200) {
   const svg = d3.create("svg").attr("role", "img").attr("tabindex", 0).attr("height", height);
-  const tip = el("div", { className: "tip", hidden: true });
+  const tip = el("div.tip", { hidden: true });
   const caption = el("span");
   const exports = [button("SVG", saveSvg), button("CSV", saveCsv)];
   for (const each of exports) each.ariaLabel = `Save ${title} as ${each.textContent}`;
-  const figure = el("figure", {}, el("figcaption", {}, caption, el("span", { className: "exports" }, ...exports)), svg.node(), tip);
+  const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
   let [content, width, point] = [null, 0, () => {}];
   new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
 
@@ -43,7 +45,8 @@ export function chart(title, height = 200) {
     svg.attr("width", width).attr("aria-label", `${caption.textContent} against ${x.title}`).selectAll("*").remove();
     tip.hidden = true;
     const isShown = ([a, b]) => Number.isFinite(a) && Number.isFinite(b) && (!x.isLog || a > 0) && (!y.isLog || b > 0);
-    const series = content.series.map((each) => ({ ...each, points: each.points.filter(isShown) })).filter((each) => each.points.length);
+    const filtered = content.series.map((each) => ({ ...each, points: each.points.filter(isShown) }));
+    const series = filtered.filter((each) => each.points.length);
     const points = series.flatMap((each) => each.points);
     if (!points.length) return void svg.append("text").attr("x", 8).attr("y", 24).text("No values yet");
     const [lowest, highest] = d3.extent(points, (p) => p[1]);
@@ -53,44 +56,56 @@ export function chart(title, height = 200) {
     const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
     const words = (name, value) => `${name} ${y.format(value)}`;
     const ends = series.map(({ name, points: drawn }) => words(name, drawn[drawn.length - 1][1]));
-    const longest = hasLabels ? 7 * d3.max([...ends, ...lines.map((line) => words(line.name, line.y))], (each) => each.length) : 0;
-    const [left, right] = [48, width - 12 - longest];
+    const longest = d3.max([...ends, ...lines.map((line) => words(line.name, line.y))], (each) => each.length);
+    const [left, right] = [48, width - 12 - (hasLabels ? 7 * longest : 0)];
     const [above, bottom] = [stages.length ? STRIP + 6 : 8, height - 38];
     const [first, last] = d3.extent(points, (p) => p[0]);
-    const across = (x.isLog ? d3.scaleLog : d3.scaleLinear)([x.isLog ? first : Math.min(0, first), last > first ? last : first + 1], [left, right]);
-    const up = (y.isLog ? d3.scaleLog : d3.scaleLinear)([d3.min(ys) - pad, d3.max(ys) + pad], [bottom, above]).nice();
-    const ticks = (scale, n) => scale.ticks(n).filter((tick, i, all) => all.length <= 2 * n || /^[125]/.test(tick.toExponential()));
-    const [xTicks, yTicks] = [ticks(across, Math.max(2, (right - left) / 80)), ticks(up, Math.max(2, (bottom - above) / 40))];
-    const text = (a, b, said, anchor = "start") => svg.append("text").attr("x", a).attr("y", b).attr("text-anchor", anchor).text(said);
-    const rule = (className, x1, x2, y1, y2) => svg.append("line").attr("class", className).attr("x1", x1).attr("x2", x2).attr("y1", y1).attr("y2", y2);
-    for (const tick of yTicks) {
+    const scale = (axis, low, high, from, to) => (axis.isLog ? d3.scaleLog : d3.scaleLinear)([low, high], [from, to]);
+    const across = scale(x, x.isLog ? first : Math.min(0, first), last > first ? last : first + 1, left, right);
+    const up = scale(y, d3.min(ys) - pad, d3.max(ys) + pad, bottom, above).nice();
+    const ticks = (of, pixels, each) => {
+      const all = of.ticks(Math.max(2, pixels / each)); // a logarithmic scale ignores the number
+      return all.length <= (3 * pixels) / each ? all : all.filter((tick) => /^[125]/.test(tick.toExponential()));
+    };
+    const shape = (parent, tag, attributes) => {
+      const added = parent.append(tag);
+      for (const [name, value] of Object.entries(attributes)) added.attr(name, value);
+      return added;
+    };
+    const text = (left, top, said, anchor = "start") =>
+      shape(svg, "text", { x: left, y: top, "text-anchor": anchor }).text(said);
+    const rule = (kind, x1, x2, y1, y2) => shape(svg, "line", { class: kind, x1, x2, y1, y2 });
+    for (const tick of ticks(up, bottom - above, 40)) {
       rule("grid", left, right, up(tick), up(tick));
       text(left - 6, up(tick) + 4, (y.format === show.loss ? show.number : y.format)(tick), "end");
     }
-    for (const tick of xTicks) text(across(tick), bottom + 16, x.format(tick), "middle");
+    for (const tick of ticks(across, right - left, 80)) text(across(tick), bottom + 16, x.format(tick), "middle");
     text(right, bottom + 32, x.title, "end");
     stages.forEach((stage, i) => {
       const [from, to] = [Math.max(left, across(stage.x)), i + 1 < stages.length ? across(stages[i + 1].x) : right];
       if (stage.x > first) rule("stage", from, from, above - STRIP, bottom);
       const label = text(from + 4, above - 6, stage.text);
-      for (const shorter of [stage.short, ""]) if (label.node().getComputedTextLength() > to - from - 6) label.text(shorter);
+      const isTooLong = () => label.node().getComputedTextLength() > to - from - 6;
+      for (const shorter of [stage.short, ""]) if (isTooLong()) label.text(shorter);
     });
     const clip = `clip${Math.random()}`;
-    svg.append("clipPath").attr("id", clip).append("rect").attr("x", left).attr("y", above - 4).attr("width", right - left + 4).attr("height", bottom - above + 8);
-    const inside = svg.append("g").attr("clip-path", `url(#${clip})`);
+    const [clipped, inside] = [shape(svg, "clipPath", { id: clip }), shape(svg, "g", { "clip-path": `url(#${clip})` })];
+    shape(clipped, "rect", { x: left, y: above - 4, width: right - left + 4, height: bottom - above + 8 });
     const labels = lines.map((line) => ({ y: up(line.y), said: words(line.name, line.y) }));
     for (const line of lines) rule("reference", left, right, up(line.y), up(line.y));
     series.forEach(({ color, dash, points: drawn, band = [] }, i) => {
-      inside.append("path").attr("class", "band").attr("fill", color).attr("d", d3.area((p) => across(p[0]), (p) => up(p[1]), (p) => up(p[2]))(band));
-      const path = inside.append("path").attr("class", "line").attr("stroke", color).attr("stroke-dasharray", dash ?? null);
-      path.attr("d", d3.line((p) => across(p[0]), (p) => up(p[1]))(drawn));
-      if (drawn.length <= 60) inside.selectAll(null).data(drawn).join("circle").attr("r", 3).attr("fill", color).attr("cx", (p) => across(p[0])).attr("cy", (p) => up(p[1]));
+      const [atX, atY] = [(p) => across(p[0]), (p) => up(p[1])];
+      shape(inside, "path", { class: "band", fill: color, d: d3.area(atX, atY, (p) => up(p[2]))(band) });
+      const line = { stroke: color, "stroke-dasharray": dash ?? "none", d: d3.line(atX, atY)(drawn) };
+      shape(inside, "path", { class: "line", ...line });
+      const dots = drawn.length <= MOST_DOTS ? drawn : [];
+      for (const p of dots) shape(inside, "circle", { r: 3, fill: color, cx: atX(p), cy: atY(p) });
       labels.push({ y: Math.max(above, up(drawn[drawn.length - 1][1])), said: ends[i], color });
     });
-    if (!hasLabels) for (const line of lines) text(right, up(line.y) - 5, words(line.name, line.y), "end").attr("class", "halo");
-    else {
-      spread(labels, bottom);
-      for (const label of labels) text(right + 8, label.y + 4, label.said).attr("class", label.color ? "end" : null).style("fill", label.color ?? null);
+    if (hasLabels) spread(labels, bottom);
+    for (const { y: atY, said, color } of labels) {
+      if (hasLabels) text(right + 8, atY + 4, said).attr("class", color && "end").style("fill", color);
+      else if (!color) text(right, atY - 5, said, "end").attr("class", "halo");
     }
     const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
     if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end");
@@ -100,9 +115,10 @@ export function chart(title, height = 200) {
       const value = at[Math.max(0, Math.min(i, at.length - 1))];
       cursor.attr("x1", across(value)).attr("x2", across(value)).attr("visibility", null);
       const rows = series.map((each) => ({ ...each, found: d3.least(each.points, (p) => Math.abs(p[0] - value)) }));
-      const near = d3.sort(rows.filter(({ found }) => Math.abs(across(found[0]) - across(value)) < 8), ({ found }) => -found[1]);
-      tip.replaceChildren(el("b", {}, `${x.title} ${x.format(value)}`), ...near.slice(0, 16).map(({ name, color, found }) =>
-        el("div", {}, el("i", { style: `background:${color}` }), `${name} ${y.format(found[1])}`)));
+      const near = rows.filter(({ found }) => Math.abs(across(found[0]) - across(value)) < 8);
+      const listed = d3.sort(near, ({ found }) => -found[1]).slice(0, MOST_VALUES);
+      tip.replaceChildren(el("b", `${x.title} ${x.format(value)}`), ...listed.map(({ name, color, found }) =>
+        el("div", el("i", { style: `background:${color}` }), words(name, found[1]))));
       tip.hidden = false;
       tip.style.left = `${Math.max(0, Math.min(across(value) + 12, width - tip.offsetWidth))}px`;
       return at.indexOf(value);
@@ -121,7 +137,7 @@ export function chart(title, height = 200) {
     const [from, to] = [svg.node(), copy].map((root) => [root, ...root.querySelectorAll("*")]);
     from.forEach((element, i) => {
       const style = getComputedStyle(element);
-      for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]) to[i].style[name] = style[name];
+      for (const name of STYLES) to[i].style[name] = style[name];
     });
     copy.style.background = getComputedStyle(document.body).backgroundColor;
     save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));

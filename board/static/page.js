@@ -3,17 +3,19 @@ const SECOND = 1000;
 export const view = new URLSearchParams(location.search); // what is shown, so that an address shows it again
 export const LINE_COLORS = 7; // --c0 to --c6 in folio.css
 
-export function el(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
+// An element: el("p.quiet", { id: "note" }, "text", child). The properties may be left out.
+export function el(tag, ...children) {
+  const [name, ...classes] = tag.split(".");
+  const properties = children[0]?.constructor === Object ? children.shift() : {};
+  const element = Object.assign(document.createElement(name), { className: classes.join(" ") }, properties);
   element.append(...children.filter((child) => child != null));
   return element;
 }
 
-const thousands = d3.format(",");
 export const show = {
   loss: (value) => (value == null ? "" : value.toFixed(3)),
   share: (value) => (value == null ? "" : `${(100 * value).toFixed(1)}%`),
-  count: (value) => (value == null ? "" : Math.abs(value) >= 1e6 ? d3.format(".3~s")(value) : thousands(Math.round(value))),
+  count: (value) => (value == null ? "" : d3.format(Math.abs(value) >= 1e6 ? ".3~s" : ",.0f")(value)),
   seconds: (value) => (value == null ? "" : value < 600 ? `${Math.round(value)} s` : value < 7200
     ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`),
   number: (value) => (Math.abs(value) >= 1e4 ? show.count(value) : String(+value.toPrecision(4))),
@@ -72,16 +74,16 @@ export function choice(label, name, options, redraw) {
   const select = el("select", { id: name, onchange: () => (keep(name, select.value), redraw()) });
   for (const [value, text] of Object.entries(options)) select.append(el("option", { value }, text));
   if (view.get(name) in options) select.value = view.get(name);
-  return el("label", {}, `${label} `, select);
+  return el("label", `${label} `, select);
 }
 
 export function toggle(label, name, redraw) {
   const box = el("input", { type: "checkbox", id: name, checked: view.has(name) });
   box.onchange = () => (keep(name, box.checked && "1"), redraw());
-  return el("label", {}, box, ` ${label}`);
+  return el("label", box, ` ${label}`);
 }
 
-export const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
+export const button = (text, onclick, properties) => el("button", { type: "button", onclick, ...properties }, text);
 
 export function save(name, type, content) {
   const url = URL.createObjectURL(new Blob([content], { type }));
@@ -93,12 +95,27 @@ export function save(name, type, content) {
 
 export function frame(title, labml, ...content) {
   document.title = `${title} · Folio`;
-  const links = [["/runs", "Runs"], ["/compare", "Compare"], ["/try", "Try"], [`${labml}?labml`, "labml's page"]];
+  const pages = { Runs: "/runs", Compare: "/compare", Try: "/try", "labml's page": `${labml}?labml` };
   const current = (href) => (location.pathname.startsWith(href) ? "page" : null);
-  const nav = el("nav", { ariaLabel: "Pages" }, ...links.map(([href, text]) => el("a", { href, ariaCurrent: current(href) }, text)));
-  document.body.append(el("header", {}, el("a", { href: "/runs", className: "brand" }, "Folio"), nav), el("main", {}, ...content));
+  const links = Object.entries(pages).map(([text, href]) => el("a", { href, ariaCurrent: current(href) }, text));
+  const header = el("header", el("a.brand", { href: "/runs" }, "Folio"), el("nav", { ariaLabel: "Pages" }, ...links));
+  document.body.append(header, el("main", ...content));
 }
 
+// A filter of runs whose words are part of the address; `accepts(run)` says whether all of them are found.
+export function runFilter(redraw) {
+  const input = el("input", { type: "search", id: "filter", placeholder: "words", value: view.get("filter") ?? "" });
+  input.oninput = () => (keep("filter", input.value), redraw());
+  return Object.assign(input, {
+    accepts: (run) => {
+      const text = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state].join(" ").toLowerCase();
+      return input.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+    },
+  });
+}
+
+export const idOf = (run) => run.uuid.slice(0, 6);
 export const nameOf = (run) => [run.preset, run.changes].filter(Boolean).join(" ") || run.name;
 export const stateOf = (run) => el("span", { className: `state ${run.state.replace(" ", "-")}` }, run.state);
-export const card = (title, ...content) => el("section", { className: "card" }, el("h2", {}, title), ...content);
+export const table = (name, content) => el("div.table", { tabIndex: 0, role: "region", ariaLabel: name }, content);
+export const card = (title, ...content) => el("section.card", el("h2", title), ...content);

@@ -1,9 +1,12 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
-import { ask, button, card, choice, el, frame, keep, liveRuns, nameOf, show, view } from "./page.js";
+import { ask, button, card, choice, el, frame, idOf, keep, liveRuns, nameOf, show, view } from "./page.js";
 
-const EXAMPLES = { play: "Ne daz rants iv Insk darku, sin na gald varpi se rards.", other: "To be, or not to be, that is the question." };
-const SHARE = 0.15; // of the characters that are hidden at random
-const MOST_CARDS = 48;
+const EXAMPLES = {
+  play: "Ne daz rants iv Insk darku, sin na gald varpi se rards.",
+  other: "To be, or not to be, that is the question.",
+};
+const SHARE = 0.15; // of the characters that "Hide 15%" hides
+const [MOST_CARDS, MOST_ROWS, SMALLEST] = [48, 8, 0.003]; // blanks, tokens of each, and their probability
 const PAUSE = { step: 200, exact: 600 }; // milliseconds
 let [runs, run, truth, value] = [[], null, [], []]; // value: the characters; null where one is hidden
 let [reply, exact, current, filled] = [null, null, 0, new Set()];
@@ -12,13 +15,19 @@ let [isBusy, isDirty, isFilling, timer] = [false, false, false, 0];
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const picker = el("select", { id: "run", onchange: () => (keep("run", picker.value.slice(0, 12)), start()) });
 const input = el("textarea", { id: "text", rows: 3, oninput: () => load(input.value) });
-const sheet = el("div", { className: "sheet", role: "group", ariaLabel: "Text: a click or the space bar hides a character, arrow keys move" });
-const status = el("p", { className: "quiet", role: "status" });
-const error = el("p", { className: "error", role: "alert" });
-const bars = el("div", { className: "bars" });
+const sheet = el("div.sheet", { role: "group", ariaLabel: "Text: the space bar hides a character, arrow keys move" });
+const status = el("p.quiet", { role: "status" });
+const error = el("p.error", { role: "alert" });
+const bars = el("div.bars");
 const shades = el("input", { type: "checkbox", onchange: update });
 const draws = el("input", { type: "checkbox" });
-const orders = { certain: "most certain first", left: "from the left", right: "from the right", random: "in random order" };
+const ORDERS = { // of blanks: what they are called, and which is filled first
+  certain: ["most certain first", ({ candidates }) => candidates[0][1]],
+  left: ["from the left", ({ at }) => -at],
+  right: ["from the right", ({ at }) => at],
+  random: ["in random order", Math.random],
+};
+const seen = (text) => text.replace(/\n/g, "↵").replace(/ /g, "␣");
 
 function load(text) {
   truth = [...text].map((character) => (character === "_" ? null : character));
@@ -36,15 +45,21 @@ function reset(change) {
   update();
 }
 
-const hideShare = () => reset(() => d3.shuffle(d3.range(truth.length)).slice(0, Math.ceil(SHARE * truth.length)).forEach((i) => (value[i] = null)));
+const hideShare = () => reset(() => {
+  const order = d3.shuffle(d3.range(truth.length));
+  for (const i of order.slice(0, Math.ceil(SHARE * truth.length))) value[i] = null;
+});
 
 // Where blanks are in the text: one per character, or with other tokens one per row of hidden characters.
 const isCharacters = () => run.tokens === "characters";
 const isStart = (i) => value[i] === null && (isCharacters() || value[i - 1] !== null || i === 0);
-const template = () => value.map((character, i) => (character === null ? (isStart(i) ? "_" : "") : character.replace(/[_[\\]/, "\\$&"))).join("");
-const blanks = () => reply.offsets.map((offset, k) => ({
-  at: isCharacters() ? offset : d3.range(value.length).filter(isStart)[k], candidates: reply.candidates[k], exact: exact?.candidates[k],
-}));
+const escaped = (character) => character.replace(/[_[\\]/, "\\$&");
+const template = () => value.map((character, i) => (isStart(i) ? "_" : escaped(character ?? ""))).join("");
+
+function blanks() {
+  const starts = isCharacters() ? reply.offsets : d3.range(value.length).filter(isStart);
+  return starts.map((at, k) => ({ at, candidates: reply.candidates[k], exact: exact?.candidates[k] }));
+}
 
 // Asks for the text as it is now. Changes meanwhile are asked for together afterwards.
 async function update() {
@@ -57,8 +72,10 @@ async function update() {
     exact = null;
     try {
       const began = performance.now();
-      reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention: shades.checked && value.length ? current : null });
-      status.textContent = `${reply.offsets.length} blank${reply.offsets.length === 1 ? "" : "s"}, answered in ${Math.round(performance.now() - began)} ms`;
+      const attention = shades.checked && value.length ? current : null;
+      reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention });
+      const [n, took] = [reply.offsets.length, Math.round(performance.now() - began)];
+      status.textContent = `${n} blank${n === 1 ? "" : "s"}, answered in ${took} ms`;
       error.textContent = "";
     } catch (problem) {
       [reply, error.textContent] = [null, problem.message];
@@ -95,28 +112,36 @@ function draw() {
   const hadFocus = sheet.contains(document.activeElement);
   sheet.replaceChildren(...value.map((character, i) => {
     const guess = best.get(i);
-    const kind = character === null ? "blank" : guess ? "unknown" : filled.has(i) ? (truth[i] === null ? "filled" : truth[i] === character ? "right" : "wrong") : "";
+    const judged = truth[i] === null ? "filled" : truth[i] === character ? "right" : "wrong";
+    const className = character === null || guess ? "blank" : filled.has(i) ? judged : "";
     const text = (character ?? guess?.[0] ?? "_").replace(/\n/g, "↵");
-    const said = character === null ? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}` : { " ": "space", "\n": "line break" }[character] ?? character;
-    const key = button(text, () => toggle(i), { className: kind, tabIndex: i === current ? 0 : -1, ariaLabel: said, ariaPressed: character === null });
+    const name = { " ": "space", "\n": "line break" }[character] ?? character;
+    const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}`;
+    const tabIndex = i === current ? 0 : -1;
+    const key = button(text, () => toggle(i), { className, tabIndex, ariaLabel, ariaPressed: character === null });
     if (shares.length) key.style.background = i === current ? "" : `rgba(var(--shade), ${(0.8 * shares[i]) / most})`;
     return key;
   }));
   if (hadFocus) sheet.children[current]?.focus();
   const found = reply ? blanks() : [];
   bars.replaceChildren(...found.slice(0, MOST_CARDS).map(cardOf));
-  if (found.length > MOST_CARDS) bars.append(el("p", { className: "quiet" }, `and ${found.length - MOST_CARDS} more`));
-  if (!found.length) bars.append(el("p", { className: "quiet" }, "Hide a character above to see what the model expects there."));
+  if (found.length > MOST_CARDS) bars.append(el("p.quiet", `and ${found.length - MOST_CARDS} more`));
+  if (!found.length) bars.append(el("p.quiet", "Hide a character to see what the model expects there."));
 }
 
 function cardOf({ at, candidates, exact: known }) {
-  const exactly = new Map(known ?? []);
-  const listed = [...candidates, ...(known ?? []).slice(0, 3).filter(([token]) => !candidates.some(([other]) => other === token)).map(([token]) => [token, 0])];
-  const bar = (name, share) => el("i", { className: name, style: `width:${100 * share}%` });
-  const rows = listed.slice(0, 8).map(([token, share]) => el("tr", { className: token === truth[at] ? "truth" : "" },
-    el("th", { scope: "row" }, token.replace(/\n/g, "↵").replace(/ /g, "␣")), el("td", {}, bar("model", share), known ? bar("exact", exactly.get(token) ?? 0) : null),
-    el("td", { className: "number" }, show.share(share), known ? el("small", {}, ` ${show.share(exactly.get(token) ?? 0)}`) : null)));
-  return el("div", {}, el("h3", {}, `character ${at + 1}${truth[at] == null ? "" : `, hidden: ${truth[at].replace(/\n/g, "↵").replace(/ /g, "␣")}`}`), el("table", {}, el("tbody", {}, ...rows)));
+  const [model, exactly] = [new Map(candidates), new Map(known ?? [])];
+  const most = (token) => Math.max(model.get(token) ?? 0, exactly.get(token) ?? 0);
+  const tokens = d3.sort(new Set([...model.keys(), ...exactly.keys()]), (token) => -most(token));
+  const bar = (name, share) => el(`i.${name}`, { style: `width:${100 * share}%` });
+  const rows = tokens.filter((token, i) => i < MOST_ROWS && (i < 1 || most(token) >= SMALLEST)).map((token) => {
+    const [ours, theirs] = [model.get(token) ?? 0, exactly.get(token) ?? 0];
+    const values = el("td.number", show.share(ours), known ? el("small", ` ${show.share(theirs)}`) : null);
+    const shares = el("td", bar("model", ours), known ? bar("exact", theirs) : null);
+    return el(token === truth[at] ? "tr.truth" : "tr", el("th", { scope: "row" }, seen(token)), shares, values);
+  });
+  const hidden = truth[at] == null ? "" : `, hidden: ${seen(truth[at])}`;
+  return el("div", el("h3", `character ${at + 1}${hidden}`), el("table", el("tbody", ...rows)));
 }
 
 function put({ at, candidates }) {
@@ -128,8 +153,7 @@ function put({ at, candidates }) {
 
 async function fill(isAtOnce) {
   isFilling = true;
-  const order = document.getElementById("order").value;
-  const rank = { certain: ({ candidates }) => candidates[0][1], left: ({ at }) => -at, right: ({ at }) => at, random: Math.random }[order];
+  const [, rank] = ORDERS[document.getElementById("order").value];
   while (isFilling && reply) {
     const open = blanks().filter(({ at }) => value[at] === null);
     if (!open.length) break;
@@ -159,18 +183,22 @@ function start() {
   if (input.value === example) hideShare();
 }
 
-const check = (box, text) => el("label", {}, box, ` ${text}`);
-frame("Try", "/runs", el("h1", {}, "Try a run"),
-  el("div", { className: "controls" }, el("label", {}, "Run ", picker), status), error,
-  card("Text", el("label", {}, "Type or paste; _ is a blank", input), sheet,
-    el("div", { className: "controls" }, button(`Hide ${show.share(SHARE).replace(".0", "")}`, hideShare), button("Hide all", () => reset(() => value.fill(null))), button("Show all", () => reset(() => {})),
-      check(shades, "attention of the selected character")),
-    el("div", { className: "controls" }, button("Fill all at once", () => fill(true)), button("Fill one by one", () => fill(false)), choice("order", "order", orders, () => {}),
-      check(draws, "draw at random"), button("Stop", () => (isFilling = false)))),
-  card("Blanks: the model's probabilities, and on the play the exact ones", bars));
+const check = (box, text) => el("label", box, ` ${text}`);
+const orders = Object.fromEntries(Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
+const hideAll = () => reset(() => value.fill(null));
+const hiding = el("div.controls", button("Hide 15%", hideShare), button("Hide all", hideAll),
+  button("Show all", () => reset(() => {})), check(shades, "attention of the selected character"));
+const filling = el("div.controls", button("Fill all at once", () => fill(true)),
+  button("Fill one by one", () => fill(false)), choice("order", "order", orders, () => {}),
+  check(draws, "draw at random"), button("Stop", () => (isFilling = false)));
+const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
+frame("Try", "/runs", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
+  card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),
+  card("Probabilities of each blank", legend, bars));
 liveRuns((found) => {
   runs = found.filter((each) => !each.hidden && each.last.step != null);
-  picker.replaceChildren(...runs.map(({ uuid, ...each }) => el("option", { value: uuid }, `${nameOf(each)} · ${each.text} · ${uuid.slice(0, 6)}`)));
+  const textOf = (each) => `${nameOf(each)} · ${each.text} · ${idOf(each)}`;
+  picker.replaceChildren(...runs.map((each) => el("option", { value: each.uuid }, textOf(each))));
   const wanted = run?.uuid ?? view.get("run");
   picker.value = (runs.find(({ uuid }) => wanted && uuid.startsWith(wanted)) ?? runs[0])?.uuid ?? "";
   if (!runs.length) status.textContent = "No run has been evaluated yet.";

@@ -1,22 +1,22 @@
 """The page /try in a real browser, with a run that was trained for a moment."""
 
+import shutil
+
 import pytest
 
+from data.play.grammar import grammar, play
 from tests.board.conftest import Dashboard
 
 
 @pytest.fixture
-def corpus_file() -> str:
-    """The text of the training."""
-    return "play"
-
-
-@pytest.fixture
-def opened(page, shared_dashboard: Dashboard, train_beside):
-    """The page with a run on the play."""
-    training = train_beside(shared_dashboard.url, steps=24)
-    training.check_end()
-    run = training.run
+def opened(page, shared_dashboard: Dashboard, make_run, train, tmp_path):
+    """The page with a run on a short piece of the play."""
+    text, run = tmp_path / "play.txt", make_run()
+    text.write_text(play(20_000), encoding="utf-8")
+    trained = train(data__corpus=str(text), data__extra_characters=grammar().alphabet, training__max_steps=2).run
+    shutil.copytree(trained.path, run.path, dirs_exist_ok=True)
+    run.save_corpus("play", "0" * 64)
+    shared_dashboard.receive(run)
     page.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     page.fill("#text", "Ne daz r_nts iv Insk darku")
     return page

@@ -23,7 +23,8 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
     ("values", "message"),
     [
         *(({"learning_rate_factor": factor}, "not within 0.01 to 10") for factor in (11, 0)),
-        *(({"learning_rate_factor": factor}, "is not a number") for factor in ("fast", float("nan"), True)),
+        *(({"learning_rate_factor": factor}, "is not a number") for factor in ("fast", "١", float("nan"), True)),
+        ({"learning_rate_factor": ""}, "learning_rate_factor is empty"),
         ({"masking_prob": 0.2}, "choose 0.15, 0.3, or none"),
         ({"dropout": 0.1}, "unknown knob 'dropout'"),
     ],

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from trained.batches import pieces
 from trained.fill import encode, fill
 from trained.load import load_trained
 
@@ -96,3 +97,25 @@ def test_a_long_text_is_refused_before_it_is_encoded(with_ngrams):
     with pytest.raises(ValueError, match="10,000,000 characters; the run was trained on at most 64"):
         encode("a_" * 5_000_000, with_ngrams)
     assert len(encode("[MASK]" * 64, with_ngrams)) == 64
+
+
+def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
+    sentence = "the cat sat on the mat.\na dog ran\n"
+    whole = sentence * 20
+    positions = range(5, len(whole), 34)
+    template = "".join("_" if i in positions else character for i, character in enumerate(whole))
+    ids = encode(template, with_ngrams, any_length=True)
+    (result,) = fill(with_ngrams, [ids])
+    assert result.text == whole
+    assert [guess.offset for guess in result.guesses] == list(positions)
+
+
+@pytest.mark.parametrize("longest", [1, 2, 5, 64])
+def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
+    for length in (0, 1, longest, longest + 1, 10 * longest + 3):
+        cut = pieces(length, longest)
+        assert [i for _, part in cut for i in range(length)[part]] == list(range(length))
+        for window, part in cut:
+            assert window.stop - window.start <= longest
+            assert part.start == 0 or part.start - window.start >= longest // 4
+            assert part.stop == length or window.stop - part.stop >= longest // 4

@@ -58,13 +58,30 @@ def test_a_missing_run_is_named_alone(refusal):
     ("words", "answered", "message"),
     [
         (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary"),
-        (["_" * 65], "", "the text has 65 characters; the run was trained on at most 64"),
         (["_", "--top", "0"], "", "--top: 0 is out of range: it must be at least 1"),
         (["_", "--pressed"], "", "unrecognized arguments: --pressed\n"),
     ],
 )
 def test_wrong_input_is_one_line_after_the_texts_before_it(logs, refusal, words, answered, message):
     assert message in refusal(main, "last", *words, "--logs", logs, before=answered)
+
+
+def test_unknown_characters_are_blanks_if_asked(predicted):
+    assert len(predicted("the cét", "--unknown")) == len("the cat\n")
+    assert "é" not in predicted("the cét", "--unknown")
+
+
+def test_lines_of_json_are_answered_in_order(filtered, logs):
+    requests = [{"text": "the c_t", "top": 2, "attention": 4}, {"text": "a c_t", "exact": True}, {"text": 3}, 7]
+    code, output, _, _ = filtered("".join(json.dumps(each) + "\n" for each in requests).encode(), "--serve")
+    first, *wrong = map(json.loads, output.splitlines())
+    assert code == 0
+    assert first["offsets"] == [5]
+    ((best, _),) = first["candidates"]
+    assert best[0] == "a"
+    assert len(first["attention"]) == 7
+    assert sum(first["attention"]) == pytest.approx(1, abs=0.01)
+    assert ["error" in reply for reply in wrong] == [True] * 3
 
 
 def test_lines_come_as_they_arrive():
@@ -99,10 +116,10 @@ sys.exit(code)
 def filtered(logs, tmp_path, fork_server):
     """Pipes lines through predict.py; returns its exit code, output and errors, and its peak memory in KiB."""
 
-    def filtered(content: bytes) -> tuple[int, str, str, int]:
+    def filtered(content: bytes, *options: str) -> tuple[int, str, str, int]:
         (tmp_path / "predict.py").write_text(MEASURED)
         (tmp_path / "input").write_bytes(content)
-        words = [str(tmp_path / "predict.py"), "last", "--logs", str(logs)]
+        words = [str(tmp_path / "predict.py"), "last", "--logs", str(logs), *options]
         program = fork_server.start(words, dict(os.environ), standard_input=str(tmp_path / "input"))
         output, error = program.stdout.read(), program.stderr.read()
         return program.wait(60), output, error, int(error.split()[-1])
