@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from runs.figures import plain_text, save_figure
+from runs.figures import label_ends, plain_text, save_figure
 
 Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
@@ -32,7 +32,7 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
     """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value."""
     style: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": "dimgrey"}
     for name, loss in lines.items():
-        axes.axhline(loss, color="grey", linestyle=":", linewidth=1)
+        axes.axhline(loss, color="grey", linestyle="--", linewidth=1)
         text = f"{plain_text(name)} {loss:.2f} "
         axes.text(1, loss, text, transform=axes.get_yaxis_transform(), **style)  # x in shares of the axis
 
@@ -54,10 +54,12 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     draw_losses(losses, rows)
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
-    draw_reference_lines(losses, reference_lines)
+    drawn, top = list(losses.lines), losses.get_ylim()[1]
+    # A line far above the curves would squeeze them.
+    draw_reference_lines(losses, {name: loss for name, loss in reference_lines.items() if not rows or loss < 1.1 * top})
     losses.set_ylabel("loss (nats per masked character)")
     losses.set_title(plain_text(title))
-    losses.legend(loc="center right")
+    label_ends(losses, drawn)
     seconds = [row["seconds"] for row in rows]
     rates.plot(seconds, [row["learning_rate"] for row in rows], ".-")
     rates.set_ylabel("learning rate")

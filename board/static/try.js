@@ -119,7 +119,7 @@ function draw() {
     const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}`;
     const tabIndex = i === current ? 0 : -1;
     const key = button(text, () => toggle(i), { className, tabIndex, ariaLabel, ariaPressed: character === null });
-    if (shares.length) key.style.background = i === current ? "" : `rgba(var(--shade), ${(0.8 * shares[i]) / most})`;
+    if (shares.length) key.style.background = i === current ? "" : `rgba(var(--shade), ${(0.6 * shares[i]) / most})`;
     return key;
   }));
   if (hadFocus) sheet.children[current]?.focus();
@@ -136,7 +136,7 @@ function cardOf({ at, candidates, exact: known }) {
   const bar = (name, share) => el(`i.${name}`, { style: `width:${100 * share}%` });
   const rows = tokens.filter((token, i) => i < MOST_ROWS && (i < 1 || most(token) >= SMALLEST)).map((token) => {
     const [ours, theirs] = [model.get(token) ?? 0, exactly.get(token) ?? 0];
-    const values = el("td.number", show.share(ours), known ? el("small", ` ${show.share(theirs)}`) : null);
+    const values = el("td.number", show.share(model.get(token)) || "–", known ? el("small", ` ${show.share(theirs)}`) : null);
     const shares = el("td", bar("model", ours), known ? bar("exact", theirs) : null);
     return el(token === truth[at] ? "tr.truth" : "tr", el("th", { scope: "row" }, seen(token)), shares, values);
   });

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from runs.curves import draw_losses, draw_reference_lines, save_curves, save_measures
-from runs.figures import plain_text
+from runs.figures import label_ends, plain_text
 from tests.runs.conftest import metrics_row
 
 PNG = b"\x89PNG"
@@ -64,6 +64,16 @@ def test_a_name_is_drawn_as_it_is():
     assert plain_text("$5") == r"\$5"  # which matplotlib draws as $5
     assert plain_text("a\nb\udcff") == r"a\nb\udcff"
     assert plain_text("/home/" + "x" * 100 + "/text.txt", limit=10) == "…x/text.txt"
+
+
+def test_names_at_the_ends_of_lines_do_not_cover_each_other():
+    axes = Figure().subplots()
+    for name, last in (("a", 1.0), ("b", 1.001), ("c", float("nan")), ("d", 2.0)):
+        axes.plot([0, 1], [2.0, last], label=name)
+    label_ends(axes, axes.lines)
+    assert [text.get_text().split() for text in axes.texts] == [["a", "1.000"], ["b", "1.001"], ["d", "2.000"]]
+    heights = [text.get_position()[1] for text in axes.texts]
+    assert min(np.diff(heights)) >= 0.05 * np.ptp(axes.get_ylim()) - 1e-9
 
 
 def test_measures_without_characters_in_a_class_are_drawn(tmp_path):
