@@ -141,15 +141,19 @@ class RunRecords:
         """A run for its own page: its record, and pieces of its files that begin at `starts`. Raises ValueError."""
         record = self.known(uuid)
         current = record["current"] or Knobs().as_dict()
-        folder = Path(record["folder"])
-        is_here = folder.name == uuid and folder.is_dir()  # a message could name any folder of this machine
+        folder = self.folder(uuid)
         pieces = {
             name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)
             for name, start in starts.items()
-            if is_here
+            if folder
         }
         knobs = {"current": current, "requested": record["knobs"] or current, "rates": sorted(record["rates"])}
-        return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": is_here}
+        return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
+
+    def folder(self, uuid: str) -> Path | None:
+        """The folder of a run if it is on this machine. It must carry the uuid: a message could name any folder."""
+        folder = Path(self.known(uuid)["folder"]).absolute()
+        return folder if folder.name == uuid and folder.is_dir() else None
 
     def summaries(self) -> list[dict[str, Any]]:
         """All runs for the pages that list and compare them, each with its curves."""

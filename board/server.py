@@ -196,8 +196,10 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
     @app.post("/api/folio/try/{uuid}")
     async def ask_model(request: Request, uuid: str) -> JSONResponse:
         try:
-            message = await message_of(request, uuid)
-            return JSONResponse(await predictors.ask(records.known(uuid)["folder"], message))
+            message, folder = await message_of(request, uuid), records.folder(uuid)
+            if folder is None:
+                raise ValueError("the folder of this run is not on this machine")
+            return JSONResponse(await predictors.ask(str(folder), message))
         except (ValueError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, 400)
 

@@ -242,6 +242,20 @@ def test_a_cross_site_request_without_an_origin_reaches_no_interface(shared_dash
         assert ask(shared_dashboard, get(path, b"Sec-Fetch-Site: cross-site"))[0] == status
 
 
+def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(shared_dashboard, make_run):
+    """A message may name any folder of this machine."""
+    run = make_run()
+    about = run.about() | {"folder": str(run.path)}
+    for uuid, n_lines in ((run.path.name, 3), ("e" * 16, 0)):
+        content = json.dumps(message({"step": 1}) | {"about": about}).encode()
+        path = f"/api/folio/runs/{uuid}".encode()
+        assert ask(shared_dashboard, get(path, method=b"POST", body=content))[0] == 200
+        status, answer = ask(shared_dashboard, get(path))
+        assert (status, answer.count(b'loss.valid\\":')) == (200, n_lines)
+        tried = get(path.replace(b"runs", b"try"), method=b"POST", body=b'{"text": "a_"}')
+        assert ask(shared_dashboard, tried)[0] == 400
+
+
 def test_it_listens_on_the_loopback_address_only(shared_dashboard):
     with open("/proc/net/tcp") as file:
         listening = [line.split()[1] for line in file.readlines()[1:] if line.split()[3] == "0A"]
