@@ -56,6 +56,6 @@ class Guard:
             return RedirectResponse("/runs")
         if PAGES.fullmatch(path):
             policy = {"Content-Security-Policy": self.page.policy, "Cache-Control": "no-store"}
-            content = self.page.at(path, is_labml=scope["query_string"] == b"labml")
-            return Response(content, media_type="text/html", headers=policy)
+            html = self.page.at(path, is_labml=scope["query_string"] == b"labml")
+            return Response(html, media_type="text/html", headers=policy)
         return PlainTextResponse("not found\n", 404)
