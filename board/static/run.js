@@ -28,7 +28,8 @@ const log = el("pre", { tabIndex: 0 });
 const note = el("p.quiet");
 
 function smallChart(name, content) {
-  if (!(name in smalls)) charts.append(el("section.card", (smalls[name] = chart(name, 180))));
+  const style = `order: ${name in USAGE ? 2 : +!FIRST.includes(name)}`; // the hardware comes last
+  if (!(name in smalls)) charts.append(el("section.card", { style }, (smalls[name] = chart(name, 180))));
   smalls[name].draw(content);
 }
 
