@@ -158,8 +158,9 @@ async function fill(isAtOnce) {
     const open = blanks().filter(({ at }) => value[at] === null);
     if (!open.length) break;
     (isAtOnce ? open : [d3.greatest(open, rank)]).forEach(put);
-    await update();
-    await pause(PAUSE.step);
+    update();
+    do await pause(PAUSE.step);
+    while (isBusy);
   }
   isFilling = false;
 }
@@ -178,6 +179,7 @@ function start() {
   run = runs.find(({ uuid }) => uuid === picker.value);
   const example = EXAMPLES[run.text] ?? EXAMPLES.other;
   if (!input.value || Object.values(EXAMPLES).includes(input.value)) input.value = example;
+  reply = null;
   status.textContent = "The model is loading.";
   load(input.value);
   if (input.value === example) hideShare();
