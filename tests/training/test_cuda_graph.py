@@ -218,16 +218,21 @@ def test_the_relative_difference_is_relative_to_the_norm_of_the_first():
     assert relative_difference(torch.ones(2), torch.tensor([1.0, torch.nan])) > 1e9
 
 
-def noisy(recorded: Recorded, size: float) -> None:
-    """Kernels that add in varying order: every update leaves noise of this relative size in one optimizer state."""
+def noisy(recorded: Recorded, size: float, of_update: float = 0.0) -> None:
+    """Kernels that add in varying order: every update leaves noise of this relative size in one optimizer state, and
+    `of_update` in what it adds to a matrix."""
     update, generator = recorded.graphs.update, torch.Generator().manual_seed(0)
+    matrix = recorded.configs.network.encoder.layers[0].attention.output.weight.data
 
     class Noisy:
         def __getattr__(self, name):
             return getattr(update, name)
 
         def __call__(self, batches):
+            before = matrix.clone()
             outcome = update(batches)
+            change = matrix - before
+            matrix.add_(torch.randn(change.shape, generator=generator) * change.square().mean().sqrt() * of_update)
             state = next(iter(update.optimizers[0].state.values()))["exp_avg"]
             state.add_(torch.randn(state.shape, generator=generator) * state.abs().mean() * size)
             return outcome
@@ -236,20 +241,22 @@ def noisy(recorded: Recorded, size: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "fault", "accepted"),
+    ("size", "of_update", "fault", "accepted"),
     [
-        (1e-5, None, True),
-        (1e-5, learning_rate_in_the_graph, False),
-        (1e-5, input_outside_the_static_buffer, False),
-        (1.0, None, False),
+        (1e-5, 0.0, None, True),
+        (1e-5, 1e-2, None, True),  # as Muon in bfloat16 makes of it, in a matrix that started at zero
+        (1e-5, 1e-2, learning_rate_in_the_graph, False),
+        (1e-5, 1e-2, input_outside_the_static_buffer, False),
+        (1e-5, 0.5, None, False),
+        (1.0, 0.0, None, False),
     ],
 )
 def test_noise_is_accepted_up_to_a_limit_and_hides_no_fault(
-    corpus_file, on_tape, monkeypatch, size, fault: Callable | None, accepted
+    corpus_file, on_tape, monkeypatch, size, of_update, fault: Callable | None, accepted
 ):
     configs = configs_for(corpus_file)
     recorded = ready_to_record(configs)
-    noisy(recorded, size)
+    noisy(recorded, size, of_update)
     set_learning_rate(configs.step.update.optimizers, 0.01)
     if fault:
         fault(monkeypatch, configs.step.update)
