@@ -54,19 +54,6 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     return gradients
 
 
-@torch.no_grad()
-def optimize_or_undo(model: nn.Module, optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
-    """Run the optimizers, and undo the update if the step is not finite. Reading `is_finite` would synchronize."""
-    weights = [local(parameter) for parameter in model.parameters() if parameter.grad is not None]
-    before = torch._foreach_mul(weights, 1.0)
-    for gradient in gradients_of(model):
-        gradient.copy_(torch.where(is_finite, gradient, 0.0))
-    for optimizer in optimizers:
-        optimizer.step()
-    for weight, old in zip(weights, before, strict=True):
-        weight.copy_(torch.where(is_finite, weight, old))
-
-
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
     """Set every learning rate to `factor` times its peak."""
     for optimizer in optimizers:
@@ -92,6 +79,7 @@ class RowAdagrad(Optimizer):
 
     def __init__(self, tables: Iterable[nn.Parameter], *, lr: float):
         super().__init__(tables, {"lr": lr, "capturable": False})
+        self._step_supports_amp_scaling, self.found_inf = True, None  # see `training.undo`
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -104,6 +92,8 @@ class RowAdagrad(Optimizer):
                 sums, rows, change = local(self.state[table]["square_sums"]), slice(None), local(table.grad)
                 if table.grad.is_sparse:
                     rows, change = table.grad.indices()[0], table.grad.values()
+                if self.found_inf is not None:
+                    change.masked_fill_(self.found_inf > 0, 0.0)
                 sums[rows] += torch.linalg.vector_norm(change, dim=1).square() / table.shape[1]
                 change.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1))
                 table.index_add_(0, rows, change) if table.grad.is_sparse else local(table).add_(change)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from data.generators import restore_rng_states, rng_states
 from data.masking import MaskedBatch, Masker
 from data.windows import Windows
 from training.objective import Losses, MaskedObjective, Outcome, Sums
-from training.optimizers import gradients_of, optimize_or_undo
+from training.optimizers import gradients_of
 from training.schedule import Stage
+from training.undo import optimize_or_undo
 
 
 class TrainingStep:
@@ -72,7 +72,7 @@ class Update:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: torch.nn.Module,
         objective: MaskedObjective,
         optimizers: Sequence[torch.optim.Optimizer],
         grad_norm_clip: float = 1.0,
@@ -116,12 +116,12 @@ class Update:
         return norm
 
     def total_norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        return nn.utils.get_total_norm(gradients)
+        return torch.nn.utils.get_total_norm(gradients)
 
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
         if self.reading_synchronizes:
-            optimize_or_undo(self.model, self.optimizers, is_finite)
+            optimize_or_undo(self.optimizers, is_finite)
         elif is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()

@@ -15,6 +15,7 @@ from training.health_checks import SKIPPED_IN_A_ROW, HealthCheckError
 from training.schedule import Stage
 
 STAGE = Stage(1.0, 32, 0.15)
+WITH_TABLE = {"model__ngrams": 3}
 
 
 class Breaking(torch.nn.Module):
@@ -37,10 +38,12 @@ class Breaking(torch.nn.Module):
 
 
 @pytest.mark.parametrize("in_gradients", [False, True])
-@pytest.mark.parametrize("strategy", ["random", "adaptive"])
-def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_file, in_gradients, strategy):
-    configs = configs_for(corpus_file, masking__strategy=strategy)
+@pytest.mark.parametrize("on_a_device", [False, True])
+@pytest.mark.parametrize("keys", [{"masking__strategy": "random"}, {"masking__strategy": "adaptive"}, WITH_TABLE])
+def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_file, in_gradients, on_a_device, keys):
+    configs = configs_for(corpus_file, **keys)
     step = configs.step
+    step.update.reading_synchronizes = on_a_device
     step.update.model = Breaking(configs.network, in_gradients)
     step(STAGE)
     before = weights(configs)
@@ -58,6 +61,22 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
     assert not torch.equal(weights(configs), before)
     assert weights(configs).isfinite().all()
     assert all(learned.isfinite().all() for learned in step.masker.segmenter.state_dict().values())
+
+
+def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
+    """Their states exist afterwards, as if no step had been taken."""
+    fresh, broken = (configs_for(corpus_file, **WITH_TABLE) for _ in range(2))
+    for configs in (fresh, broken):
+        configs.step.update.reading_synchronizes = True
+    broken.step.update.model = breaking = Breaking(broken.network)
+    breaking.is_broken = True
+    batches = broken.step.draw(STAGE)
+    broken.step.update(batches)
+    breaking.is_broken = False
+    assert torch.equal(weights(broken), weights(fresh))
+    for configs in (fresh, broken):
+        configs.step.update(batches)
+    assert torch.equal(weights(broken), weights(fresh))
 
 
 @pytest.mark.parametrize(
