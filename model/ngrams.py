@@ -27,8 +27,6 @@ class NgramEmbedding(nn.Module):
     All n-grams share one table, which starts at zero. N-grams with the same hash share a row.
     """
 
-    can_compile = False  # torch.compile cannot handle sparse gradients
-
     symbols: Tensor  # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
@@ -49,6 +47,10 @@ class NgramEmbedding(nn.Module):
         self.register_buffer("summands", random_int64((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
         self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
+
+    @property
+    def can_compile(self) -> bool:
+        return not self.table.sparse  # torch.compile cannot handle sparse gradients
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors are zero."""

@@ -36,10 +36,9 @@ class Compiled:
         shapes = {stage.shape: stage for stage in stages}
         config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
         config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one compilation per shape is intended
-        config.nested_graph_breaks = True  # one graph after the lookup of n-grams, not one per function
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
-        _leave_out(step.update.model)
+        config.nested_graph_breaks = _leave_out(step.update.model)  # one graph after what is left out, not several
         reason = ""
         try:
             with around, without_side_effects(step):
@@ -74,12 +73,13 @@ def without_side_effects(step: TrainingStep) -> Iterator[None]:
         step.update.model.zero_grad()
 
 
-def _leave_out(model: nn.Module) -> None:
-    """Keep modules with `can_compile = False` out of the compiled code."""
+def _leave_out(model: nn.Module) -> bool:
+    """Keep modules whose `can_compile` is False out of the compiled code; returns whether there are any."""
+    found = [module for module in model.modules() if not getattr(module, "can_compile", True)]
     # Not by a decorator, because `torch.compiler.disable` imports the compiler, which takes a second.
-    for module in model.modules():
-        if not getattr(module, "can_compile", True) and "forward" not in vars(module):
-            module.forward = torch.compiler.disable(module.forward)
+    for module in (module for module in found if "forward" not in vars(module)):
+        module.forward = torch.compiler.disable(module.forward)
+    return bool(found)
 
 
 def first_line(error: BaseException) -> str:
