@@ -54,6 +54,7 @@ class CudaGraphs:
         self._rates = [torch.zeros((), device=update.device) for _ in self._groups()]
         self._n_eager: Counter[Shape] = Counter()
         self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Outcome]] = {}
+        self._pool: Any = None  # of the memory that graphs use
 
     def __call__(self, batches: Batches) -> Outcome:
         if self.is_given_up:
@@ -90,7 +91,11 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the current device, and leaves its own stream current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            with self._rates_on_device(), stream, torch.cuda.graph(graph):
+            # Graphs share one pool of memory, because they run one after the other. Other threads may meanwhile pin
+            # memory or save, which would end a recording in the default mode.
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+            with self._rates_on_device(), stream, recording:
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
             self._check(draw())

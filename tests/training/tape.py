@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 class Tape(TorchDispatchMode):
     """Records what runs inside `recorded`. Like a CUDA graph, it leaves every tensor unchanged while it records; a
     replay uses the Python numbers of the recording, and the tensors as they are at the time of the replay."""
+
+    pools: ClassVar[list[object]] = []  # of all recordings
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +32,10 @@ class Tape(TorchDispatchMode):
         return result
 
     @contextmanager
-    def recorded(self) -> Iterator[None]:
+    def recorded(self, *, pool: object, capture_error_mode: str) -> Iterator[None]:
+        """In CUDA's default mode, whatever another thread does with CUDA may end the recording."""
+        assert capture_error_mode == "thread_local"
+        self.pools.append(pool)
         with self:
             yield
         with torch.no_grad():

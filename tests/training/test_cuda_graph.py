@@ -71,6 +71,8 @@ def on_tape(monkeypatch):
     """Records graphs on a tape, through the interface of CUDA graphs."""
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
     monkeypatch.setattr(torch.cuda, "graph", Tape.recorded)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(Tape, "pools", [])
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
 
@@ -104,6 +106,8 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
         n_replayed += recorded.recorder.shape_of(stage) in recorded.graphs._recorded
     assert not recorded.lines
     assert n_replayed == 3 * 3  # each rate has its own graph, and graphs of another length are dropped
+    assert len(Tape.pools) == 3
+    assert len({id(pool) for pool in Tape.pools}) == 1  # a pool per graph would hold its memory for the whole run
 
 
 def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
