@@ -218,9 +218,10 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
         return name, "as requested"
     if device != "auto":
         return "gpu" if device.startswith("cuda") else "quick", f"device={device} (--preset chooses another)"
-    from configs.devices import best_device
+    from configs.devices import without_cuda
 
-    found = ("gpu", "found a CUDA device") if best_device() == "cuda" else ("quick", "found no CUDA device")
+    why_not = without_cuda()
+    found = ("quick", why_not) if why_not else ("gpu", "found a CUDA device")
     return found[0], f"{found[1]} (--preset chooses another)"
 
 

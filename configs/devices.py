@@ -1,9 +1,15 @@
 """The devices of this machine."""
 
+import warnings
+
 import torch
 
 from configs.keys import ConfigError
 from distributed.launch import n_on_machine, n_started
+
+# The beginning of warnings about what is intended: CUDA graphs are recorded after some eager steps, and evaluations are
+# exact in float32.
+INTENDED = ("This instance was constructed with capturable=True", "TensorFloat32 tensor cores for float32 matrix")
 
 
 def available_device(name: str) -> str:
@@ -18,7 +24,16 @@ def available_device(name: str) -> str:
         raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda" and int(number or 0) >= n_found:
         raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
+    if kind == "cuda":
+        prepare_cuda()
     return name
+
+
+def prepare_cuda() -> None:
+    """Make training repeatable, and leave out warnings about what is intended."""
+    torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention differ from run to run
+    for message in INTENDED:
+        warnings.filterwarnings("ignore", message=message)
 
 
 def best_device() -> str:
@@ -26,6 +41,16 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def without_cuda() -> str | None:
+    """Why there is no CUDA device to compute on, in one line; None if there is one."""
+    with warnings.catch_warnings(record=True) as caught:  # PyTorch warns once, for example of an old driver
+        warnings.simplefilter("always")
+        if torch.cuda.is_available():
+            return None
+    reasons = [str(each.message).removeprefix("CUDA initialization: ").splitlines()[0] for each in caught]
+    return "; ".join(["found no CUDA device", *(reason.partition(". ")[0] for reason in reasons)])
 
 
 def gpu_uuid(device: torch.device) -> str | None:
