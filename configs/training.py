@@ -51,7 +51,7 @@ class TrainingConfigs(Branch):
         int, Key("threads; 0: all, or chosen if only seconds limit the run", low=0, high=512, resume=True)
     ] = 0
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
-    cuda_graph: Annotated[bool, Key("on CUDA, record the compiled step as a CUDA graph", resume=True)] = True
+    cuda_graph: Annotated[bool, Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
     network: "nn.Module"
