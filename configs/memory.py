@@ -9,10 +9,12 @@ from distributed.launch import n_on_machine, n_started
 
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
+LARGEST_INDEX = 2**31 - 1  # of PyTorch's CUDA kernel for the gradients of the n-grams' table
 
 
 def check_memory(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if training cannot fit into the memory of its device."""
+    """Raise ConfigError if training cannot fit into the memory of its device, or a batch into the index of a kernel."""
+    _check_lookups(values)
     needed, available = (size / 2**30 for size in (least_bytes(values), _memory_of(values["device"])))
     if needed > available:
         raise ConfigError(
@@ -21,14 +23,32 @@ def check_memory(values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_lookups(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if the lookups of n-grams in one batch have more numbers than a CUDA kernel can index."""
+    if not values["device"].startswith("cuda") or values["model.ngrams"] < 2:
+        return
+    from model.ngrams import NGRAMS
+
+    n_ngrams = sum(len(ngram) <= values["model.ngrams"] for ngram in NGRAMS)
+    if _chars_at_once(values) * n_ngrams * values["model.d_model"] > LARGEST_INDEX:
+        raise ConfigError(
+            f"{n_ngrams} n-grams per character, times model.d_model, times the characters of a batch exceed 2^31:"
+            f" raise training.grad_accum_steps (now {values['training.grad_accum_steps']}) to split each step"
+        )
+
+
+def _chars_at_once(values: Mapping[str, Any]) -> int:
+    """The characters of a batch in one process."""
+    return values["training.chars_per_step"] // values["training.grad_accum_steps"] // n_started()
+
+
 def least_bytes(values: Mapping[str, Any]) -> int:
     """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer, table, activations."""
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
     table = values["model.ngram_rows"] * d_model if values["model.ngrams"] > 1 else 0
-    chars = values["training.chars_per_step"] // values["training.grad_accum_steps"] // n_started()
     # Half, because activations may be bfloat16. The last feed-forward may run at the masked positions only.
-    activations = chars * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
+    activations = _chars_at_once(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
     n_shards = n_started() if values["training.parallel"] == "fsdp" else 1
     return (weights * COPIES + table) * BYTES // n_shards + activations
 

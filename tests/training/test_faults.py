@@ -116,6 +116,16 @@ def test_sizes_that_cannot_fit_are_refused_before_anything_is_allocated(keys):
         resolve(TINY, {"model.d_model": 16_384, "model.n_heads": 16, **keys})
 
 
+def test_a_batch_whose_lookups_cannot_be_indexed_on_cuda_is_refused(monkeypatch):
+    monkeypatch.setattr("configs.devices.available_device", lambda name: name)
+    monkeypatch.setattr("configs.memory._memory_of", lambda device: 2**50)
+    keys = {"model.d_model": 384, "model.ngrams": 4, "training.chars_per_step": 294_400}
+    for allowed in ({"device": "cpu"}, {"training.chars_per_step": 294_272}, {"training.grad_accum_steps": 2}):
+        resolve(TINY, {"device": "cuda", **keys, **allowed})
+    with pytest.raises(ConfigError, match=r"exceed 2\^31: raise training.grad_accum_steps \(now 1\)"):
+        resolve(TINY, {"device": "cuda", **keys})
+
+
 def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
     """A real one: the process may have one more GiB of addresses, and each activation of the step needs as much."""
     keys = {
