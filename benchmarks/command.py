@@ -134,7 +134,7 @@ def machine() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + if code has changed since; `unknown+` outside of git."""
+    """The commit that is checked out, with a + if code has changed since; outside of git a checksum of the code."""
 
     def git(*words: str) -> str:
         return subprocess.check_output(["git", "-C", ROOT, *words], text=True, stderr=subprocess.DEVNULL).strip()
@@ -142,7 +142,10 @@ def commit() -> str:
     try:
         return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "*.py", "*.yaml"))
     except (OSError, subprocess.CalledProcessError):
-        return "unknown+"
+        paths = [*ROOT.glob("*.py"), *(path for kind in ("py", "yaml") for path in ROOT.glob(f"[a-z]*/**/*.{kind}"))]
+        others = {"cache", "logs", "node_modules"}
+        own = sorted(path for path in paths if not others & set(path.relative_to(ROOT).parts))
+        return f"files-{zlib.crc32(b''.join(path.read_bytes() for path in own)):08x}"
 
 
 def _machine_name() -> str:

@@ -46,20 +46,31 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
 
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
+    slower: list[str] = []  # why a step is not compiled or recorded
     shapes = ON_CUDA if best_device() == "cuda" else ON_CPU
     groups = {}
     for sizes, n_windows, seq_len in shapes[:1] if options.quick else shapes:
         name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
         stages = [{"until": 1.0, "seq_len": seq_len}]
         shape = sizes | {"training.chars_per_step": n_windows * seq_len, "training.stages": stages}
-        groups[name] = {variant: candidate(keys | shape) for variant, keys in RECIPES.items()}
-    compare(path, groups, 3 if options.quick else options.repeats, base="Folio")
+        groups[name] = {
+            variant: candidate(keys | shape, partial(note, slower, f"{name}: {variant}"))
+            for variant, keys in RECIPES.items()
+        }
+    compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
 
 
-def candidate(keys: dict[str, Any]) -> Callable[[], Measures]:
+def note(slower: list[str], name: str, line: str) -> None:
+    """Print and keep the reason why a step is not compiled or recorded."""
+    if line.startswith("training without"):
+        slower.append(f"{name}: {line}")
+        print(slower[-1], flush=True)
+
+
+def candidate(keys: dict[str, Any], report: Callable[[str], None] = print) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
     configs = configured(keys)
-    step, model, n_chars = warmed_up_step(configs), configs.model, configs.training.chars_per_step
+    step, model, n_chars = warmed_up_step(configs, report), configs.model, configs.training.chars_per_step
     flops_per_char = flops_of(warmed_up_step(configured(keys | ADAMW | EAGER))) / n_chars
     dtype = torch.bfloat16 if configs.training.autocast else torch.float32
     peak = peak_flops_per_second(n_chars, model.d_model, model.d_ff, configs.torch_device, dtype)
@@ -99,25 +110,18 @@ def configured(keys: dict[str, Any]) -> Configs:
     return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | common))
 
 
-def warmed_up_step(configs: Configs) -> Callable[[], torch.Tensor]:
-    """The step after some updates: compiled and recorded as the configs say. It returns the loss, on the device.
-
-    Raises RuntimeError if compiling or recording fails.
-    """
+def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
+    """The step after some updates: compiled and recorded as the configs say, or reporting why not. It returns the loss,
+    on the device."""
     step, (stage,) = configs.step, configs.training.stage_rows
     if configs.compiled:
-        configs.compiled.compile(step, [stage], _raise_failure)
+        configs.compiled.compile(step, [stage], report)
     recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
     for _ in range(EAGER_STEPS):
         step(stage)
     if recorder:
-        recorder.record(stage, _raise_failure)
+        recorder.record(stage, report)
     return lambda: step(stage)["loss"]
-
-
-def _raise_failure(line: str) -> None:
-    if line.startswith("training without"):
-        raise RuntimeError(line)
 
 
 if __name__ == "__main__":

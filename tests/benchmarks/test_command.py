@@ -73,12 +73,18 @@ def test_only_code_that_is_not_committed_marks_the_commit(tmp_path, monkeypatch)
         subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
 
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    assert command.commit() == "unknown+"
+    (tmp_path / "package").mkdir()
+    copies = set()
+    for text in ("1", "2", "2"):  # without git, the code itself is named
+        (tmp_path / "package" / "code.py").write_text(text)
+        copies.add(command.commit())
+    (tmp_path / "package" / "code.py").unlink()
+    assert len(copies) == 2
+    assert all(name.startswith("files-") and not name.endswith("+") for name in copies)
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "first")
     (tmp_path / "notes.txt").write_text("mine")
     assert not command.commit().endswith("+")
-    (tmp_path / "package").mkdir()
     (tmp_path / "package" / "new.py").touch()
     assert command.commit().endswith("+")
 

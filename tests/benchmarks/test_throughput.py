@@ -33,6 +33,21 @@ def test_everyone_is_measured(tmp_path, monkeypatch):
     assert all(row["characters per second"] and row["share of the peak"] for row in table)
 
 
+@pytest.mark.usefixtures("shakespeare")
+def test_a_step_that_cannot_be_compiled_is_measured_all_the_same(tmp_path, monkeypatch):
+    """The result says why it is slower."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(throughput, "ON_CPU", [(SIZES, 8, 16)])
+    monkeypatch.setattr(throughput, "SECONDS_PER_TURN", 0.01)
+    monkeypatch.setattr(throughput, "RECIPES", {"Folio": {}, "Folio with AdamW": EAGER})
+    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}):
+        throughput.main(Namespace(quick=True, repeats=5), tmp_path / "result")
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert len(content["table"]) == 2
+    (line,) = content["slower"]
+    assert line.startswith("2 layers of 32, 8 x 16: Folio: training without torch.compile: ")
+
+
 def test_the_operations_of_products_and_of_attention_are_counted():
     """Per character: 2 per weight, and 2 * seq_len * d_model for scores and for mixing; twice that going backward."""
     weight, x = torch.randn(32, 32, requires_grad=True), torch.randn(5, 4, 20, 8, requires_grad=True)
