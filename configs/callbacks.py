@@ -39,7 +39,8 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
     facts = environment(c.torch_device, c.compiled is not None, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
-    return [ReferenceLosses(run, references, c.plan.curve), Recorder(run, facts)]
+    recorder = Recorder(run, facts, in_background=c.torch_device.type != "cpu")
+    return [ReferenceLosses(run, references, c.plan.curve), recorder]
 
 
 def steering(c: Configs) -> list[Callback]:

@@ -15,7 +15,7 @@ from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
 from trained.load import Trained, load_initial
-from training.checkpoint import load_checkpoint, put_weights, save_checkpoint
+from training.checkpoint import Content, load_checkpoint, put_weights, save_checkpoint
 
 FILE = "classifier.safetensors"
 OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
@@ -68,7 +68,7 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        save_checkpoint(part / FILE, classifier.state_dict(), {"kind": classifier.kind, **facts})
+        save_checkpoint(part / FILE, Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}))
         part.rename(folder)
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,16 +41,25 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]
 
 
-def save_checkpoint(path: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-    """Write weights and state atomically. Raises OSError.
+class Content(NamedTuple):
+    """What a checkpoint will hold: copies on the CPU, which do not change while it is written."""
 
-    The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples become lists.
-    """
-    tensors = dict(weights)
-    text = json.dumps(_packed({**state, "format": FORMAT}, tensors))
-    # Copies, because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
-    copies = {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in tensors.items()}
-    write_atomically(path, save(copies, metadata={"state": text, "sha256": _hash(copies, text)}))
+    tensors: dict[str, torch.Tensor]
+    text: str
+
+    @classmethod
+    def of(cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> "Content":
+        """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples become lists."""
+        tensors = dict(weights)
+        text = json.dumps(_packed({**state, "format": FORMAT}, tensors))
+        # Copies also because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
+        to_cpu = partial(torch.Tensor.to, device="cpu", copy=True, memory_format=torch.contiguous_format)
+        return cls({name: to_cpu(each.detach()) for name, each in tensors.items()}, text)
+
+
+def save_checkpoint(path: Path, content: Content) -> None:
+    """Write a checkpoint atomically. Raises OSError."""
+    write_atomically(path, save(content.tensors, metadata={"state": content.text, "sha256": _hash(*content)}))
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -84,13 +94,13 @@ def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkp
         raise CheckpointError(f"{found.path} holds the weights of a different model") from error
 
 
-def save_last(folder: Path, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
+def save_last(folder: Path, content: Content) -> None:
     """Save a checkpoint as `last`; the earlier `last` becomes `previous` once the new one has been read back.
 
     Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
     new, last, previous = (folder / name for name in NAMES)
-    save_checkpoint(new, weights, state)
+    save_checkpoint(new, content)
     try:
         load_checkpoint(new)
     except CheckpointError as error:

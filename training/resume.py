@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, load_last, put_weights, save_checkpoint, save_last
+from training.checkpoint import Checkpoint, CheckpointError, Content, load_last, put_weights, save_checkpoint, save_last
 from training.loop import COUNTERS, Trainer
 
 
@@ -35,24 +36,22 @@ def begin(
 class Recorder(Callback):
     """Writes the rows, the events, the best weights and the checkpoints of a run. A full disk delays them."""
 
-    def __init__(self, run: RunFolder, environment: Mapping[str, Any]):
-        """`environment` holds the versions and settings that an exact resume depends on."""
+    def __init__(self, run: RunFolder, environment: Mapping[str, Any], in_background: bool = False):
+        """`environment` holds the versions and settings that an exact resume depends on. With `in_background`, a thread
+        writes copies of the weights; training on a CPU would leave it no core."""
         self.run, self.environment, self.best_path = run, environment, run.checkpoints / "best.safetensors"
         self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
-        self.best: tuple[Mapping[str, Any], dict[str, Any]] | None = None  # weights that are not yet written
+        self.best: Content | None = None  # weights that are not yet written
+        self.thread = ThreadPoolExecutor(1) if in_background else None  # the end of the program waits for it
+        self.saving: tuple[Future[None], str] | None = None
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         with reporting_os_errors(trainer.report, "a row; it stays queued"):
             self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
-            position = {"step": row["step"], "loss.valid": row["loss.valid"]}
-            try:
-                save_checkpoint(self.best_path, best, position)
-                self.best = None
-            except OSError as error:
-                trainer.report(f"cannot write the best weights ({error.strerror or error}); will try again")
-                # The next checkpoint writes a copy, because training changes the weights.
-                self.best = {name: weight.detach().cpu().clone() for name, weight in best.items()}, position
+            self._finish(trainer.report)
+            self.best = Content.of(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
+            self._begin(self._save_best, "the best weights; will try again", trainer.report)
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):
@@ -66,16 +65,36 @@ class Recorder(Callback):
             self.waiting.popleft()
 
     def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
-        with nullcontext() if is_last else reporting_os_errors(trainer.report, "the checkpoint; will try again"):
+        self._finish(trainer.report)
+        what = "the checkpoint; will try again"
+        with nullcontext() if is_last else reporting_os_errors(trainer.report, what):
             state["callbacks"]["run"] = self.state_dict()
-            save_last(self.run.checkpoints, weights, state)
+            write = partial(save_last, self.run.checkpoints, Content.of(weights, state))
+            write() if is_last else self._begin(write, what, trainer.report)
+
+    def _begin(self, write: Callable[[], None], what: str, report: Callable[[str], None]) -> None:
+        if self.thread:
+            self.saving = self.thread.submit(write), what
+        else:
+            with reporting_os_errors(report, what):
+                write()
+
+    def _finish(self, report: Callable[[str], None]) -> None:
+        """Wait for the thread, and report if it has failed."""
+        if self.saving:
+            (future, what), self.saving = self.saving, None
+            with reporting_os_errors(report, what):
+                future.result()
+
+    def _save_best(self) -> None:
+        if self.best is not None:
+            save_checkpoint(self.best_path, self.best)
+            self.best = None
 
     def state_dict(self) -> dict[str, Any]:
         """The sizes of the run's files, after everything that waits is written. Raises OSError if that fails."""
         self._write()
-        if self.best is not None:
-            save_checkpoint(self.best_path, *self.best)
-            self.best = None
+        self._save_best()
         return {"environment": self.environment, "sizes": self.run.sizes()}
 
 

@@ -1,4 +1,5 @@
 import errno
+import threading
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tests.conftest import Recording, configs_for, weights
 from tests.runs.conftest import metrics_row
 from training import callbacks
 from training.callbacks import KnobPanel, ThreadChoice, sample, seconds_per_gradient
-from training.checkpoint import load_checkpoint
+from training.checkpoint import load_checkpoint, load_last, save_checkpoint
 from training.resume import Recorder
 from training.schedule import Stage
 
@@ -143,6 +144,26 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
     best = load_checkpoint(recorder.run.checkpoints / "best.safetensors")
     assert torch.equal(best.weights["weight"], torch.zeros(2))
     assert best.state["step"] == 3
+
+
+def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_for_it(tmp_path, monkeypatch):
+    """A failure is reported once, by the next save; the last one raises it."""
+    gate, weight, trainer = threading.Event(), torch.zeros(2), Steered()
+    monkeypatch.setattr("training.resume.save_checkpoint", lambda *args: gate.wait(60) and save_checkpoint(*args))
+    recorder = Recorder(RunFolder(tmp_path), {}, in_background=True)
+    recorder.evaluated(trainer, {"step": 3, "loss.valid": 1.5}, {"weight": weight})
+    weight += 1  # the training goes on
+    assert not recorder.best_path.exists()
+    gate.set()
+    recorder.save(trainer, {"weight": weight}, {"callbacks": {}}, is_last=True)
+    assert torch.equal(load_checkpoint(recorder.best_path).weights["weight"], torch.zeros(2))
+    assert torch.equal(load_last(recorder.run.checkpoints).weights["weight"], torch.ones(2))
+    assert trainer.recording.lines == []
+    monkeypatch.setattr("training.resume.save_last", lambda *args: recorder.run.path.mkdir())
+    recorder.save(trainer, {"weight": weight}, {"callbacks": {}}, is_last=False)
+    with pytest.raises(OSError, match="File exists"):
+        recorder.save(trainer, {"weight": weight}, {"callbacks": {}}, is_last=True)
+    assert trainer.recording.lines == ["cannot write the checkpoint; will try again (File exists)"]
 
 
 def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two_threads):

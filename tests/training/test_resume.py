@@ -7,6 +7,7 @@ import pytest
 
 from data.play.grammar import play
 from tests.conftest import Recording, check_resumes
+from training.resume import Recorder
 
 STEPS = 32
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
@@ -57,3 +58,9 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
         callbacks.wanted = knobs  # from the first evaluation on; a resumed run keeps them without another request
 
     check_resumes(train, stop_after, on_row=change_knobs, **{key.replace(".", "__"): keys[key] for key in keys})
+
+
+def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_interrupted(monkeypatch, train, text_file):
+    monkeypatch.setattr("configs.callbacks.Recorder", lambda *args, **_: Recorder(*args, in_background=True))
+    keys = {"data__corpus": str(text_file), "training__max_steps": STEPS, "checkpoint__every_seconds": 0.01}
+    check_resumes(train, 13, **keys)

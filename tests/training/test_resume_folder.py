@@ -14,7 +14,7 @@ import yaml
 from experiment import main
 from runs.run_folder import RunFolder
 from tests.conftest import limited, train_in
-from training.checkpoint import load_checkpoint, load_last, load_weights, save_checkpoint
+from training.checkpoint import Content, load_checkpoint, load_last, load_weights, save_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def change_last(run: RunFolder, change: Callable[[dict], object]) -> None:
     """Save the last checkpoint again, with another state."""
     path, weights, state = load_checkpoint(run.checkpoints / "last.safetensors")
     change(state)
-    save_checkpoint(path, weights, state)
+    save_checkpoint(path, Content.of(weights, state))
 
 
 def another_text(run: RunFolder) -> None:
