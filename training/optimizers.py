@@ -26,6 +26,7 @@ def adamw(
     synchronize.
     """
     bags = [module for module in model.modules() if isinstance(module, nn.EmbeddingBag)]
+    torch.sparse.check_sparse_tensor_invariants.disable()  # PyTorch 2.11 warns of what is not chosen
     for bag in bags:
         bag.sparse = bag.weight.device.type == "cpu" and type(bag.weight) is nn.Parameter  # not a sharded tensor
     by_row = {id(bag.weight) for bag in bags}
@@ -36,7 +37,7 @@ def adamw(
         {"params": [p for p in others if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in others if p.ndim < 2], "weight_decay": 0.0},
     ]
-    fused = others[0].device.type in ("cpu", "cuda")
+    fused = others[0].device.type != "mps"
     found: list[Optimizer] = [torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), fused=fused)]
     return [*found, RowAdagrad(tables, lr=table_learning_rate)] if tables else found
 
