@@ -7,15 +7,13 @@ import torch
 from configs.keys import ConfigError
 from distributed.launch import n_on_machine, n_started
 
-# The beginning of warnings about what is intended: CUDA graphs are recorded after some eager steps, and evaluations are
-# exact in float32.
+# Warnings about what is intended: graphs are recorded after eager steps, and float32 is exact.
 INTENDED = ("This instance was constructed with capturable=True", "TensorFloat32 tensor cores for float32 matrix")
 
 
 def available_device(name: str) -> str:
-    """The value of the key `device` for this machine. Raises ConfigError if it has no such device."""
-    if name == "auto":
-        return best_device()
+    """The value of the key `device` for this machine, with CUDA prepared. Raises ConfigError without such a device."""
+    name = best_device() if name == "auto" else name
     kind, _, number = name.partition(":")
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
@@ -25,15 +23,10 @@ def available_device(name: str) -> str:
     if kind == "cuda" and int(number or 0) >= n_found:
         raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
     if kind == "cuda":
-        prepare_cuda()
+        torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention differ from run to run
+        for message in INTENDED:
+            warnings.filterwarnings("ignore", message=message)
     return name
-
-
-def prepare_cuda() -> None:
-    """Make training repeatable, and leave out warnings about what is intended."""
-    torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention differ from run to run
-    for message in INTENDED:
-        warnings.filterwarnings("ignore", message=message)
 
 
 def best_device() -> str:

@@ -9,7 +9,6 @@ from distributed.launch import n_on_machine, n_started
 
 BYTES = 4  # per float32
 COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
-LARGEST_INDEX = 2**31 - 1  # of PyTorch's CUDA kernel for the gradients of the n-grams' table
 
 
 def check_memory(values: Mapping[str, Any]) -> None:
@@ -25,20 +24,16 @@ def check_memory(values: Mapping[str, Any]) -> None:
 
 def _check_lookups(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if the lookups of n-grams in one batch have more numbers than a CUDA kernel can index."""
-    if not values["device"].startswith("cuda") or values["model.ngrams"] < 2:
-        return
-    from model.ngrams import NGRAMS
+    if values["device"].startswith("cuda"):
+        from model.ngrams import NGRAMS
 
-    n_ngrams = sum(len(ngram) <= values["model.ngrams"] for ngram in NGRAMS)
-    if _chars_at_once(values) * n_ngrams * values["model.d_model"] > LARGEST_INDEX:
-        raise ConfigError(
-            f"{n_ngrams} n-grams per character, times model.d_model, times the characters of a batch exceed 2^31:"
-            f" raise training.grad_accum_steps (now {values['training.grad_accum_steps']}) to split each step"
-        )
+        n_ngrams = sum(len(ngram) <= values["model.ngrams"] for ngram in NGRAMS)
+        if _chars_per_batch(values) * n_ngrams * values["model.d_model"] >= 2**31:  # PyTorch counts in 32 bits
+            now = f"(now {values['training.grad_accum_steps']})"
+            raise ConfigError(f"the n-grams of a batch exceed 2^31 numbers: raise training.grad_accum_steps {now}")
 
 
-def _chars_at_once(values: Mapping[str, Any]) -> int:
-    """The characters of a batch in one process."""
+def _chars_per_batch(values: Mapping[str, Any]) -> int:
     return values["training.chars_per_step"] // values["training.grad_accum_steps"] // n_started()
 
 
@@ -48,7 +43,7 @@ def least_bytes(values: Mapping[str, Any]) -> int:
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
     table = values["model.ngram_rows"] * d_model if values["model.ngrams"] > 1 else 0
     # Half, because activations may be bfloat16. The last feed-forward may run at the masked positions only.
-    activations = _chars_at_once(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
+    activations = _chars_per_batch(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
     n_shards = n_started() if values["training.parallel"] == "fsdp" else 1
     return (weights * COPIES + table) * BYTES // n_shards + activations
 

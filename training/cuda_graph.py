@@ -91,8 +91,7 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the current device, and leaves its own stream current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs share one pool of memory, because they run one after the other. Other threads may meanwhile pin
-            # memory or save, which would end a recording in the default mode.
+            # Graphs run one after the other, in one pool of memory. Other threads may pin memory while one is recorded.
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
             with self._rates_on_device(), stream, recording:

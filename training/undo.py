@@ -10,11 +10,8 @@ from training.muon import local
 
 @torch.no_grad()
 def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
-    """Run the optimizers, so that a step that is not finite changes neither weights nor optimizer states.
-
-    Optimizers that know `found_inf`, as PyTorch's fused ones do for its `GradScaler`, skip the step themselves. Tables
-    have one, because copies of them would take most of a step. What any other optimizer changes is put back.
-    """
+    """Run the optimizers. Those that know `found_inf`, as PyTorch's fused ones do, skip a step that is not finite; so
+    tables need no copies, which would take most of a step. What any other optimizer changes is put back."""
     skipped = 1.0 - is_finite.float()
     for optimizer in optimizers:
         if getattr(optimizer, "_step_supports_amp_scaling", False):

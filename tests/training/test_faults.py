@@ -65,18 +65,14 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
 
 def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
     """Their states exist afterwards, as if no step had been taken."""
-    fresh, broken = (configs_for(corpus_file, **WITH_TABLE) for _ in range(2))
-    for configs in (fresh, broken):
-        configs.step.update.reading_synchronizes = True
-    broken.step.update.model = breaking = Breaking(broken.network)
-    breaking.is_broken = True
-    batches = broken.step.draw(STAGE)
-    broken.step.update(batches)
-    breaking.is_broken = False
-    assert torch.equal(weights(broken), weights(fresh))
-    for configs in (fresh, broken):
-        configs.step.update(batches)
-    assert torch.equal(weights(broken), weights(fresh))
+    fresh, broken = (configs_for(corpus_file, **WITH_TABLE).update for _ in range(2))
+    batches = configs_for(corpus_file).step.draw(STAGE)
+    model = broken.model
+    broken.model, broken.reading_synchronizes, fresh.reading_synchronizes = Breaking(model), True, True
+    for broken.model.is_broken in (True, False):
+        broken(batches)
+    fresh(batches)
+    assert all(map(torch.equal, model.parameters(), fresh.model.parameters()))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +118,7 @@ def test_a_batch_whose_lookups_cannot_be_indexed_on_cuda_is_refused(monkeypatch)
     keys = {"model.d_model": 384, "model.ngrams": 4, "training.chars_per_step": 294_400}
     for allowed in ({"device": "cpu"}, {"training.chars_per_step": 294_272}, {"training.grad_accum_steps": 2}):
         resolve(TINY, {"device": "cuda", **keys, **allowed})
-    with pytest.raises(ConfigError, match=r"exceed 2\^31: raise training.grad_accum_steps \(now 1\)"):
+    with pytest.raises(ConfigError, match=r"exceed 2\^31 numbers: raise training.grad_accum_steps \(now 1\)"):
         resolve(TINY, {"device": "cuda", **keys})
 
 
