@@ -1,9 +1,10 @@
-# make train, make dashboard, make test, make notebooks, make bench, make soak. docs/results.md lists the benchmarks.
-# Each target creates the virtual environment and installs what it needs.
+# make train, make dashboard, make test, make notebooks, make bench, make gpu, make soak. docs/results.md lists the
+# benchmarks. Each target creates the virtual environment and installs what it needs.
 PYTHON ?= python3
+CONSTRAINTS ?= -c constraints.txt
 BIN := .venv/bin
 
-.PHONY: train dashboard test lint notebooks soak clean
+.PHONY: train dashboard test lint notebooks gpu wheels soak clean
 .PHONY: bench bench-quick bench-time-to-loss bench-warmup bench-tricks bench-strategies bench-inference
 
 train: .venv/installed
@@ -41,6 +42,14 @@ bench-warmup bench-tricks bench-strategies: bench-%: .venv/installed-bench
 bench-inference: .venv/installed-export
 	$(BIN)/python -m benchmarks.inference $(ARGS)
 
+# All that only a GPU can show, in 40 minutes; ARGS=--dry-run takes the same steps with tiny shapes on a CPU.
+gpu: .venv/installed-dev
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
+
+# Collects all packages, for a machine without network: there, PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels make gpu
+wheels: .venv/bin/python
+	$(BIN)/python -m pip wheel --quiet --wheel-dir wheels $(CONSTRAINTS) -r requirements-dev.txt
+
 soak: .venv/installed-dashboard
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
@@ -52,14 +61,14 @@ clean:
 	$(PYTHON) -c 'import sys; sys.exit("Folio needs Python 3.11 or later: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python requirements.txt
+.venv/installed: .venv/bin/python requirements.txt constraints.txt
 	@echo "installing requirements.txt into .venv (minutes; on Linux several GB, because PyTorch comes with CUDA)"
-	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet $(CONSTRAINTS) -r requirements.txt
 	touch $@
 
 .venv/installed-%: .venv/installed requirements-%.txt
 	@echo "installing requirements-$*.txt"
-	$(BIN)/python -m pip install --quiet -r requirements-$*.txt
+	$(BIN)/python -m pip install --quiet $(CONSTRAINTS) -r requirements-$*.txt
 	touch $@
 
 # The files that these include.
