@@ -32,7 +32,7 @@ OPTIONS = {
     "seconds": "training time per run",
     "steps": "training steps per run",
     "repeats": "rounds, in each of which everyone has one turn",
-    "minutes": "length of the run whose memory is watched",
+    "minutes": "minutes in all",
     "megabytes": "size of the text",
     "kills": "runs to kill and resume",
 }

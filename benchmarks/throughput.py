@@ -23,14 +23,12 @@ import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare, seconds_per_call
 from configs.command_line import PRESETS, read_config, resolve
-from configs.devices import best_device
 from configs.experiment import Configs, configs_of
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
 LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
-ON_CPU = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows per step, characters per window
-ON_CUDA = [*((ANNOTATED, n, 32) for n in (64, 1024, 4096)), (LARGER, 128, 256)]
+SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows per step, characters per window
 SECONDS_PER_TURN = 1.0
 SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
@@ -46,25 +44,14 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
 
 def main(options: Namespace, path: Path) -> None:
     """Measure, print a table, and write JSON."""
-    slower: list[str] = []  # why a step is not compiled or recorded
-    shapes = ON_CUDA if best_device() == "cuda" else ON_CPU
+    slower: list[str] = []  # lines about compiling, for example why a step is not compiled or recorded
     groups = {}
-    for sizes, n_windows, seq_len in shapes[:1] if options.quick else shapes:
+    for sizes, n_windows, seq_len in SHAPES[:1] if options.quick else SHAPES:
         name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
         stages = [{"until": 1.0, "seq_len": seq_len}]
         shape = sizes | {"training.chars_per_step": n_windows * seq_len, "training.stages": stages}
-        groups[name] = {
-            variant: candidate(keys | shape, partial(note, slower, f"{name}: {variant}"))
-            for variant, keys in RECIPES.items()
-        }
+        groups[name] = {variant: candidate(keys | shape, slower.append) for variant, keys in RECIPES.items()}
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
-
-
-def note(slower: list[str], name: str, line: str) -> None:
-    """Print and keep the reason why a step is not compiled or recorded."""
-    if line.startswith("training without"):
-        slower.append(f"{name}: {line}")
-        print(slower[-1], flush=True)
 
 
 def candidate(keys: dict[str, Any], report: Callable[[str], None] = print) -> Callable[[], Measures]:
@@ -106,7 +93,8 @@ def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.devi
 
 def configured(keys: dict[str, Any]) -> Configs:
     """The preset of this machine's device with `keys`, and with what all have in common."""
-    common = {"data.corpus": "tiny_shakespeare", "model.ngrams": 0, "masking.masking_prob": 0.15}
+    common = {"data.corpus": "tiny_shakespeare"} | {key: keys[key] for key in ("data.corpus",) if key in keys}
+    common |= {"model.ngrams": 0, "masking.masking_prob": 0.15}
     return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | common))
 
 

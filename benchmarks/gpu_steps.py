@@ -1,0 +1,299 @@
+"""The steps of benchmarks.gpu, each in a process of its own.
+
+python -m benchmarks.gpu_steps STEP FILE SCALE [--dry-run]: the rows go to FILE, SCALE multiplies budgets of trainings.
+"""
+
+import json
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from benchmarks import throughput
+from benchmarks.command import key_words, recipe
+from benchmarks.time_to_loss import LOSSES, PEERS, measure, peer_keys, seconds_to
+from benchmarks.trials import RUNS, last_losses, run_in, train
+from benchmarks.turns import in_words, seconds_per_call, take_turns
+from configs.callbacks import steering, writing
+from configs.command_line import PRESETS, read_config, resolve
+from configs.devices import best_device
+from configs.experiment import Configs, configs_of
+from data.corpus import load_corpus
+from data.masking import MaskedBatch
+from data.play.grammar import play
+from data.reference_losses import window_losses
+from runs.callbacks import Callback
+from runs.files import ROOT, write_atomically, write_json
+from runs.run_folder import RunFolder
+from training.checkpoint import load_weights
+from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder, relative_difference
+from training.evaluation import evaluate
+from training.optimizers import set_learning_rate
+from training.resume import begin, resume
+from training.tracking import be_quiet
+
+TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}
+TINY: dict[str, Any] = {"training.compile": False, "training.evaluations": 1}
+TINY |= {"model.ngram_rows": 4_096, "training.chars_per_step": 512}
+SHORT = {"training.max_seconds": None, "training.max_chars": None, "training.max_steps": 4}
+SHAPES = [(throughput.ANNOTATED, 64, 32), *((throughput.LARGER, n, 256) for n in (8, 128, 512, 2_048))]
+MODELS = "benchmarks.models"  # trains Hugging Face's models too
+KERNELS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout": 0.0}
+
+
+class Step:
+    """What a step may use, and the rows that it has found."""
+
+    def __init__(self, file: Path, scale: float, is_dry: bool):
+        self.file, self.scale, self.is_dry = file, scale, is_dry
+        self.device, self.passed, self.rows = torch.device(best_device()), True, list[tuple[str, str]]()
+        self.common: dict[str, Any] = {"data.corpus": "tiny_shakespeare", "sample.every_evaluations": 0}
+        if is_dry:
+            write_atomically(text := file.with_name("play.txt"), play(40_000).encode())
+            self.common["data.corpus"] = str(text)
+
+    def add(self, what: str, value: object, passed: bool = True) -> None:
+        """Write a row; a step that has not `passed` one fails."""
+        self.rows.append((what, str(value) if passed else f"{value}: failed"))
+        self.passed &= passed
+        write_json(self.file, {"passed": self.passed, "rows": self.rows})
+
+    def values(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """All keys of the preset `gpu`, with others on top."""
+        tiny = TINY_SIZES | TINY if self.is_dry else {}
+        return resolve(read_config(PRESETS / "gpu.yaml"), self.common | tiny | dict(keys))
+
+    def words(self, keys: Mapping[str, Any]) -> list[str]:
+        """A training with the preset `gpu` as words of a command line, its budget multiplied by the scale."""
+        scaled = {key: type(value)(value * self.scale) if key in SHORT else value for key, value in keys.items()}
+        tiny = TINY_SIZES | TINY | SHORT if self.is_dry else {}
+        return ["--preset", "gpu", *key_words({**self.common, "name": "gpu", "logs": str(RUNS), **scaled, **tiny})]
+
+
+def environment(step: Step) -> None:
+    """Versions, the compiler, the text, and the counting loss, which later steps take from the cache."""
+    step.add("Python, PyTorch, CUDA", f"{platform.python_version()}, {torch.__version__}, {torch.version.cuda}")
+    if step.device.type == "cuda":
+        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+        step.add("GPU", subprocess.run(query, capture_output=True, text=True).stdout.strip())
+    step.add("compiler", "works", bool(torch.compile(torch.neg)(torch.ones(8, device=step.device)).sum() == -8))
+    step.add("reference losses", list({} if step.is_dry else window_losses(load_corpus("tiny_shakespeare"))))
+
+
+def tests(step: Step) -> None:
+    """The tests that need CUDA, and others of training; a dry run takes a few."""
+    words = ["tests/training/test_schedule.py"] if step.is_dry else ["tests/training", "tests/model"]
+    result = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True)
+    step.add(" ".join(words), (result.stdout.splitlines() or [""])[-1] or "passed", result.returncode == 0)
+
+
+def gradients(configs: Configs, batch: MaskedBatch) -> dict[str, torch.Tensor]:
+    """The loss and the gradients of a batch, by name, always with the same dropout."""
+    torch.manual_seed(0)
+    counts = configs.update.objective.counts([batch])
+    outcome = configs.update.backward(batch, counts)
+    named = {name: p.grad.to_dense() for name, p in configs.network.named_parameters() if p.grad is not None}
+    configs.network.zero_grad()
+    return {"loss": configs.update.objective.loss(outcome.sums, counts), **named}
+
+
+def repeatable(step: Step) -> None:
+    """The same step twice, bit by bit, per window length and attention kernel; kernels that are not used may differ."""
+    configs = configs_of(step.values({"training.compile": False}))
+    for stage in configs.training.stage_rows:
+        for _ in range(2):  # or outputs that start at zero would hide differences
+            configs.step(stage)
+        batch = configs.step.draw(stage)[0]
+        for kernel in ("", *KERNELS):
+            what = f"{stage.seq_len}, {kernel.lower() or 'as in training'}"
+            with suppress(RuntimeError), sdpa_kernel(getattr(SDPBackend, kernel)) if kernel else nullcontext():
+                one, other = (gradients(configs, batch) for _ in range(2))  # not all kernels are available
+                differing = [name for name in one if not torch.equal(one[name], other[name])]
+                found = f"{len(differing)} differ, such as {differing[0]}" if differing else "equal"
+                step.add(what, found, not differing or bool(kernel))
+
+
+def graph(step: Step) -> None:
+    """As many replayed steps as eager ones from the same weights, through all stages."""
+    eager, replayed = (configs_of(step.values({"training.cuda_graph": on})) for on in (False, True))
+    lines: list[str] = []
+    for stage in eager.training.stage_rows:
+        for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.stage_rows)):
+            if replayed.cuda_graphs and i == EAGER_STEPS:
+                CudaGraphRecorder(replayed.step, replayed.cuda_graphs).record(stage, lines.append)
+            losses = []
+            for configs in (eager, replayed):
+                torch.manual_seed(1_000 * stage.seq_len + i)
+                set_learning_rate(configs.step.update.optimizers, 0.5 + 0.5 / (1 + i))
+                losses.append(configs.step(stage)["loss"])
+        difference = relative_difference(*losses)
+        step.add(f"windows of {stage.seq_len}: last losses differ by", f"{difference:.1e}", difference < 1e-2)
+    step.add("recorded", lines or ("all" if replayed.cuda_graphs else "none without CUDA"), not lines)
+
+
+def agreement(step: Step) -> None:
+    """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an evaluation."""
+    one = configs_of(step.values(EXACT | {"device": "cpu", "training.precision": "float32"}))
+    for _ in range(4 if step.is_dry else 20):
+        one.step(one.training.stage_rows[0])
+    batch = one.step.draw(one.training.stage_rows[0])[0]
+    expected = gradients(one, batch)
+    for precision, limit in (("bfloat16", 1e-2), ("float32", 1e-5)):
+        other = configs_of(step.values(EXACT | {"training.precision": precision}))
+        other.network.load_state_dict(one.network.state_dict())
+        moved = batch._replace(**{k: v.to(step.device) for k, v in batch._asdict().items() if torch.is_tensor(v)})
+        found = {name: each.cpu() for name, each in gradients(other, moved).items()}
+        for what, names in (("loss", ["loss"]), ("gradients", [name for name in expected if name != "loss"])):
+            difference = relative_difference(*(torch.cat([x[n].flatten() for n in names]) for x in (expected, found)))
+            step.add(f"{precision}: {what} differ by", f"{difference:.1e}", difference < limit)
+    networks: list[Any] = [one.network, other.network]
+    rows, others = (n.encoder.ngrams.rows(b.inputs).cpu() for n, b in zip(networks, (batch, moved), strict=True))
+    step.add("rows of n-grams", "equal", torch.equal(rows, others))
+    losses = [
+        evaluate(c.network, c.data.validation, mask_token=c.data.vocabulary.mask_token, seq_len=256).loss
+        for c in (one, other)
+    ]
+    step.add("evaluations", f"{losses[0]:.6f}, {losses[1]:.6f}", abs(losses[0] - losses[1]) < 1e-4)
+
+
+class StopAt(int, Callback):
+    def stepped(self, trainer: Any, stage: Any) -> None:
+        trainer.must_stop = trainer.step == self
+
+
+def resumed(step: Step) -> None:
+    """Steps in one run, and in two halves of which the second resumes the first: the same weights, bit for bit."""
+    n = 8 if step.is_dry else 300
+    values = step.values({"training.max_steps": n, "training.evaluations": 2})
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [RunFolder(Path(folder) / name) for name in ("whole", "halves")]
+        for run, stop in ((runs[0], n), (runs[1], n // 2), (runs[1], n)):
+            configs = configs_of(values)
+            trainer = configs.trainer
+            trainer.callbacks = [*writing(configs, run), *steering(configs), StopAt(stop)]
+            if run.path.exists():
+                resume(run, trainer, values, configs.data.loaded)
+            else:
+                run.path.mkdir()
+                begin(run, values, configs.data, "halves", {})
+            trainer.train()
+        one, other = (load_weights(run.checkpoints / "last.safetensors") for run in runs)
+    differing = [name for name in one if not torch.equal(one[name], other[name])]
+    step.add(f"{n} steps against {n // 2} and --resume", ", ".join(differing) or "equal", not differing)
+
+
+def ceilings(step: Step) -> None:
+    """Rates that no step can exceed: copies, matrix products, attention, and lookups in a table."""
+    size, windows, n_rows, n = (2**8, 2, 2**12, 2) if step.is_dry else (2**13, 128, 2**20, 20)
+    random = partial(torch.randn, device=step.device, dtype=torch.bfloat16)
+    x, y, z, heads = random(size, size), random(size, size), random(size, size), random(windows, 6, 256, 64)
+    table, rows = random(n_rows, 256).float(), torch.randint(n_rows, (256 * windows, 19), device=step.device)
+    heads, table, gradient = heads.requires_grad_(), table.requires_grad_(), torch.autograd.grad
+
+    def attend() -> torch.Tensor:
+        return gradient(F.scaled_dot_product_attention(heads, heads, heads).sum(), heads)[0]
+
+    def look_up() -> torch.Tensor:
+        return gradient(F.embedding_bag(rows, table, mode="sum").sum(), table)[0]
+
+    for what, amount, call in (
+        ("copies, GB per second", 2e-9 * x.nbytes, lambda: y.copy_(x)),
+        ("products in bfloat16, TFLOP per second", 2e-12 * size**3, lambda: torch.mm(x, y, out=z)),
+        ("attention and its gradients, TFLOP per second", 14e-12 * windows * 6 * 256**2 * 64, attend),
+        ("lookups and their gradients, million rows per second", 1e-6 * rows.numel(), look_up),
+    ):
+        seconds_per_call(call, 2)
+        step.add(what, in_words(amount / median(seconds_per_call(call, n) for _ in range(3))))
+
+
+def speeds(step: Step) -> None:
+    """Steps per second and share of the peak in turns, launches per step, and the operations that take longest."""
+    compiled = {"training.compile": not step.is_dry}
+    recipes = throughput.RECIPES | {name: PEERS["keys"] | keys | compiled for name, keys in PEERS["peers"].items()}
+    for sizes, n_windows, seq_len in [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES:
+        name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
+        shape = sizes | {"training.stages": [{"until": 1.0, "seq_len": seq_len}]} | (TINY if step.is_dry else {})
+        shape |= {"training.chars_per_step": n_windows * seq_len, "data.corpus": step.common["data.corpus"]}
+        turns_of = {each: throughput.candidate(keys | shape, partial(step.add, each)) for each, keys in recipes.items()}
+        for variant, turns in take_turns(turns_of, 3).items():
+            rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
+            speed = in_words(rate / n_windows / seq_len)
+            step.add(f"{name}: {variant}", f"{speed} steps per second, {share:.0%} of the peak")
+        take = throughput.warmed_up_step(throughput.configured(shape))
+        with torch.profiler.profile() as profiler:
+            for _ in range(20):
+                take()
+        events = sorted(profiler.key_averages(), key=lambda e: -(e.self_device_time_total or e.self_cpu_time_total))
+        step.add(f"{name}: launches per step", sum(event.count for event in events if "Launch" in event.key) / 20)
+        step.add(f"{name}: longest operations", "; ".join(event.key[:40] for event in events[:5]))
+
+
+def search(step: Step) -> None:
+    """The variants of recipes/gpu.yaml in two rounds of runs limited by characters; writes the best one."""
+    variants, n, n_finalists = recipe("gpu").values()
+    variants = dict(list(variants.items())[: 2 if step.is_dry else None])
+    for n_chars, n_kept in ((n, n_finalists), (2 * n, 1)):
+        losses = {}
+        for name, keys in variants.items():
+            words = step.words(keys | {"training.max_chars": n_chars})
+            losses[name] = last_losses(train(words, MODELS)[0])["loss.valid"]
+            step.add(f"{n_chars * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
+        variants = {name: variants[name] for name in sorted(losses, key=losses.__getitem__)[:n_kept]}
+    write_json(step.file.with_name("winner.json"), variants)
+
+
+def finalists(step: Step) -> None:
+    """The preset and the winner of the search for its 180 seconds, with two seeds each."""
+    winner = step.file.with_name("winner.json")
+    variants = {"as it is": {}} | (json.loads(winner.read_text()) if winner.exists() else {})
+    for name, seed in [(name, seed) for seed in (0, 1) for name in variants]:
+        words = step.words(variants[name] | {"training.max_seconds": 180.0, "seed": seed})
+        last = last_losses(train(words, MODELS)[0])
+        step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {last['chars'] / 1e6:.0f} M characters")
+
+
+def long(step: Step) -> None:
+    """600 seconds in two halves: Ctrl-C in the middle, then --resume."""
+    words, seconds, run = step.words({"training.max_seconds": 600.0}), 600.0 * step.scale, None
+    while run is None or run.status()["status"] != "completed":
+        command = [sys.executable, "experiment.py", *(["--resume", str(run.path)] if run else words)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(None if run or step.is_dry else seconds / 2 + 60)  # with the start
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        output = process.communicate()[0]
+        if process.returncode not in (0, 130) or (run := run_in(output)) is None:
+            raise RuntimeError(output[-500:])
+    step.add(f"{seconds:.0f} s in two halves", f"{last_losses(run)['loss.valid']:.3f}")
+
+
+def peers(step: Step) -> None:
+    """Seconds of training until losses: the preset and Hugging Face's models, which are not searched here."""
+    for name in ("Folio", *PEERS["peers"]):
+        keys = {} if name == "Folio" else peer_keys(name, "gpu")
+        words = step.words(keys | {"training.max_seconds": 180.0, "training.evaluations": 12})
+        found = measure(train(words, MODELS)[0])
+        reached = ", ".join(f"{loss} in {seconds_to(loss, found['curve']):.0f} s" for loss in LOSSES)
+        step.add(name, f"{found['loss.valid']:.3f} at the end; {reached}")
+
+
+STEPS: dict[str, Callable[[Step], None]] = {"resume": resumed, "throughput": speeds, "environment": environment}
+STEPS |= {"tests": tests, "repeatable": repeatable, "graph": graph, "agreement": agreement, "ceilings": ceilings}
+STEPS |= {"search": search, "finalists": finalists, "long": long, "peers": peers}
+
+if __name__ == "__main__":
+    be_quiet()
+    STEPS[sys.argv[1]](Step(Path(sys.argv[2]), float(sys.argv[3]), "--dry-run" in sys.argv))
