@@ -35,13 +35,11 @@ def test_what_is_wrong_fails_its_step_and_is_named(rows, monkeypatch):
         return found | {"decoder_bias": found["decoder_bias"] * (1 + 10 * len(calls))}
 
     monkeypatch.setattr(gpu_steps, "gradients", planted)
-    for name, what, value in (
-        ("agreement", "float32: gradients differ by", ": failed"),
-        ("repeatable", "64, as in training", "1 differ, such as decoder_bias: failed"),
-    ):
+    for name, what in (("agreement", "float32: gradients differ by"), ("repeatable", "64, as in training")):
         found, passed = rows(name)
         assert not passed
-        assert value in found[what]
+        assert found[what].endswith(": failed")
+    assert "such as decoder_bias" in found[what]
 
 
 def test_a_step_that_fails_or_takes_too_long_is_reported(tmp_path):

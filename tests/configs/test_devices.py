@@ -13,7 +13,6 @@ from configs import devices
 from configs.command_line import parse
 from tests.conftest import configs_for
 
-# The beginning of PyTorch's warning.
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 OLD_DRIVER = f"CUDA initialization: {TOO_OLD}. Please update your GPU driver by downloading"
 
@@ -26,7 +25,6 @@ def test_a_driver_that_is_too_old_is_the_reason_for_training_on_the_cpu(monkeypa
 
 
 def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are_left_out(monkeypatch):
-    before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -40,7 +38,6 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)
     assert not torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):

@@ -13,7 +13,7 @@ import torch
 from torch.optim import optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from runs.files import ROOT
 
@@ -95,18 +95,13 @@ class Computing(TorchDispatchMode):
             raise HostRead(f"{func} at {place()}")
         is_created = torch.device(kwargs.get("device") or CPU) == DEVICE
         kwargs |= {"device": CPU} if is_created else {}
-        result = func(*tree_map(inner, args), **tree_map(inner, kwargs))
+        args, kwargs = tree_map(lambda each: each.inner if isinstance(each, OnDevice) else each, (args, kwargs))
+        result = func(*args, **kwargs)
         if is_created or (ours and not to_host):
-            return tree_map(lambda each: ours[id(each)] if id(each) in ours else outer(each), result)
+            return tree_map_only(
+                torch.Tensor, lambda each: ours[id(each)] if id(each) in ours else OnDevice(each), result
+            )
         return result
-
-
-def inner(value):
-    return value.inner if isinstance(value, OnDevice) else value
-
-
-def outer(value):
-    return OnDevice(value) if isinstance(value, torch.Tensor) else value
 
 
 def place():
