@@ -153,7 +153,8 @@ def agreement(step: Step) -> None:
     for precision, limit in (("bfloat16", 1e-2), ("float32", 1e-5)):
         other = configs_of(step.values(EXACT | {"training.precision": precision}))
         other.network.load_state_dict(one.network.state_dict())
-        moved = batch._replace(**{k: v.to(step.device) for k, v in batch._asdict().items() if torch.is_tensor(v)})
+        tensors: Any = {name: x.to(step.device) for name, x in batch._asdict().items() if torch.is_tensor(x)}
+        moved = batch._replace(**tensors)
         found = {name: each.cpu() for name, each in gradients(other, moved).items()}
         for what, names in (("loss", ["loss"]), ("gradients", [name for name in expected if name != "loss"])):
             difference = relative_difference(*(torch.cat([x[n].flatten() for n in names]) for x in (expected, found)))
