@@ -25,7 +25,6 @@ from auditing.errors import TargetError
 from auditing.finding import Verdict, exit_code
 from auditing.html import page
 from auditing.masks.audit import audit_masks, audit_masks_of, check_options
-from auditing.masks.pictures import pictures_of
 from auditing.masks.target import KINDS
 from auditing.masks.tokens import MaskOptions
 from auditing.report import Report, as_json, terminal, write
@@ -126,7 +125,7 @@ def masks_command(options: argparse.Namespace) -> int:
     check_options(stated)
     check_report_options(options)
     audit = audit_masks_of(options.target, stated, options.seconds_per_call, say)
-    return show(audit.report, options, pictures_of(audit) if options.html else [])
+    return show(audit.report, options, [])
 
 
 def pipeline_command(options: argparse.Namespace) -> int:

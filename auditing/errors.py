@@ -18,7 +18,7 @@ class TargetEnded(TargetError):
 
 def describe(value: Any) -> str:
     """The type and shape of a value in a few words: `int64 [8, 128]`, `{input_ids: int64 [8, 128]}`."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):
         dtype = str(value.dtype).removeprefix("torch.")
         device = getattr(value, "device", None)
         where = f" on {device}" if device is not None and str(device) != "cpu" else ""

@@ -27,10 +27,11 @@ class Finding:
     cause: str = ""  # the usual cause, in a sentence or two
     recipes: tuple[str, ...] = ()  # for which it would be right
     z: float | None = None
+    chart: tuple[float, ...] = ()  # what was measured, by class, for a small picture
 
     def as_json(self) -> dict[str, Any]:
         """A dictionary that JSON can express."""
-        return {**asdict(self), "verdict": str(self.verdict), "recipes": list(self.recipes)}
+        return {**asdict(self), "verdict": str(self.verdict), "recipes": list(self.recipes), "chart": list(self.chart)}
 
     def line(self) -> str:
         """The finding in one line, such as an AssertionError needs it."""

@@ -1,4 +1,4 @@
-"""Exact tests for the checks. Units that are independent are calls of the target, or windows, never positions.
+"""Tests of independence for a table of positions. Units that are independent are calls of the target, never positions.
 
 All tests of an audit together raise a false alarm in at most one of 1,000 audits of correct targets (Bonferroni).
 """
@@ -10,14 +10,15 @@ import numpy as np
 import torch
 
 ALARMS_PER_AUDIT = 0.001
-TESTS_PER_AUDIT = 20  # at most; a test of many hypotheses, such as all columns, multiplies its p-value by their number
+TESTS_PER_AUDIT = 100  # at most; a test of several classes multiplies its p-value by their number
 LEVEL = ALARMS_PER_AUDIT / TESTS_PER_AUDIT
 FEWEST_UNITS = 20  # below, a test by units says nothing
+FEWEST = 60.0  # the variance of a class's count, below which it is not normal enough to be tested
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its standard error, from counts in independent units."""
+    """A share, or a mean, with its standard error from independent units."""
 
     value: float
     stderr: float
@@ -30,13 +31,9 @@ class Share:
             return 0.0
         return difference / self.stderr if self.stderr > 0 else math.copysign(math.inf, difference)
 
-    def p(self, expected: float) -> float:
-        """Two-sided p-value of Student's t-test with the units as degrees of freedom."""
-        return two_sided_p(self.z(expected), self.n_units - 1)
-
     def differs(self, expected: float) -> bool:
-        """Whether the share differs from `expected` by more than chance."""
-        return self.n_units >= FEWEST_UNITS and self.p(expected) < LEVEL
+        """Whether the share differs from `expected` by more than chance (Student's t-test)."""
+        return self.n_units >= FEWEST_UNITS and two_sided_p(self.z(expected), self.n_units - 1) < LEVEL
 
 
 def share_of(parts: np.ndarray, totals: np.ndarray) -> Share:
@@ -53,11 +50,6 @@ def share_of(parts: np.ndarray, totals: np.ndarray) -> Share:
     return Share(value, float(np.sqrt((residuals**2).sum() * n_units / (n_units - 1)) / total), n_units)
 
 
-def mean_of(values: np.ndarray) -> Share:
-    """The mean of independent values `[n_units]` with its standard error."""
-    return share_of(np.asarray(values, dtype=float), np.ones(len(values)))
-
-
 def two_sided_p(t: float, degrees_of_freedom: int) -> float:
     """P(|T| > |t|) of Student's t-distribution: the integral of cos(angle) ** (df - 1) beyond atan(t / sqrt(df))."""
     if math.isinf(t):
@@ -71,5 +63,79 @@ def two_sided_p(t: float, degrees_of_freedom: int) -> float:
 def chi_square_p(counts: np.ndarray, expected: np.ndarray) -> float:
     """P-value of Pearson's test that `counts` follow `expected`, both `[n_bins]` with the same sum."""
     statistic = float(((counts - expected) ** 2 / expected).sum())
-    freedom = torch.tensor((len(counts) - 1) / 2, dtype=torch.float64)
-    return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.float64)))
+    halves = torch.tensor([(len(counts) - 1) / 2, statistic / 2], dtype=torch.float64, device="cpu")
+    return float(torch.special.gammaincc(halves[0], halves[1]))
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """The shares of an outcome by the classes of a circumstance, and how sure it is that they differ from the mean."""
+
+    shares: np.ndarray  # [n_classes]; nan where there is too little to test
+    mean: float  # expected in every class
+    z: np.ndarray  # [n_classes]; 0 where it is not tested
+    n_units: int
+    never: np.ndarray | None = None  # [n_classes] where the outcome does not happen at all
+
+    @property
+    def p(self) -> float:
+        """The p-value of the largest |z|, times the number of classes tested."""
+        n_tested = int(np.isfinite(self.shares).sum())
+        if self.n_units < FEWEST_UNITS or not n_tested:
+            return 1.0
+        return min(1.0, n_tested * two_sided_p(float(np.abs(self.z).max()), self.n_units - 1))
+
+    def exceeds(self, effect: float) -> bool:
+        """Whether shares differ by more than chance, and a class that does by more than `effect`."""
+        if not self.p < LEVEL:
+            return False
+        sure = np.abs(self.z) > 0.5 * np.abs(self.z).max()
+        return bool((np.abs(self.shares - self.mean)[sure] > effect).any())
+
+
+def by_class(
+    units: np.ndarray, classes: np.ndarray, outcomes: np.ndarray, expected: np.ndarray, n_units: int, n_classes: int
+) -> Dependence:
+    """Test whether an outcome is independent of a circumstance, at flat arrays of positions `[n]`.
+
+    `expected` is the outcome's share in the stratum of each position, such as its window. The scores of a class,
+    outcome minus expected, are summed by unit; their spread over units gives the error of their sum.
+    """
+    n_cells = n_units * n_classes
+    cells = units * n_classes + classes
+    totals = np.bincount(cells, minlength=n_cells).reshape(n_units, n_classes)
+    scores = np.bincount(cells, outcomes - expected, n_cells).reshape(n_units, n_classes)
+    mean, count, score = float(outcomes.mean()) if len(outcomes) else 0.0, totals.sum(0), scores.sum(0)
+    tested = (count * mean * (1 - mean) >= FEWEST) & ((totals > 0).sum(0) >= FEWEST_UNITS)
+    shares = np.where(tested, mean + score / np.maximum(1, count), np.nan)
+    never = tested & (np.bincount(classes, outcomes, n_classes) == 0)
+    return Dependence(shares, mean, np.where(tested, z_of_sums(scores), 0.0), n_units, never)
+
+
+def z_of_sums(scores: np.ndarray) -> np.ndarray:
+    """Standardized sums over independent units, `[n_units, ...]`, that are 0 on average if nothing depends."""
+    n_units, sums = len(scores), scores.sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = sums / np.sqrt(scores.var(0) * n_units * n_units / max(1, n_units - 1))
+    return np.where(np.abs(sums) < 1e-6, 0.0, z)
+
+
+def of_means(scores: np.ndarray, totals: np.ndarray, mean: float) -> Dependence:
+    """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
+    sums = np.broadcast_to(totals, scores.shape).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(sums > 0, mean + scores.sum(0) / sums, np.nan)
+    return Dependence(shares, mean, np.where(sums > 0, z_of_sums(scores), 0.0), len(scores))
+
+
+def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Dependence:
+    """Test whether a circumstance of whole units, `classes` `[n_units]`, changes their share. The spread of all units
+    gives the error, as if the units were permuted."""
+    mean, n_units = float(parts.sum() / max(1, totals.sum())), len(parts)
+    residuals = parts - mean * totals
+    counts, sums = np.bincount(classes), np.bincount(classes, residuals)
+    spread = np.sqrt(residuals.var(ddof=1) * counts * (1 - counts / n_units)) if n_units > 1 else counts * np.inf
+    tested = counts >= FEWEST_UNITS / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z, shares = np.nan_to_num(sums / spread, posinf=np.inf), mean + sums / np.bincount(classes, totals)
+    return Dependence(np.where(tested, shares, np.nan), mean, np.where(tested, z, 0.0), n_units)

@@ -9,41 +9,23 @@ import numpy as np
 import torch
 
 from auditing.finding import Finding, Verdict
+from auditing.masks.amounts import Expected, check_amounts, check_empty
+from auditing.masks.battery import Pair, Sample, battery
 from auditing.masks.calls import functions
-from auditing.masks.labels import check_arguments, check_labels
+from auditing.masks.catalogue import CATALOGUE, finding, judged
 from auditing.masks.measure import Measured, measure
-from auditing.masks.positions import check_columns, check_ids, check_neighbors
-from auditing.masks.randomness import check_randomness
 from auditing.masks.recipes import Recipe, nearest_recipe, recipe_named
+from auditing.masks.repeats import check_repeats, repeats_of
 from auditing.masks.replacements import check_mask, check_random
-from auditing.masks.selection import check_counts, check_empty, check_rate
-from auditing.masks.shares import check_shares, found_shares
+from auditing.masks.rules import check_calls, check_extras, check_labels, check_special
 from auditing.masks.structure import Structure, structure_of
-from auditing.masks.tokens import MaskOptions
-from auditing.masks.words import check_words
+from auditing.masks.tokens import SPECIAL_HINT, MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report
 
-KIND_NAMES = {"tensor": "function of a tensor", "collator": "data collator", "dict": "function of a batch dict"}
-# Bugs that are only consequences of another one, and are then not reported as bugs.
-SHARES = {"other-shares", "overlapping-draws", "kept-without-label", "random-share", "never-random"}
-RATES = {"too-few-selected", "too-many-selected"}
-CONSEQUENCES = {
-    "labels-everywhere": {"kept-without-label"},
-    "kept-without-label": RATES,
-    "labels-shifted": SHARES | RATES | {"position-dependent", "first-position", "never-selected", "empty-windows"},
-    "changed-without-label": SHARES | RATES,
-    "left-truncated": {"position-dependent", "empty-windows"} | RATES,
-    "padding-is-character": {"changed-without-label", "left-truncated"} | RATES,
-    "mask-is-ordinary": {"replacement-range", "not-uniform"} | SHARES,
-    "position-dependent": {"empty-windows"} | RATES,
-    "padding-labelled": {"empty-windows"},
-    "rounded-down": {"empty-windows"},
-    "words-joined": {"empty-windows", "same-mask-in-batch", "static-masks", "same-masks-per-worker"} | RATES,
-    "regular-pattern": {"same-mask-in-batch", "static-masks"},
-    "dtype-overflow": {"changed-without-label", "left-truncated", "padding-is-character", "never-selected"} | RATES,
-    "word-part-left": {"never-selected", "position-dependent", "first-position"} | RATES,
-}
+KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists",
+              "collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}  # fmt: skip
+MANY = 40  # expected count from which an id that is never selected is not due to chance
 
 
 @dataclass(frozen=True)
@@ -58,10 +40,10 @@ class MasksAudit:
 
     @property
     def report(self) -> Report:
-        facts, measured = self.measured.facts, self.measured
+        facts, main = self.measured.facts, self.measured.main
         title = (
             f"Masks of {self.target}: a {KIND_NAMES[facts.kind]} ({facts.claims.name}), {facts.tokens.n_tokens:,} "
-            f"tokens, {measured.n_positions:,} positions in windows of {measured.main.originals.shape[2]}"
+            f"tokens, {main.originals.size:,} positions in windows of {main.originals.shape[2]}"
         )
         return Report(title, self.findings, self.summary)
 
@@ -70,7 +52,7 @@ class MasksAudit:
         """The nearest recipe, and how many findings there are of each verdict."""
         counts = {verdict: sum(finding.verdict == verdict for finding in self.findings) for verdict in Verdict}
         text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-        if self.recipe is None or self.structure is None:
+        if self.recipe is None:
             return f"Nothing is masked and predicted, so no recipe is near. {text}."
         dynamic = "static" if any(finding.bug == "static-masks" for finding in self.findings) else "dynamic"
         name, paper = self.recipe.name, self.recipe.paper
@@ -84,17 +66,18 @@ def audit_masks(target: Any, **options: Any) -> MasksAudit:
 
     Raises TargetError if the target is not a masker, and ValueError if an option is invalid.
     """
+    stated = MaskOptions(**options)
+    check_options(stated)
     calls = functions(target)
     name = getattr(target, "__qualname__", type(target).__qualname__)
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
-        return audit_calls(
-            lambda call, *arguments: calls[call](*arguments), MaskOptions(**options), name, lambda line: None
-        )
+        measured = measure(lambda call, *arguments: calls[call](*arguments), stated, lambda line: None)
     finally:  # the audit seeds the generators, which are the caller's
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
+    return audit_measured(measured, name)
 
 
 def audit_masks_of(
@@ -104,7 +87,8 @@ def audit_masks_of(
     line if the audit takes long."""
     check_options(options)
     with TargetProcess(target, "auditing.masks.calls", seconds_per_call) as process:
-        return audit_calls(process.call, options, target, report)
+        measured = measure(process.call, options, report)
+    return audit_measured(measured, target)
 
 
 def check_options(options: MaskOptions) -> None:
@@ -127,47 +111,93 @@ def check_options(options: MaskOptions) -> None:
         raise ValueError("state at least 2 workers to compare, or 0 to skip the comparison")
 
 
-def audit_calls(
-    call: Callable[..., Any], options: MaskOptions, target: str, report: Callable[[str], None]
-) -> MasksAudit:
-    """Audit a target through its calls."""
-    check_options(options)
-    measured = measure(call, options, report)
-    findings = list(check_labels(measured))
-    bugs = {finding.bug for finding in findings}
-    if "nothing-hidden" in bugs or not measured.main.selected.any():
-        structure = structure_of(measured.main)
-        if "nothing-hidden" not in bugs:
-            findings = consequences_marked([*findings, *check_empty(measured, structure)])
-        return MasksAudit(measured, [*findings, *check_arguments(measured)], None, None, target)
-    structure, found = structure_of(measured.main), found_shares(measured.main)
-    nearest = nearest_recipe(structure.rate.value, found.shares, structure.unit, structure.varies)
-    claims = measured.facts.claims
-    recipe = recipe_named(options.recipe) if options.recipe else None
-    rates = (options.rate, recipe.rate if recipe else None, claims.rate)
-    rate = next((value for value in rates if value is not None), nearest.rate)
-    stated = bool(options.rate or recipe or claims.rate)
-    shares = recipe.shares if recipe else claims.shares or nearest.shares
-    source = recipe.name if recipe else "the target's own attributes" if claims.shares else nearest.name
-    checked = [*check_rate(measured, structure, rate, stated), *check_counts(measured, structure, rate)]
-    is_claimed = bool(recipe or claims.shares)
-    checked += check_shares(measured.main, found, shares, source, is_claimed, structure.rate.value, rate)
-    checked += [*check_mask(measured), *check_random(measured)]
-    checked += [*check_columns(measured, structure), *check_neighbors(measured, structure)]
-    checked += [*check_ids(measured, structure)]
-    checked += check_words(measured, structure, claims.whole_words or (recipe is not None and recipe.unit == "word"))
-    checked += check_empty(measured, structure)
-    findings = [*checked, *findings, *check_randomness(measured), *check_arguments(measured)]
-    return MasksAudit(measured, consequences_marked(findings), structure, nearest, target)
+def audit_measured(measured: Measured, target: str) -> MasksAudit:
+    """The findings about what was measured, broken ones first."""
+    findings = [*check_labels(measured), *check_special(measured), *check_calls(measured), *check_extras(measured)]
+    if not measured.main.selected.any():
+        findings += check_empty(measured, 0.0)
+    if any(each.bug == "nothing-hidden" for each in findings) or not measured.main.selected.any():
+        return MasksAudit(measured, sorted_by_verdict(findings), None, None, target)
+    repeats = repeats_of(measured.main)
+    findings += check_repeats(measured, repeats)
+    measured = replace(measured, main=repeats.independent(measured.main))
+    pairs = battery(measured.main)
+    structure = structure_of(measured.main, pairs)
+    expected = expected_of(measured, structure)
+    findings += [*check_amounts(measured, structure, expected), *check_mask(measured), *check_random(measured.main)]
+    findings += [*check_ids(measured), *dependences(measured, pairs, expected.recipe, structure)]
+    return MasksAudit(measured, sorted_by_verdict(without_consequences(findings)), structure, expected.recipe, target)
 
 
-def consequences_marked(findings: list[Finding]) -> list[Finding]:
-    """The findings with those that follow from another one as `differs`, without a bug of their own."""
-    bugs = [finding.bug for finding in findings if finding.verdict == Verdict.BROKEN]
+def expected_of(measured: Measured, structure: Structure) -> Expected:
+    """What the target should do: by the options, its attributes, or else the nearest recipe."""
+    options, claims = measured.options, measured.facts.claims
+    nearest = nearest_recipe(structure.rate.value, structure.shares, structure.unit, structure.varies)
+    stated = recipe_named(options.recipe) if options.recipe else None
+    rates = (options.rate, stated.rate if stated else None, claims.rate, nearest.rate)
+    return Expected(
+        next((rate for rate in rates if rate is not None), None),
+        stated.shares if stated else claims.shares or nearest.shares,
+        bool(options.rate or stated or claims.rate),
+        bool(stated or claims.shares),
+        stated.name if stated else "the target's own attributes" if claims.shares else nearest.name,
+        claims.whole_words or (stated is not None and stated.unit == "word"),
+        stated or nearest,
+    )
+
+
+def check_ids(measured: Measured) -> list[Finding]:
+    """Ordinary ids that are never selected."""
+    main = measured.main
+    counts, chosen = (np.bincount(main.originals[at], minlength=main.tokens.n_tokens) for at in (main.eligible, main.selected))
+    used = counts * (chosen.sum() / counts.sum()) >= MANY
+    never = np.flatnonzero(used & (chosen == 0))
+    never = never[never != measured.reading.ignored]
+    evidence = f"{len(never):,} of {int(used.sum()):,} frequent ids"
+    found = ", ".join(str(id) for id in never[:4]) + (f" and {len(never) - 4} more" if len(never) > 4 else "")
+    if not len(never):
+        return [finding("ids never selected", "none", "none", evidence)] if used.any() else []
+    may_be_special = len(main.tokens.special) <= 1
+    fields = {"verdict": Verdict.DIFFERS, "cause": SPECIAL_HINT} if may_be_special else {}
+    return [finding("ids never selected", found, "none", evidence, "never-selected", **fields)]
+
+
+def dependences(measured: Measured, pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:
+    """The dependences that the battery found, the surest of each pair, and a line for what depends on nothing."""
+    for name, table in (("padded", measured.ragged), ("long", measured.long)):
+        if table is not None and table.selected.any():
+            sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
+            pairs = [*pairs, sample.by("position", "eighth", table.eighths, 8, 1)]
+    surest: dict[tuple[str, str], Pair] = {}
+    for pair in pairs:
+        if pair.is_found and (pair.key not in surest or pair.z > surest[pair.key].z):
+            surest[pair.key] = pair
+    found = [judged(pair, recipe, structure.unit) for pair in sorted(surest.values(), key=lambda pair: -pair.z)]
+    for outcome in ("selected", "kind", "replacement"):
+        free = {pair.circumstance: None for pair in pairs if pair.outcome == outcome and pair.key not in surest}
+        if free:
+            n = sum(len(pair.found.shares) for pair in pairs if pair.outcome == outcome)
+            found.append(finding(f"{outcome} by anything else", "no", "no", f"{n:,} shares by {', '.join(free)}"))
+    return found
+
+
+def without_consequences(findings: list[Finding]) -> list[Finding]:
+    """The findings with those that follow from another one as `differs`, without a bug of their own. The order of the
+    catalogue decides, then that of the findings."""
+    order = list(CATALOGUE)
+    broken = [each.bug for each in findings if each.bug and each.verdict == Verdict.BROKEN]
+    roots = sorted(dict.fromkeys(broken), key=lambda bug: order.index(bug) if bug in CATALOGUE else len(order))
     marked = []
-    for finding in findings:
-        root = next((bug for bug in bugs if finding.bug in CONSEQUENCES.get(bug or "", ())), None)
-        if root:
-            finding = replace(finding, verdict=Verdict.DIFFERS, bug=None, cause=f"Follows from {root}.", recipes=())
-        marked.append(finding)
+    for each in findings:
+        outcome = CATALOGUE[each.bug].outcome if each.bug in CATALOGUE else (each.bug or "").partition("-by-")[0]
+        earlier = roots[: roots.index(each.bug)] if each.bug in roots else roots
+        root = next((bug for bug in earlier if bug in CATALOGUE and {outcome, each.bug} & set(CATALOGUE[bug].explains)), None)
+        if root and each.bug != root:
+            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root}.", recipes=())
+        marked.append(each)
     return marked
+
+
+def sorted_by_verdict(findings: list[Finding]) -> list[Finding]:
+    """Broken findings come first; those of the same verdict stay in their order."""
+    return sorted(findings, key=lambda each: [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(each.verdict))

@@ -1,20 +1,23 @@
 """Serves the calls of an audit of masks, next to the target: in its own process, or in a test's."""
 
+import multiprocessing
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from auditing.errors import TargetEnded, TargetError
+from auditing.errors import TargetEnded, TargetError, raised
 from auditing.masks.target import Masked, candidates, resolve
 from auditing.masks.texts import Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Claims, MaskOptions, TokenIds, attribute, claims, token_ids
-from auditing.masks.workers import CAN_FORK, in_workers
+from auditing.masks.tokens import Claims, MaskOptions, TokenIds, claims, token_ids, tokenizer_of
 
 PROBE = (32, 64)  # windows of the calls that find out what a target is
+CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,6 @@ class Facts:
     kind: str
     tokens: TokenIds
     claims: Claims
-    can_fork: bool
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -63,28 +65,30 @@ class MasksHost:
                 problems.append(str(error))
                 continue
             self.tokens = tokens = self._learned(tokens, masked)
-            return Facts(self.target.kind, tokens, claims(self.function), CAN_FORK)
+            return Facts(self.target.kind, tokens, claims(self.function))
         raise TargetError(problems[0])
 
     def _learned(self, tokens: TokenIds, masked: Masked) -> TokenIds:
         """If no special id is stated, the id that most changed positions have is [MASK]."""
-        changed = masked.inputs[masked.inputs != self.texts["probe"].ids]
-        if tokens.special or not len(changed):
+        if tokens.special or masked.inputs.shape != self.texts["probe"].ids.shape:
             return tokens
+        changed = masked.inputs[masked.inputs != self.texts["probe"].ids]
         ids, counts = np.unique(changed, return_counts=True)
-        return tokens.with_special([], int(ids[counts.argmax()]) if counts.max() > len(changed) / 2 else None)
+        is_mask = len(ids) and counts.max() > len(changed) / 2
+        return tokens.with_special([], int(ids[counts.argmax()]) if is_mask else None)
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
         """Write a text for the target; it is kept under `name`."""
         size = (n_windows, width, is_ragged, seed)
-        tokenizer = attribute(self.function, ["tokenizer"]) if self.target.kind != "tensor" else None
-        if self.words is None and callable(tokenizer):
+        plain = self.target.kind not in ("collator", "dict")
+        tokenizer = None if plain else tokenizer_of(self.function)
+        if self.words is None and tokenizer:
             try:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
             except (ValueError, TypeError, NotImplementedError):  # a tokenizer without words or of another interface
                 self.words = []
-        if callable(tokenizer) and self.words:
-            self.texts[name] = tokenized_text(tokenizer, self.words, self.tokens.padding, *size)
+        if tokenizer and self.words:
+            self.texts[name] = tokenized_text(tokenizer, self.words, self.tokens, *size)
         else:
             self.texts[name] = abstract_text(self.tokens, *size)
         return self.texts[name]
@@ -108,3 +112,59 @@ class MasksHost:
         except TargetEnded as error:
             shape = [len(rows), self.texts[name].ids.shape[1]]
             raise TargetError(f"called with ids int64 {shape}: {error}") from error
+
+
+class Answer(NamedTuple):
+    """The result of a call in a worker, or the line of the error that it raised."""
+
+    worker: int
+    result: Any
+    error: str | None
+
+
+class Calls(Dataset[Answer]):
+    """A dataset whose every item is a call of one function, on the device that the target has made the default."""
+
+    def __init__(self, function: Callable[[], Any], n_calls: int):
+        self.function, self.n_calls, self.device = function, n_calls, torch.get_default_device()
+
+    def __len__(self) -> int:
+        return self.n_calls
+
+    def __getitem__(self, index: int) -> Answer:
+        info = get_worker_info()
+        try:
+            with self.device:
+                return Answer(info.id if info else 0, self.function(), None)
+        except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
+            return Answer(0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}")
+
+
+def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: int, seed: int) -> list[list[Any]]:
+    """The results of `calls_per_worker` calls in each worker of a DataLoader, which inherits the state of this process,
+    `[worker][call]`. The state of this process stays as it is.
+
+    Workers are seeded as a DataLoader does it: `seed` plus the worker's number. Raises TargetError, and
+    TargetEnded if a worker ends during a call.
+    """
+    calls = Calls(function, n_workers * calls_per_worker)
+    with warnings.catch_warnings(), torch.device("cpu"):
+        warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
+        loader = DataLoader(
+            calls,
+            batch_size=None,
+            num_workers=n_workers if CAN_FORK else 0,
+            multiprocessing_context="fork" if CAN_FORK else None,
+            generator=torch.Generator("cpu").manual_seed(seed),
+            collate_fn=lambda answer: answer,
+        )
+        try:
+            answers = list(loader)
+        except RuntimeError as error:  # a worker is gone
+            raise TargetEnded("the target ended the process that called it") from error
+    results: list[list[Any]] = [[] for _ in range(n_workers)]
+    for answer in answers:
+        if answer.error is not None:
+            raise TargetError(answer.error)
+        results[answer.worker].append(answer.result)
+    return results

@@ -1,8 +1,10 @@
 """Calls a masking target of any kind with windows of ids, and checks that what comes back has the right form."""
 
 import inspect
+import os
+import select
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,9 @@ import torch
 
 from auditing.errors import TargetError, describe, raised
 from auditing.masks.texts import Text
-from auditing.masks.tokens import TokenIds, attribute
+from auditing.masks.tokens import TokenIds, attribute, tokenizer_of
 
-KINDS = ("tensor", "collator", "dict")
+KINDS = ("tensor", "array", "lists", "collator", "dict")
 INPUT_KEYS = ("input_ids", "inputs", "input", "tokens")
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target")
 # The keys of a collator's examples, in the order in which they are tried.
@@ -23,6 +25,7 @@ EXAMPLE_KEYS: tuple[tuple[str, ...], ...] = (
     ("input_ids", "attention_mask"),
     ("input_ids",),
 )
+FORK_WAIT = 1.0  # seconds that a child may take to return from a call in which the target forked
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,37 @@ class Masked:
 
     inputs: np.ndarray  # [batch, width] int64
     labels: np.ndarray  # [batch, width] int64
-    attention: np.ndarray | None  # [batch, width], if the target returns an attention mask
+    extras: dict[str, np.ndarray]  # [batch, width] what else the target returns in that shape
     is_modified: bool  # whether the target changed its argument's ids in place
+    is_reused: bool  # whether the call changed what the previous call returned
     dtype: str  # of the labels
+
+
+class Forks:
+    """Notices calls that return in a child process too, because the target forked in them, and ends the child."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pipe = os.pipe()
+        os.register_at_fork(before=self._count)
+
+    def _count(self) -> None:
+        self.count += 1
+
+    def call(self, function: Any, argument: Any) -> Any:
+        """Raises TargetError if the call returns twice."""
+        process, count = os.getpid(), self.count
+        try:
+            return function(argument)
+        finally:
+            if os.getpid() != process:
+                os.write(self.pipe[1], b".")
+                os._exit(0)
+            if self.count > count and select.select([self.pipe[0]], [], [], FORK_WAIT)[0]:
+                raise TargetError("the target forked, and its child returned from the call as well")
+
+
+FORKS = Forks() if hasattr(os, "register_at_fork") else None
 
 
 @dataclass(frozen=True)
@@ -43,36 +74,35 @@ class Target:
     function: Any
     kind: str
     keys: tuple[str, ...] = ()
+    last: list[tuple[Any, np.ndarray]] = field(default_factory=list)  # what the last call returned, and a copy
 
     def __call__(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Masked:
         """Mask some windows of a text. Raises TargetError with the call and what came back."""
         argument = self.argument(text, rows, tokens)
         held = ids_of(argument)  # the caller's own tensors or lists, whatever the target does to the dict around them
-        before = [array_of(ids) for ids in held]
+        before = [matrix(ids).copy() for ids in held]
         call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
         try:
-            returned = self.function(argument)
+            returned = FORKS.call(self.function, argument) if FORKS else self.function(argument)
+        except TargetError as error:
+            raise TargetError(f"{call}, {error}") from None
         except Exception as error:
             raise TargetError(f"{call}, the target raised {raised(error)}") from error
-        is_modified = not all(np.array_equal(array_of(ids), old) for ids, old in zip(held, before, strict=True))
-        line = f"{call}, the target returned {describe(returned)}"
-        inputs, labels, attention = parts(returned, self.kind, line)
-        shape = (len(rows), text.ids.shape[1])
-        for name, part in (("inputs", inputs), ("labels", labels)):
-            check_form(name, part, shape, self.kind, line)
-        return Masked(
-            array_of(inputs).astype(np.int64),
-            array_of(labels).astype(np.int64),
-            None if attention is None else array_of(attention),
-            is_modified,
-            dtype_of(labels),
-        )
+        is_modified = not all(np.array_equal(matrix(ids), old) for ids, old in zip(held, before, strict=True))
+        is_reused = not all(np.array_equal(matrix(part), copy) for part, copy in self.last)
+        shape = (len(rows), text.ids.shape[1]) if self.kind in ("tensor", "array", "lists") else None
+        padding = 0 if tokens.padding is None else tokens.padding
+        masked = read(returned, shape, padding, f"{call}, the target returned {describe(returned)}")
+        parts = list(returned.values()) if isinstance(returned, Mapping) else list(returned)
+        self.last[:] = [(part, matrix(part).copy()) for part in parts if isinstance(part, torch.Tensor | np.ndarray)]
+        return Masked(**masked, is_modified=is_modified, is_reused=is_reused)
 
     def argument(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Any:
-        """A tensor `[batch, width]`, a dict of tensors, or a list of examples, by the kind of target."""
+        """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by the kind of target."""
         ids = text.ids[rows]
-        if self.kind == "tensor":
-            return torch.tensor(ids)
+        plain = {"tensor": lambda: torch.tensor(ids, device="cpu"), "array": ids.copy, "lists": ids.tolist}
+        if self.kind in plain:
+            return plain[self.kind]()
         special = np.isin(ids, [id for id in tokens.special if id != tokens.unknown])
         columns = {
             "input_ids": ids,
@@ -83,60 +113,59 @@ class Target:
         }
         present = {key: columns[key] for key in self.keys if columns[key] is not None}
         if self.kind == "dict":
-            return {key: torch.tensor(column) for key, column in present.items()}
-        if "offset_mapping" in present or "word_ids" in present:  # collators pad neither
-            return [{key: column[i].tolist() for key, column in present.items()} for i in range(len(rows))]
+            return {key: torch.tensor(column, device="cpu") for key, column in present.items()}
         real = text.real[rows]
+        if "offset_mapping" in present or "word_ids" in present:  # collators pad neither
+            real = np.ones_like(real)
         return [{key: column[i][real[i]].tolist() for key, column in present.items()} for i in range(len(rows))]
 
 
-def array_of(value: Any) -> np.ndarray:
-    """A copy of a tensor, array or list as an array."""
-    return value.detach().cpu().numpy().copy() if isinstance(value, torch.Tensor) else np.array(value)
+def matrix(value: Any, fill: int = 0) -> np.ndarray:
+    """A tensor, array or list as an array; rows of different lengths are filled up."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    if isinstance(value, list | tuple) and value and hasattr(value[0], "__len__"):
+        rows = [matrix(row) for row in value]
+        width = max(len(row) for row in rows)
+        return np.stack([np.pad(row, (0, width - len(row)), constant_values=fill) for row in rows])
+    return np.asarray(value)
 
 
 def ids_of(argument: Any) -> list[Any]:
     """The tensors or lists of ids in an argument."""
-    if isinstance(argument, list):
+    if isinstance(argument, list) and isinstance(argument[0], Mapping):
         return [example["input_ids"] for example in argument]
     return [argument["input_ids"] if isinstance(argument, Mapping) else argument]
 
 
-def parts(returned: Any, kind: str, line: str) -> tuple[Any, Any, Any]:
-    """Inputs, labels and the attention mask, or None, of what a target returned. Raises TargetError."""
-    if kind == "tensor":
-        if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise TargetError(f"{line} instead of the two tensors (inputs, labels)")
-        return returned[0], returned[1], None
-    if not isinstance(returned, Mapping):
-        raise TargetError(f"{line} instead of a dict with input_ids and labels")
-    inputs = next((returned[key] for key in INPUT_KEYS if key in returned), None)
-    labels = next((returned[key] for key in LABEL_KEYS if key in returned), None)
-    if inputs is None or labels is None:
-        raise TargetError(f"{line}, which lacks {'labels' if labels is None else 'input_ids'}")
-    return inputs, labels, returned.get("attention_mask")
-
-
-def check_form(name: str, part: Any, shape: tuple[int, int], kind: str, line: str) -> None:
-    """Raises TargetError unless a part is an integer tensor or array on the CPU with the windows' shape.
-
-    A collator may pad its batch beyond the longest window.
-    """
-    if isinstance(part, list):
-        part = np.array(part)
-    if not hasattr(part, "shape"):
-        raise TargetError(f"{line}: {name} is no tensor")
-    if isinstance(part, torch.Tensor) and part.device.type != "cpu":
-        raise TargetError(f"{line}: {name} is on another device than the argument")
-    is_padded = kind == "collator" and len(part.shape) == 2 and part.shape[1] > shape[1]
-    if tuple(part.shape) != shape and not (is_padded and part.shape[0] == shape[0]):
-        raise TargetError(f"{line}: the shape of {name} is not {list(shape)}")
-    if "int" not in dtype_of(part):
-        raise TargetError(f"{line}: {name} holds {dtype_of(part)} instead of integers")
-
-
-def dtype_of(part: Any) -> str:
-    return str(getattr(part, "dtype", "int64")).removeprefix("torch.")
+def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> dict[str, Any]:
+    """The fields of `Masked` in what a target returned; `shape` is what inputs must have, None for any. Raises
+    TargetError, which begins with `line`."""
+    extras: dict[str, Any] = {}
+    if isinstance(returned, Mapping):
+        inputs, labels = (next((key for key in keys if key in returned), None) for keys in (INPUT_KEYS, LABEL_KEYS))
+        if inputs is None or labels is None:
+            raise TargetError(f"{line}, which lacks {'labels' if labels is None else 'input_ids'}")
+        extras = {key: value for key, value in returned.items() if key not in (inputs, labels)}
+        returned = returned[inputs], returned[labels]
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        wanted = "a dict with input_ids and labels" if shape is None else "the two tensors (inputs, labels)"
+        raise TargetError(f"{line} instead of {wanted}")
+    found = {}
+    for name, part, fill in (("inputs", returned[0], padding), ("labels", returned[1], -100)):
+        if not isinstance(part, list | torch.Tensor | np.ndarray):
+            raise TargetError(f"{line}: {name} is no tensor")
+        if isinstance(part, torch.Tensor) and part.device.type != "cpu":
+            raise TargetError(f"{line}: {name} is on another device than the argument")
+        found[name] = matrix(part, fill)
+        if found[name].ndim != 2 or found[name].shape != (shape or found["inputs"].shape):
+            raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
+        if found[name].dtype.kind not in "iu":
+            raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
+    tensors = {key: matrix(value) for key, value in extras.items() if isinstance(value, list | torch.Tensor | np.ndarray)}
+    same = {key: value for key, value in tensors.items() if value.shape == found["inputs"].shape and value.dtype != object}
+    dtype = str(found["labels"].dtype)
+    return {**{name: part.astype(np.int64) for name, part in found.items()}, "extras": same, "dtype": dtype}
 
 
 def resolve(imported: Any) -> Any:
@@ -159,9 +188,9 @@ def resolve(imported: Any) -> Any:
 
 def candidates(function: Any, kind: str | None) -> list[Target]:
     """The ways to call a masker, the most likely first."""
-    has_tokenizer = attribute(function, ["tokenizer"]) is not None
-    kinds = [kind] if kind else ["collator", "dict", "tensor"] if has_tokenizer else ["tensor", "dict", "collator"]
+    plain = ["tensor", "array", "lists"]
+    kinds = [kind] if kind else ["collator", "dict", *plain] if tokenizer_of(function) else [*plain, "dict", "collator"]
     keys = EXAMPLE_KEYS
     if attribute(function, ["whole_word_mask"]):  # needs offsets
         keys = (EXAMPLE_KEYS[1], *EXAMPLE_KEYS)
-    return [Target(function, each, names) for each in kinds for names in ([()] if each == "tensor" else keys)]
+    return [Target(function, each, names) for each in kinds for names in (keys if each in ("dict", "collator") else [()])]

@@ -33,8 +33,8 @@ def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Gener
 
 def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
     """Ordinary ids, independent and equally likely. Every other window begins and ends with the tokens of its edges, as
-    with [CLS] and [SEP], so that a masker that spares the edges whatever stands there can be told from one that spares
-    these tokens."""
+    with [CLS] and [SEP], and every fourth has another one inside, so that a masker that spares the edges whatever stands
+    there can be told from one that spares these tokens."""
     rng = np.random.default_rng([seed, n_windows, width])
     ids = rng.choice(tokens.ordinary, (n_windows, width)).astype(np.int64)
     lengths = lengths_of(n_windows, width, is_ragged, rng)
@@ -42,15 +42,19 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
     if tokens.edges:
         ids[::2, 0] = tokens.edges[0]
         ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
+        inside = np.arange(0, n_windows, 4)
+        ids[inside, rng.integers(1, lengths[::4] - 1)] = tokens.edges[1]
     if tokens.padding is not None:
         ids[~real] = tokens.padding
     return Text(ids, real)
 
 
 def tokenized_text(
-    tokenizer: Any, words: list[str], padding: int | None, n_windows: int, width: int, is_ragged: bool, seed: int
+    tokenizer: Any, words: list[str], tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int
 ) -> Text:
-    """Random words, tokenized and cut to the windows' lengths."""
+    """Random words, tokenized and cut to the windows' lengths. In every fourth window, the token that ends windows
+    takes the place of a word inside, as between two sentences."""
+    padding = tokens.padding
     rng = np.random.default_rng([seed, n_windows, width])
     lengths = lengths_of(n_windows, width, is_ragged, rng)
     ids = np.full((n_windows, width), 0 if padding is None else padding, dtype=np.int64)
@@ -68,7 +72,14 @@ def tokenized_text(
             numbered = [[-1 if word is None else word for word in encoded.word_ids(i)] for i in range(len(rows))]
             word_of[rows, columns], offsets[rows, columns] = numbered, encoded["offset_mapping"]
     real = np.arange(width) < lengths[:, None]
-    return Text(ids, real[:, ::-1] if left else real, word_of if is_fast else None, offsets if is_fast else None)
+    real = real[:, ::-1] if left else real
+    alone = (word_of[:, 1:-1] >= 0) & (word_of[:, 1:-1] != word_of[:, :-2]) & (word_of[:, 1:-1] != word_of[:, 2:])
+    end = ids[0, columns][-1]  # [SEP], if the tokenizer ends its windows with it
+    if end in tokens.special and is_fast:
+        inside = np.flatnonzero(alone.any(1) & (np.arange(n_windows) % 4 == 0))
+        at = 1 + np.where(alone[inside], rng.random(alone[inside].shape), -1).argmax(1)
+        ids[inside, at], word_of[inside, at], offsets[inside, at] = end, -1, 0
+    return Text(ids, real, word_of if is_fast else None, offsets if is_fast else None)
 
 
 def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:

@@ -98,10 +98,16 @@ def number(target: Any, names: Iterable[str], kind: type = int) -> Any:
     return kind(value) if isinstance(value, accepted) and not isinstance(value, bool) else None
 
 
+def tokenizer_of(target: Any) -> Any:
+    """The tokenizer that a target has, or None: one of transformers, or of the same interface."""
+    tokenizer = attribute(target, ["tokenizer"])
+    return tokenizer if callable(tokenizer) and isinstance(getattr(tokenizer, "all_special_ids", None), list) else None
+
+
 def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     """The ids by the options, the tokenizer, or the attributes of a target; None if the number of tokens is unknown."""
-    tokenizer = attribute(target, ["tokenizer"])
-    if tokenizer is not None and hasattr(tokenizer, "all_special_ids"):
+    tokenizer = tokenizer_of(target)
+    if tokenizer is not None:
         mask, padding = tokenizer.mask_token_id, tokenizer.pad_token_id
         special, unknown, n_tokens = list(tokenizer.all_special_ids), tokenizer.unk_token_id, len(tokenizer)
     else:

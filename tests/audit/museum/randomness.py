@@ -21,7 +21,6 @@ from tests.audit.museum.exhibit import (
     "static-masks",
     "Gen-Verse/dLLM-RL#31",
     "Masks are drawn once, when the dataset is prepared: every epoch hides the same positions.",
-    verdict="differs",
 )
 def masks_of_the_preparation(x: torch.Tensor) -> Pair:
     with torch.random.fork_rng(devices=[]):
