@@ -2,6 +2,7 @@
 
 python audit.py masks TARGET                   TARGET: module:callable or file.py:callable
 python audit.py masks collator.py:collator --html report.html
+python audit.py loader TARGET                  TARGET: a DataLoader, a Trainer, or a function that makes one
 python audit.py pipeline TARGET                TARGET: a module or file.py with make_model, make_batches and
                                                loss_and_logits (docs/audit.md), trained for two minutes
 
@@ -24,7 +25,7 @@ from typing import Any, NoReturn
 from auditing.errors import TargetError
 from auditing.finding import Verdict, exit_code
 from auditing.html import page
-from auditing.masks.audit import audit_masks, audit_masks_of, check_options
+from auditing.masks.audit import MasksAudit, audit_loader_of, audit_masks, audit_masks_of, check_options
 from auditing.masks.target import KINDS
 from auditing.masks.tokens import MaskOptions
 from auditing.report import Report, as_json, terminal, write
@@ -40,8 +41,12 @@ def assert_masks(target: Any, **options: Any) -> None:
     workers, seed.
     Raises TargetError if the target cannot be called, ValueError if an option is invalid.
     """
-    audit = audit_masks(target, **options)
-    broken = [finding.line() for finding in audit.findings if finding.verdict == Verdict.BROKEN]
+    __tracebackhide__ = True  # pytest shows the line of the test
+    try:
+        findings = audit_masks(target, **options).findings
+    except (TargetError, ValueError) as error:
+        raise error.with_traceback(None) from None
+    broken = [finding.line() for finding in findings if finding.verdict == Verdict.BROKEN]
     if broken:
         raise AssertionError("\n".join(broken))
 
@@ -75,23 +80,13 @@ def parser() -> Parser:
     whole = Parser(prog="audit.py", description=__doc__, formatter_class=formatter)
     commands = whole.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     masks = commands.add_parser("masks", help="audit a masking function or data collator")
-    masks.add_argument("target", metavar="TARGET", help="module:callable or file.py:callable")
-    ids = {
-        "--n-tokens": "number of tokens, special ones included",
-        "--mask": "id of [MASK]",
-        "--padding": "id of padding",
-        "--ignored": "the label that the loss ignores",
-    }
-    for option, text in ids.items():
-        masks.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
-    masks.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must never be selected")
-    masks.add_argument("--rate", type=float, help="the share that should be selected (default: of the nearest recipe)")
-    masks.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
+    add_mask_options(masks)
     masks.add_argument("--kind", choices=KINDS, help="how the target is called (default: tried out)")
     masks.add_argument("--workers", type=int, default=2, help="DataLoader workers to compare; 0: none call the target")
-    masks.add_argument("--seed", type=int, default=0, help="of the texts and of the target (default: %(default)s)")
     masks.set_defaults(command=masks_command)
-    add_report_options(masks)
+    loader = commands.add_parser("loader", help="audit the batches of a DataLoader or of a Trainer")
+    add_mask_options(loader)
+    loader.set_defaults(command=masks_command, kind=None, workers=0, is_loader=True)
     pipeline = commands.add_parser("pipeline", help="train a whole pipeline on Folio's play and audit it")
     pipeline.add_argument("target", metavar="TARGET", help="a module or file.py with the functions of docs/audit.md")
     pipeline.add_argument("--minutes", type=float, default=2.0, metavar="M", help="in all (default: %(default)g)")
@@ -99,6 +94,27 @@ def parser() -> Parser:
     pipeline.set_defaults(command=pipeline_command)
     add_report_options(pipeline)
     return whole
+
+
+def add_mask_options(command: argparse.ArgumentParser) -> None:
+    """The options of commands that audit masks."""
+    command.add_argument("target", metavar="TARGET", help="module:name or file.py:name")
+    ids = {
+        "--n-tokens": "number of tokens, special ones included",
+        "--mask": "id of [MASK]",
+        "--padding": "id of padding",
+        "--ignored": "the label that the loss ignores",
+    }
+    for option, text in ids.items():
+        command.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
+    command.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must never be selected")
+    command.add_argument(
+        "--rate", type=float, help="the share that should be selected (default: of the nearest recipe)"
+    )
+    command.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
+    command.add_argument("--seed", type=int, default=0, help="of the texts and of the target (default: %(default)s)")
+    command.set_defaults(is_loader=False)
+    add_report_options(command)
 
 
 def add_report_options(command: argparse.ArgumentParser) -> None:
@@ -119,12 +135,16 @@ def id_list(text: str) -> tuple[int, ...]:
 
 
 def masks_command(options: argparse.Namespace) -> int:
-    """Audit a masking target."""
+    """Audit a masking target, or the batches of a loader."""
     fields = ("kind", "n_tokens", "mask", "padding", "special", "ignored", "rate", "recipe", "workers", "seed")
     stated = MaskOptions(**{field: getattr(options, field) for field in fields})
     check_options(stated)
     check_report_options(options)
-    audit = audit_masks_of(options.target, stated, options.seconds_per_call, say)
+    audit: MasksAudit
+    if options.is_loader:
+        audit = audit_loader_of(options.target, stated, options.seconds_per_call)
+    else:
+        audit = audit_masks_of(options.target, stated, options.seconds_per_call, say)
     return show(audit.report, options, [])
 
 

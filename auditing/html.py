@@ -1,4 +1,4 @@
-"""A report as one HTML file, with its pictures in it."""
+"""A report as one HTML file, with its pictures in it: for a telephone or a screen, light or dark."""
 
 import base64
 import html
@@ -8,56 +8,71 @@ from auditing.finding import Finding, Verdict
 from auditing.report import Report, note
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .6rem; border-bottom: 1px solid #ddd; }
-td.found, td.expected, td.evidence { font-variant-numeric: tabular-nums; }
-.ok { color: #1a7f37; } .differs { color: #9a6700; } .broken { color: #cf222e; font-weight: 700; }
-.note { color: #555; font-size: .9em; } figure { margin: 2rem 0; } img { max-width: 100%; }
+:root { color-scheme: light dark; --text: #222; --quiet: #59636e; --line: #d1d9e0; --back: #fff;
+  --ok: #1a7f37; --differs: #9a6700; --broken: #cf222e; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --quiet: #9198a1; --line: #3d444d; --back: #0d1117;
+  --ok: #3fb950; --differs: #d29922; --broken: #f85149; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 1rem auto; padding: 0 .75rem;
+  color: var(--text); background: var(--back); overflow-wrap: anywhere; }
+section { border-top: 1px solid var(--line); padding: .6rem 0; } section p { margin: .2rem 0; }
+.ok { color: var(--ok); } .differs { color: var(--differs); } .broken { color: var(--broken); font-weight: 700; }
+.found { font-size: 1.1em; font-variant-numeric: tabular-nums; } .note { color: var(--quiet); }
+svg { width: 100%; height: 3.5rem; } svg rect { fill: var(--broken); } svg line { stroke: var(--quiet); }
+.ok svg rect, .differs svg rect { fill: currentColor; } figure { margin: 1rem 0; } img { max-width: 100%; }
 """
 
 
 def page(report: Report, pictures: Sequence[tuple[str, bytes]]) -> str:
     """The whole file. `pictures` are captions and PNG files."""
-    rows = "\n".join(row(finding) for finding in sorted(report.findings, key=order))
+    findings = sorted(
+        report.findings, key=lambda each: [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(each.verdict)
+    )
+    sections = "\n".join(section(finding) for finding in findings)
     figures = "\n".join(figure(caption, image) for caption, image in pictures)
     return f"""<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Folio audit</title><style>{STYLE}</style></head>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Folio audit</title><style>{STYLE}</style></head>
 <body>
 <h1>Folio audit: <span class="{report.verdict}">{report.verdict}</span></h1>
 <p>{html.escape(report.title)}</p>
 <p><strong>{html.escape(report.summary)}</strong></p>
-<table>
-<tr><th>verdict</th><th>checked</th><th>found</th><th>expected</th><th>evidence</th></tr>
-{rows}
-</table>
+{sections}
 {figures}
 </body>
 </html>
 """
 
 
-def order(finding: Finding) -> int:
-    """Broken findings come first; those of the same verdict stay in their order."""
-    return [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(finding.verdict)
-
-
-def row(finding: Finding) -> str:
-    """A finding as a row of the table, with the cause below what was checked."""
-    why = note(finding)
-    below = f'<div class="note">{html.escape(why)}</div>' if why else ""
-    cells = "".join(
-        f'<td class="{name}">{html.escape(getattr(finding, name))}</td>' for name in ("found", "expected", "evidence")
+def section(finding: Finding) -> str:
+    """A finding: the evidence first, a small picture of it, and the usual cause."""
+    found, expected, evidence, why, name = map(
+        html.escape, (finding.found, finding.expected, finding.evidence, note(finding), finding.name)
     )
+    picture = f'<div class="{finding.verdict}">{bars(finding.chart)}</div>' if finding.verdict != Verdict.OK else ""
+    cause = f'<p class="note">{why}</p>' if why else ""
     return (
-        f'<tr><td class="{finding.verdict}">{finding.verdict}</td>'
-        f"<td>{html.escape(finding.name)}{below}</td>{cells}</tr>"
+        f'<section><p><span class="{finding.verdict}">{finding.verdict}</span> {name}</p><p class="found">{found}</p>'
+        f'{picture}<p class="note">expected: {expected} · {evidence}</p>{cause}</section>'
     )
+
+
+def bars(shares: Sequence[float]) -> str:
+    """Bars of shares by class, and a line at their mean."""
+    if len(shares) < 2 or max(shares) <= 0:
+        return ""
+    width, top = 100 / len(shares), max(shares)
+    drawn = "".join(
+        f'<rect x="{i * width:.2f}" y="{30 - 30 * max(0.0, share) / top:.2f}" width="{0.85 * width:.2f}" '
+        f'height="{30 * max(0.0, share) / top:.2f}"/>'
+        for i, share in enumerate(shares)
+    )
+    level = 30 - 30 * sum(shares) / len(shares) / top
+    line = f'<line x1="0" x2="100" y1="{level:.2f}" y2="{level:.2f}" stroke-width=".3" stroke-dasharray="2"/>'
+    return f'<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img" aria-label="shares">{drawn}{line}</svg>'
 
 
 def figure(caption: str, image: bytes) -> str:
     """A picture embedded as a data URI."""
-    text = html.escape(caption)
-    source = base64.b64encode(image).decode()
+    text, source = html.escape(caption), base64.b64encode(image).decode()
     return f'<figure><img alt="{text}" src="data:image/png;base64,{source}"><figcaption>{text}</figcaption></figure>'

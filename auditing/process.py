@@ -7,18 +7,22 @@ import sys
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
+from uuid import uuid4
 
 from auditing.errors import TargetEnded, TargetError
 
 HOST = Path(__file__).parent / "host.py"
+MARK = "FOLIO_AUDIT"  # in the environment of the target's process, which its children inherit
+MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 
 
 class TargetProcess:
     """A context manager: starts the process, imports the target in it, and ends it together with its children.
 
-    The target's standard output goes to standard error.
+    What the target prints goes to standard error, as far as it is not a flood.
     """
 
     def __init__(self, target: str, service: str, seconds_per_call: float):
@@ -27,17 +31,23 @@ class TargetProcess:
         self.target = target
         self.service = service
         self.seconds_per_call = seconds_per_call
+        self.mark = f"{MARK}={uuid4()}"
 
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
         self.connection, theirs = Pipe()
         # -u: `_end` kills the process, and what it has printed must not be lost in a buffer.
         command = [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())]
+        environment = os.environ | dict([self.mark.split("=")])
         # In a session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's children.
         self.process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
-        )
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, env=environment,
+        )  # fmt: skip
         theirs.close()
+        assert self.process.stdout is not None
+        self.printed = Thread(target=forward, args=(self.process.stdout,), daemon=True)
+        self.printed.start()
         try:
             self._answer(f"importing {self.target!r}")
         except BaseException:
@@ -77,8 +87,33 @@ class TargetProcess:
     def _end(self) -> None:
         with suppress(ProcessLookupError):  # it has ended, and so have its children
             os.killpg(self.process.pid, signal.SIGKILL)
+        for child in marked(self.mark):  # those with a session of their own
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
         self.process.wait()
         self.connection.close()
+        self.printed.join(timeout=1.0)
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._end()
+
+
+def marked(mark: str) -> list[int]:
+    """The processes that have a variable in their environment; none on systems without /proc."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def forward(stream: IO[bytes]) -> None:
+    """Copy what a target prints to standard error, and only count what is too much."""
+    n_printed = 0
+    while content := os.read(stream.fileno(), 65_536):
+        shown = content[: max(0, MOST_PRINTED - n_printed)]
+        n_printed += len(content)
+        print(shown.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+    if n_printed > MOST_PRINTED:
+        print(f"\n... the target printed {n_printed - MOST_PRINTED:,} bytes more", file=sys.stderr, flush=True)

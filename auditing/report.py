@@ -10,7 +10,6 @@ from pathlib import Path
 from auditing.finding import Finding, Verdict, worst
 
 COLORS = {Verdict.OK: "32", Verdict.DIFFERS: "33", Verdict.BROKEN: "1;31"}
-WIDTHS = (7, 23, 22, 20)  # of verdict, name, found and expected; the evidence takes the rest of 100
 INDENT = 9
 
 
@@ -28,28 +27,18 @@ class Report:
 
 
 def terminal(report: Report, colors: bool) -> str:
-    """The report as lines of at most 100 columns: one row per finding, and the cause below it unless it is ok."""
-    header = row("verdict", "checked", "found", "expected", "evidence")
-    lines = [*textwrap.wrap(report.title, 100), "", *header]
+    """The report as lines of at most 100 columns: the evidence of each finding, and the cause below it unless it is
+    ok."""
+    lines = [*textwrap.wrap(report.title, 100), ""]
     for finding in report.findings:
-        rows = row(finding.verdict, finding.name, finding.found, finding.expected, finding.evidence)
+        text = f"{finding.verdict:{INDENT - 2}}  {finding.name}: {finding.found}"
+        text += "" if finding.found == finding.expected else f"; expected {finding.expected}"
+        rows = textwrap.wrap(f"{text} ({finding.evidence})", 100, subsequent_indent=" " * INDENT)
         if colors:
             rows[0] = rows[0].replace(finding.verdict, f"\x1b[{COLORS[finding.verdict]}m{finding.verdict}\x1b[0m", 1)
         lines += rows
         lines += textwrap.wrap(note(finding), 100, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
     return "\n".join([*lines, "", *textwrap.wrap(report.summary, 100)])
-
-
-def row(*cells: str) -> list[str]:
-    """Cells side by side. A cell that is too long goes on in the next line."""
-    widths = [*WIDTHS, 100 - sum(WIDTHS) - 2 * len(WIDTHS)]
-    wrapped = [textwrap.wrap(str(cell), width) or [""] for cell, width in zip(cells, widths, strict=True)]
-    height = max(map(len, wrapped))
-    padded = [[*part, *[""] * (height - len(part))] for part in wrapped]
-    return [
-        "  ".join(f"{part:{width}}" for part, width in zip(parts, widths, strict=True)).rstrip()
-        for parts in zip(*padded, strict=True)
-    ]
 
 
 def note(finding: Finding) -> str:

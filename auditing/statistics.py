@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 ALARMS_PER_AUDIT = 0.001
 TESTS_PER_AUDIT = 100  # at most; a test of several classes multiplies its p-value by their number
@@ -18,7 +17,7 @@ FEWEST = 60.0  # the variance of a class's count, below which it is not normal e
 
 @dataclass(frozen=True)
 class Share:
-    """A share, or a mean, with its standard error from independent units."""
+    """A share with its standard error from independent units."""
 
     value: float
     stderr: float
@@ -60,13 +59,6 @@ def two_sided_p(t: float, degrees_of_freedom: int) -> float:
     return float(np.trapezoid(tail) * (math.pi / 2 - begin) / (np.trapezoid(whole) * math.pi / 2))
 
 
-def chi_square_p(counts: np.ndarray, expected: np.ndarray) -> float:
-    """P-value of Pearson's test that `counts` follow `expected`, both `[n_bins]` with the same sum."""
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    halves = torch.tensor([(len(counts) - 1) / 2, statistic / 2], dtype=torch.float64, device="cpu")
-    return float(torch.special.gammaincc(halves[0], halves[1]))
-
-
 @dataclass(frozen=True)
 class Dependence:
     """The shares of an outcome by the classes of a circumstance, and how sure it is that they differ from the mean."""
@@ -75,7 +67,7 @@ class Dependence:
     mean: float  # expected in every class
     z: np.ndarray  # [n_classes]; 0 where it is not tested
     n_units: int
-    never: np.ndarray | None = None  # [n_classes] where the outcome does not happen at all
+    never: np.ndarray  # the classes in which the outcome does not happen at all
 
     @property
     def p(self) -> float:
@@ -87,28 +79,26 @@ class Dependence:
 
     def exceeds(self, effect: float) -> bool:
         """Whether shares differ by more than chance, and a class that does by more than `effect`."""
-        if not self.p < LEVEL:
-            return False
         sure = np.abs(self.z) > 0.5 * np.abs(self.z).max()
-        return bool((np.abs(self.shares - self.mean)[sure] > effect).any())
+        return self.p < LEVEL and bool((np.abs(self.shares - self.mean)[sure] > effect).any())
 
 
 def by_class(
-    units: np.ndarray, classes: np.ndarray, outcomes: np.ndarray, expected: np.ndarray, n_units: int, n_classes: int
+    units: np.ndarray, classes: np.ndarray, outcomes: np.ndarray, expected: np.ndarray, n_units: int
 ) -> Dependence:
     """Test whether an outcome is independent of a circumstance, at flat arrays of positions `[n]`.
 
     `expected` is the outcome's share in the stratum of each position, such as its window. The scores of a class,
     outcome minus expected, are summed by unit; their spread over units gives the error of their sum.
     """
-    n_cells = n_units * n_classes
-    cells = units * n_classes + classes
-    totals = np.bincount(cells, minlength=n_cells).reshape(n_units, n_classes)
-    scores = np.bincount(cells, outcomes - expected, n_cells).reshape(n_units, n_classes)
-    mean, count, score = float(outcomes.mean()) if len(outcomes) else 0.0, totals.sum(0), scores.sum(0)
+    n_classes = int(classes.max(initial=0)) + 1
+    cells, shape = units * n_classes + classes, (n_units, n_classes)
+    totals = np.bincount(cells, minlength=n_units * n_classes).reshape(shape)
+    scores = np.bincount(cells, outcomes - expected, n_units * n_classes).reshape(shape)
+    mean, count = float(outcomes.mean()) if len(outcomes) else 0.0, totals.sum(0)
     tested = (count * mean * (1 - mean) >= FEWEST) & ((totals > 0).sum(0) >= FEWEST_UNITS)
-    shares = np.where(tested, mean + score / np.maximum(1, count), np.nan)
-    never = tested & (np.bincount(classes, outcomes, n_classes) == 0)
+    never = np.flatnonzero(tested & (np.bincount(classes, outcomes, n_classes) == 0))
+    shares = np.where(tested, mean + scores.sum(0) / np.maximum(1, count), np.nan)
     return Dependence(shares, mean, np.where(tested, z_of_sums(scores), 0.0), n_units, never)
 
 
@@ -120,12 +110,12 @@ def z_of_sums(scores: np.ndarray) -> np.ndarray:
     return np.where(np.abs(sums) < 1e-6, 0.0, z)
 
 
-def of_means(scores: np.ndarray, totals: np.ndarray, mean: float) -> Dependence:
+def of_means(scores: np.ndarray, totals: np.ndarray, mean: float = 0.0) -> Dependence:
     """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
     sums = np.broadcast_to(totals, scores.shape).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(sums > 0, mean + scores.sum(0) / sums, np.nan)
-    return Dependence(shares, mean, np.where(sums > 0, z_of_sums(scores), 0.0), len(scores))
+    return Dependence(shares, mean, np.where(sums > 0, z_of_sums(scores), 0.0), len(scores), np.zeros(0, dtype=int))
 
 
 def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Dependence:
@@ -134,8 +124,9 @@ def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Depe
     mean, n_units = float(parts.sum() / max(1, totals.sum())), len(parts)
     residuals = parts - mean * totals
     counts, sums = np.bincount(classes), np.bincount(classes, residuals)
-    spread = np.sqrt(residuals.var(ddof=1) * counts * (1 - counts / n_units)) if n_units > 1 else counts * np.inf
-    tested = counts >= FEWEST_UNITS / 2
+    spread = residuals.std() * np.sqrt(counts * (1 - counts / n_units) * n_units / max(1, n_units - 1))
+    tested = (counts >= FEWEST_UNITS / 2) & (counts < n_units)
     with np.errstate(invalid="ignore", divide="ignore"):
-        z, shares = np.nan_to_num(sums / spread, posinf=np.inf), mean + sums / np.bincount(classes, totals)
-    return Dependence(np.where(tested, shares, np.nan), mean, np.where(tested, z, 0.0), n_units)
+        z, shares = sums / spread, mean + sums / np.bincount(classes, totals)
+    return Dependence(np.where(tested, shares, np.nan), mean, np.where(tested, np.nan_to_num(z), 0.0), n_units,
+                      np.zeros(0, dtype=int))  # fmt: skip

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-ENOUGH = 0.5  # the share of equal tokens from which output rows are the input rows
+CERTAIN, BETTER = 0.98, 0.02  # shares of equal tokens: no other order is tried; another order must explain more
 
 
 def sources(
-    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: np.ndarray
+    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: list[int]
 ) -> np.ndarray:
     """The flat index into `ids` of the token at each output position, -1 for a token that was added.
 
@@ -16,61 +16,68 @@ def sources(
     its inputs, and the same with labels put back. `special` are the ids that a collator may add.
     """
     n_rows, width = ids.shape
-    places = np.arange(ids.size).reshape(ids.shape)
+    candidates = []
     if len(outputs) == n_rows and outputs.shape[1] >= width:
-        for left in (0, outputs.shape[1] - width):
-            inner = slice(left, left + width)
-            equal = (outputs[:, inner] == ids) | (known[:, inner] == ids)
-            if equal[real].mean() >= ENOUGH:
-                return np.pad(places, ((0, 0), (left, outputs.shape[1] - width - left)), constant_values=-1)
-    found = by_grams(ids, real, outputs, known, special)
-    if (found >= 0).sum() < ENOUGH * min(real.sum(), outputs.size) and outputs.shape == ids.shape:
-        return places  # too little is left of the text to recognize it
-    return found
+        extra = outputs.shape[1] - width
+        for left in sorted({0, extra}):
+            candidates.append(
+                np.pad(np.arange(ids.size).reshape(ids.shape), ((0, 0), (left, extra - left)), constant_values=-1)
+            )
+
+    def fit(found: np.ndarray) -> float:
+        return float(((found >= 0) & (known == ids.ravel()[found]) & real.ravel()[found]).sum() / max(1, real.sum()))
+
+    best = max(candidates, key=fit, default=None)
+    if best is not None and fit(best) > CERTAIN:
+        return best
+    found = by_anchors(ids, real, outputs, known, special)
+    return found if best is None or fit(found) > fit(best) + BETTER else best
 
 
-def by_grams(
-    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: np.ndarray
+def by_anchors(
+    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: list[int]
 ) -> np.ndarray:
-    """Anchors are some tokens in a row that occur once in the text. Each extends over the tokens around it, up to the
-    end of its row of the text, or to a special token that the text does not have there."""
+    """Anchors are some tokens in a row that occur once in the text, confirmed by others at the same distance. Each
+    extends over the tokens around it, up to the end of its row of the text, or to an added special token."""
     width, at = ids.shape[1], np.arange(outputs.shape[1])
     base = int(max(ids.max(), outputs.max(), known.max())) + 2
     gram = max(3, math.ceil(math.log(50 * ids.size) / math.log(base)))
+    anchors = np.full(outputs.shape, -1)
     if min(width, len(at)) < gram:
-        return np.full(outputs.shape, -1)
+        return anchors
     codes = codes_of(np.where(real, ids, -1), base, gram)
     values, first, counts = np.unique(codes, return_index=True, return_counts=True)
     rows, columns = np.divmod(first[counts == 1], codes.shape[1])
     values, places = values[counts == 1], rows * width + columns
-    anchors = np.full(outputs.shape, -1)
-    for array in (known, outputs):
+    for array in (outputs, known):
         wanted = codes_of(array, base, gram)
         index = np.searchsorted(values, wanted).clip(max=len(values) - 1)
         hit = values[index] == wanted
         for step in range(gram):
             anchors[:, step : step + wanted.shape[1]][hit] = places[index[hit]] + step
+    distances = (np.where(anchors >= 0, anchors - at, -ids.size) + ids.size) * len(outputs) + np.arange(len(outputs))[
+        :, None
+    ]
+    _, inverse, counts = np.unique(distances, return_inverse=True, return_counts=True)
+    anchors[counts[inverse].reshape(anchors.shape) <= gram] = -1
     flat, exists = ids.ravel(), real.ravel()
 
-    def extended(anchored: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-        """The places of tokens from each anchor to the right."""
-        last = np.maximum.accumulate(np.where(anchored >= 0, at, -1), 1)
-        place = np.take_along_axis(anchored, last.clip(0), 1)
+    def extended(anchors: np.ndarray, outputs: np.ndarray, direction: int) -> tuple[np.ndarray, np.ndarray]:
+        """The places of tokens from each anchor to the right, and whether no added token is in between."""
+        last = np.maximum.accumulate(np.where(anchors >= 0, at, -1), 1)
+        place = np.take_along_axis(anchors, last.clip(0), 1)
         guess = place + direction * (at - last)
         valid = (last >= 0) & (guess >= 0) & (guess < ids.size)
         guess = np.where(valid, guess, 0)
         valid &= (guess // width == place // width) & exists[guess]
         added = np.isin(outputs, special) & (flat[guess] != outputs)
-        ends = np.maximum.accumulate(np.where(added, at, -1), 1)
-        return np.where(valid, guess, -1), ends <= last
+        return np.where(valid, guess, -1), np.maximum.accumulate(np.where(added, at, -1), 1) <= last
 
-    direction = 1
-    right, right_clear = extended(anchors, outputs)
-    direction = -1
-    left, left_clear = (part[:, ::-1] for part in extended(anchors[:, ::-1], outputs[:, ::-1]))
+    right, right_clear = extended(anchors, outputs, 1)
+    left, left_clear = (part[:, ::-1] for part in extended(anchors[:, ::-1], outputs[:, ::-1], -1))
     agree = (right == left) & (right >= 0)
     fits_right, fits_left = (right >= 0) & (right_clear | agree), (left >= 0) & (left_clear | agree)
-    better = fits_left & (flat[left.clip(0)] == known) & (flat[right.clip(0)] != known)
+    better = fits_left & (flat[left] == known) & (flat[right] != known)
     return np.where(fits_right & ~better, right, np.where(fits_left, left, -1))
 
 

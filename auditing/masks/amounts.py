@@ -1,17 +1,19 @@
-"""Checks how much is selected, and in which shares: rates, counts per window, [MASK], random and unchanged tokens."""
+"""Checks how much is selected, and in which shares: rates, counts per window, kinds, words, and random tokens."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from auditing.finding import Finding, Verdict
 from auditing.masks.catalogue import finding
 from auditing.masks.measure import Measured
-from auditing.masks.recipes import RECIPES, SIGNATURES, Recipe, Shares
-from auditing.masks.structure import Structure, word_counts
+from auditing.masks.recipes import RECIPES, SIGNATURES, Recipe, Shares, Structure, word_counts
+from auditing.masks.rules import HINT
 from auditing.masks.table import Table, shifted
+from auditing.statistics import LEVEL, of_means
 
 HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they were stated
 RATE_TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
@@ -33,13 +35,14 @@ class Expected:
 
 
 def check_amounts(measured: Measured, structure: Structure, expected: Expected) -> Iterator[Finding]:
-    """All checks of amounts."""
+    """Rates, counts, shares, and windows without labels."""
     yield check_rate(measured.main, structure, expected)
     yield check_counts(measured, structure, expected)
     yield from check_shares(measured.main, structure, expected)
-    yield from check_words(measured.main, structure, expected)
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
-    yield from check_empty(measured, structure.rate.value, run, structure.varies)
+    main = measured.main
+    own = main.per_window(main.selected) / main.per_window(main.eligible)
+    yield from check_empty(measured, own[:1000] if structure.varies else np.array([structure.rate.value]), run)
 
 
 def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding:
@@ -57,48 +60,47 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
-    bug, cause = "too-few-selected" if found.value < rate else "too-many-selected", ""
     broken = expected.rate_is_stated or not LOWEST < found.value < HIGHEST
     usual = [rate] if expected.rate_is_stated else [each.rate for each in RECIPES if each.rate and each.rate <= 0.3]
+    cause = f"{expected.source} states another rate." if broken else "The nearest recipe has another rate."
     if any(abs(found.value - (1 - each)) < 0.02 for each in usual):
         cause = "The comparison is the wrong way round: as many are selected as should be left."
     elif structure.is_clustered and 0.85 < found.value / rate < 1:
         broken, cause = False, "Spans that are drawn independently overlap, so fewer tokens are selected."
-    cause = cause or (f"{expected.source} states another rate." if broken else "The nearest recipe has another rate.")
+    bug = "too-few-selected" if found.value < rate else "too-many-selected"
     return finding(*line, bug, verdict=Verdict.BROKEN if broken else Verdict.DIFFERS, cause=cause)
 
 
 def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[float]) -> bool:
     """Whether counts are those of draws with replacement: k draws among n positions hit n (1 - (1 - 1/n)^k)."""
-    counts, n_eligible = structure.counts, lengths[-1]
+    counts = structure.counts
     if structure.is_fixed or counts.var() > 0.5 * structure.independent_variance:
         return False
-    for n in lengths:
-        for k in (math.floor(rate * n), math.ceil(rate * n)):
-            mean = n * (1 - (1 - 1 / n) ** k) * n_eligible / n
-            if counts.max() <= k and abs(counts.mean() / mean - 1) < 0.01:
-                return True
-    return False
+    draws = [(n, k) for n in lengths for k in (math.floor(rate * n), math.ceil(rate * n))]
+    return any(
+        counts.max() <= k and abs(counts.mean() / (lengths[-1] * (1 - (1 - 1 / n) ** k)) - 1) < 0.01 for n, k in draws
+    )
 
 
 def check_counts(measured: Measured, structure: Structure, expected: Expected) -> Finding:
     """The number of labels per window: its spread, and how a fixed number is rounded."""
-    counts, spread = structure.counts, math.sqrt(structure.independent_variance)
+    counts, variance = structure.counts, max(structure.independent_variance, 1e-9)
     found = f"{counts.mean():.1f} ± {counts.std():.1f} ({'fixed' if structure.is_fixed else 'varies'})"
-    line = "labels per window", f"± {spread:.1f} if independent", f"variance ratio {counts.var() / max(spread**2, 1e-9):.2f}"
+    line = f"± {math.sqrt(variance):.1f} if independent", f"variance ratio {counts.var() / variance:.2f}"
     if not structure.is_fixed or expected.rate is None or not measured.widths:
-        return finding(line[0], found, *line[1:])
+        return finding("labels per window", found, *line)
     rule = rounding(measured.widths, expected.rate)
-    bug = {"down": "rounded-down", "down, at least 1": "rounded-down"}.get(rule)
-    fields = {"verdict": Verdict.DIFFERS} if rule == "down, at least 1" else {}
-    return finding(line[0], f"{found}, rounded {rule}", *line[1:], bug, **fields)
+    fields: dict[str, Any] = {"verdict": Verdict.DIFFERS} if rule == "down, at least 1" else {}
+    bug = "rounded-down" if rule.startswith("down") else None
+    return finding("labels per window", f"{found}, rounded {rule}", *line, bug, **fields)
 
 
 def rounding(sets: Sequence[Table], rate: float) -> str:
     """The rule that rounds the rate times the width, or times the ordinary tokens, to the counts of windows."""
-    counts = np.concatenate([table.per_window(table.selected) for table in sets])
-    n_eligible = np.concatenate([table.per_window(table.eligible) for table in sets])
-    widths = np.concatenate([table.per_window(np.ones_like(table.real)) for table in sets])
+    counts, n_eligible, widths = (
+        np.concatenate([table.per_window(part(table)) for table in sets])
+        for part in (lambda table: table.selected, lambda table: table.eligible, lambda table: table.source > -2)
+    )
     for products in (rate * widths, rate * n_eligible):
         down = np.floor(products + 1e-6)
         rules = {
@@ -113,82 +115,114 @@ def rounding(sets: Sequence[Table], rate: float) -> str:
     return "in another way"
 
 
-def check_empty(measured: Measured, rate: float, run: float = 1.0, varies: bool = False) -> Iterator[Finding]:
-    """Windows without labels, against independent selection of runs of the usual length."""
-    short = [*measured.widths, *([measured.ragged] if measured.ragged is not None else [])]
-    sets = {f"empty windows of {table.originals.shape[2]}": [table] for table in (measured.main, measured.long) if table}
-    for name, tables in {**sets, **({"empty short windows": short} if short else {})}.items():
+def check_empty(measured: Measured, rates: np.ndarray, run: float = 1.0) -> Iterator[Finding]:
+    """Windows without labels, against independent selection of runs of the usual length at some rates."""
+    padded = [table for name, table in measured.others.items() if name == "padded"]
+    sets = {"empty windows": [measured.main, *(measured.others[name] for name in measured.others if name == "long")],
+            "empty short windows": [*measured.widths, *padded]}  # fmt: skip
+    for name, tables in sets.items():
+        if not tables:
+            continue
         n_eligible = np.concatenate([table.per_window(table.eligible) for table in tables])
         counts = np.concatenate([table.per_window(table.selected) for table in tables])
-        expected = float(((1 - rate) ** (n_eligible / run)).mean()) if 0 < rate < 1 else 0.0
-        if varies:
-            expected = float((1 / (1 + n_eligible)).mean())
-        count, total = int((counts == 0).sum()), max(1, len(counts))
-        line = name, f"{count / total:.2%}", f"about {expected:.2%}" if expected >= 5e-5 else "none", f"{count:,} of {total:,}"
-        many = count / total > 1.5 * expected + 0.02 * (expected > 1e-3) + 1e-3
-        yield finding(*line, "empty-windows" if many else None)
+        expected = float(((1 - rates) ** (n_eligible[:, None] / run)).mean()) if rates.any() else 0.0
+        found = float((counts == 0).mean())
+        text = f"about {expected:.2%}" if expected >= 5e-5 else "none"
+        bug = "empty-windows" if found > 1.5 * expected + 0.02 * (expected > 1e-3) + 1e-3 else None
+        yield finding(name, f"{found:.2%}", text, f"{(counts == 0).sum():,} of {len(counts):,}", bug)
 
 
 def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
     """Whether the shares differ from `shares` by no more than chance, if a random token is the original with one of the
     probabilities `same`, and then looks unchanged."""
     masked, random, kept = shares
+    seen = [(masked, random * (1 - p), kept + random * p) for p in same]
     return any(
-        all(
-            abs(part.value - value) <= TOLERANCE or not part.differs(value)
-            for part, value in zip(structure.parts, (masked, random * (1 - p), kept + random * p), strict=True)
-        )
-        for p in same
-    )
+        all(abs(part.value - share) <= TOLERANCE or not part.differs(share)
+            for part, share in zip(structure.parts, each, strict=True)) for each in seen
+    )  # fmt: skip
 
 
 def check_shares(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
     """The shares of [MASK], random and unchanged tokens, and the bug that leads to them if they differ."""
-    ordinary, n_tokens = len(main.tokens.ordinary), main.tokens.n_tokens
     only = 1 / max(1, len(np.unique(main.inputs[main.randomized])))
-    same = (0.0, 1 / ordinary, 1 / n_tokens, only)  # never the original; drawn from the ordinary, all, or the seen ids
-    bug, cause, verdict = None, "", Verdict.BROKEN if expected.shares_are_stated else Verdict.DIFFERS
-    fitting: tuple[str, ...] = ()
+    # A random token is never the original, or drawn from the ordinary ids, from all, or from those that were seen.
+    same = (0.0, 1 / len(main.tokens.ordinary), 1 / main.tokens.n_tokens, only)
+    bug: str | None = None
+    fields: dict[str, Any] = {"verdict": Verdict.BROKEN if expected.shares_are_stated else Verdict.DIFFERS}
     if not fits(structure, expected.shares, same):
         apart = {
             name: sum(abs(one - other) for one, other in zip(structure.shares, shares, strict=True))
             for shares, name in reversed(SIGNATURES) if fits(structure, shares, same)
         }  # fmt: skip
         bug = min(apart, key=lambda name: apart[name]) if apart else "other-shares"
-        cause = "" if apart else f"The shares are not those of {expected.source}."
-        few = expected.rate and abs(structure.rate.value / (0.9 * expected.rate) - 1) < 0.03
-        verdict = Verdict.BROKEN if bug == "kept-without-label" and few else verdict
-        fitting = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
-    total = int(main.selected.sum())
+        if not apart:
+            fields["cause"] = f"The shares are not those of {expected.source}."
+        if (
+            bug == "kept-without-label"
+            and expected.rate
+            and abs(structure.rate.value / (0.9 * expected.rate) - 1) < 0.03
+        ):
+            fields["verdict"] = Verdict.BROKEN
+        fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
     for name, part, value in zip(("[MASK]", "random", "unchanged"), structure.parts, expected.shares, strict=True):
-        evidence = f"z = {part.z(value):+.1f}" if part.stderr else f"{round(part.value * total):,} of {total:,}"
+        evidence = f"z = {part.z(value):+.1f}" if part.stderr else f"{main.selected.sum():,} selected"
         line = f"{name} at selected", f"{part.value:.2%}", f"{value:.1%}", evidence
-        if bug is None or abs(part.value - value) <= TOLERANCE:
-            yield finding(*line)
-        else:
-            yield finding(*line, bug, verdict=verdict, recipes=fitting, **({"cause": cause} if cause else {}))
+        yield finding(*line) if bug is None or abs(part.value - value) <= TOLERANCE else finding(*line, bug, **fields)
 
 
 def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
     """Whether words are selected as a whole. `expected.whole_words`: the target or the recipe says that they are."""
-    counted, whole = word_counts(main), structure.whole_words
+    counted, whole, rate = word_counts(main), structure.whole_words, structure.rate.value
     if counted is None or whole is None or main.words is None:
         return
     sizes, chosen = counted
-    rate, touched = structure.rate.value, chosen > 0
+    touched = chosen > 0
     independent = float((rate**sizes).sum() / (1 - (1 - rate) ** sizes).sum())
-    evidence = f"{int((touched & (chosen == sizes)).sum()):,} of {int(touched.sum()):,} words"
-    line = "whole words", f"{whole:.1%} whole", "all" if expected.whole_words else f"{independent:.1%} if independent"
+    evidence = f"{(touched & (chosen == sizes)).sum():,} of {touched.sum():,} words"
     continues = (shifted(main.words, 1, -2) == main.words) & (main.words >= 0) & main.eligible
     later = (main.selected & continues).sum() / max(1, continues.sum())
     parts = (touched & (chosen < sizes)).sum() / len(structure.counts)  # a budget may end inside one word per window
     bug = None
-    if continues.any() and later < 0.05 * rate:
+    if (continues.any() and later < 0.05 * rate) or (0.5 < whole < 0.95 and parts > 1):
         bug = "word-part-left"
     elif whole > 0.5 and structure.mean_run > MANY_WORDS * sizes.mean():
         bug, evidence = "words-joined", f"runs of {structure.mean_run:.0f} tokens, words of {sizes.mean():.1f}"
     elif expected.whole_words and whole < 0.5:
         bug = "pieces-alone"
-    elif 0.5 < whole < 0.95 and parts > 1:
-        bug = "word-part-left"
-    yield finding(*line, evidence, bug)
+    text = "all" if expected.whole_words else f"{independent:.1%} if independent"
+    yield finding("whole words", f"{whole:.1%} whole", text, evidence, bug)
+
+
+def check_random(main: Table) -> Iterator[Finding]:
+    """Whether all ordinary ids are drawn as random tokens, and equally often."""
+    ordinary, where = main.tokens.ordinary, main.randomized & np.isin(main.inputs, main.tokens.ordinary)
+    ids, calls = main.inputs[where], np.nonzero(where)[0]
+    n, n_calls = len(ordinary), len(main.inputs)
+    if len(ids) < 200:
+        return
+    counts = np.bincount(np.searchsorted(ordinary, ids), minlength=n)
+    line = "random tokens", f"ids {ids.min()} to {ids.max()}", f"all {n:,} ordinary ids"
+    if counts.max() > 0.9 * len(ids):
+        yield finding(*line, f"{counts.max():,} of {len(ids):,} are id {ordinary[counts.argmax()]}", "random-constant")
+        return
+    drawn = np.flatnonzero(counts)
+    low, high, fields = int(drawn[0]), n - 1 - int(drawn[-1]), {}
+    bug, evidence = None, f"{len(ids):,} drawn"
+    if max(low, high) and 2 * (1 - max(low, high) / n) ** len(ids) < LEVEL:  # uniform draws rarely miss so many
+        missed = ordinary[:low] if low >= high else ordinary[n - high :]
+        bug, evidence = "replacement-range", f"the {len(missed):,} {'lowest' if low >= high else 'highest'} never drawn"
+        if len(main.tokens.special) <= 1 and not np.isin(main.originals[main.selected], missed).any():
+            fields = {"verdict": Verdict.DIFFERS, "cause": HINT}
+    elif len(ids) / n > 25 and len(drawn) < n:
+        bug, evidence, fields = "replacement-range", f"{n - len(drawn):,} ids never drawn", {"verdict": Verdict.DIFFERS}
+    else:
+        n_bins = min(n, 64, len(ids) // 200)
+        bins = np.searchsorted(ordinary, ids) * n_bins // n
+        expected = np.bincount(np.arange(n) * n_bins // n, minlength=n_bins) / n
+        observed = np.bincount(calls * n_bins + bins, minlength=n_calls * n_bins).reshape(n_calls, n_bins)
+        totals = observed.sum(1, keepdims=True) * expected
+        uneven = of_means((observed - totals), totals, 1.0)
+        bug = "not-uniform" if uneven.exceeds(0.1) else None
+        fields = {"recipes": ("frequency",), "chart": tuple(uneven.shares.tolist())} if bug else {}
+    yield finding(*line, evidence, bug, **fields)

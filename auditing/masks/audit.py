@@ -9,23 +9,20 @@ import numpy as np
 import torch
 
 from auditing.finding import Finding, Verdict
-from auditing.masks.amounts import Expected, check_amounts, check_empty
+from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, Sample, battery
 from auditing.masks.calls import functions
-from auditing.masks.catalogue import CATALOGUE, finding, judged
-from auditing.masks.measure import Measured, measure
-from auditing.masks.recipes import Recipe, nearest_recipe, recipe_named
+from auditing.masks.catalogue import explains, finding, judged
+from auditing.masks.measure import Measured, measure, measure_batches
+from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
 from auditing.masks.repeats import check_repeats, repeats_of
-from auditing.masks.replacements import check_mask, check_random
-from auditing.masks.rules import check_calls, check_extras, check_labels, check_special
-from auditing.masks.structure import Structure, structure_of
-from auditing.masks.tokens import SPECIAL_HINT, MaskOptions
+from auditing.masks.rules import check_ids, check_rules
+from auditing.masks.tokens import MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report
 
 KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists",
               "collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}  # fmt: skip
-MANY = 40  # expected count from which an id that is never selected is not due to chance
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,15 @@ def audit_masks_of(
     return audit_measured(measured, target)
 
 
+def audit_loader_of(target: str, options: MaskOptions, seconds_per_call: float) -> MasksAudit:
+    """Audit the batches of a DataLoader, a Trainer or an iterable that `target` is, or makes. Raises TargetError and
+    ValueError."""
+    check_options(options)
+    with TargetProcess(target, "auditing.masks.loader", seconds_per_call) as process:
+        measured = measure_batches(process.call, options)
+    return audit_measured(measured, target)
+
+
 def check_options(options: MaskOptions) -> None:
     """Raises ValueError if an option is invalid whatever the target is."""
     if options.recipe:
@@ -113,19 +119,23 @@ def check_options(options: MaskOptions) -> None:
 
 def audit_measured(measured: Measured, target: str) -> MasksAudit:
     """The findings about what was measured, broken ones first."""
-    findings = [*check_labels(measured), *check_special(measured), *check_calls(measured), *check_extras(measured)]
-    if not measured.main.selected.any():
-        findings += check_empty(measured, 0.0)
-    if any(each.bug == "nothing-hidden" for each in findings) or not measured.main.selected.any():
+    findings = list(check_rules(measured))
+    hidden = not any(each.bug == "nothing-hidden" for each in findings)
+    if not hidden or not measured.main.selected.any():
+        findings += check_empty(measured, np.zeros(1)) if hidden else []
         return MasksAudit(measured, sorted_by_verdict(findings), None, None, target)
-    repeats = repeats_of(measured.main)
-    findings += check_repeats(measured, repeats)
+    repeats, whole = repeats_of(measured.main), measured
     measured = replace(measured, main=repeats.independent(measured.main))
     pairs = battery(measured.main)
+    for name, table in measured.others.items():
+        if table.selected.any():
+            sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
+            pairs.append(sample.by("position", "eighth of the window", table.eighths, 1))
     structure = structure_of(measured.main, pairs)
     expected = expected_of(measured, structure)
-    findings += [*check_amounts(measured, structure, expected), *check_mask(measured), *check_random(measured.main)]
-    findings += [*check_ids(measured), *dependences(measured, pairs, expected.recipe, structure)]
+    findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
+    findings += [*check_ids(measured.main), *check_random(measured.main)]
+    findings += [*dependences(pairs, expected.recipe, structure), *check_amounts(measured, structure, expected)]
     return MasksAudit(measured, sorted_by_verdict(without_consequences(findings)), structure, expected.recipe, target)
 
 
@@ -146,54 +156,37 @@ def expected_of(measured: Measured, structure: Structure) -> Expected:
     )
 
 
-def check_ids(measured: Measured) -> list[Finding]:
-    """Ordinary ids that are never selected."""
-    main = measured.main
-    counts, chosen = (np.bincount(main.originals[at], minlength=main.tokens.n_tokens) for at in (main.eligible, main.selected))
-    used = counts * (chosen.sum() / counts.sum()) >= MANY
-    never = np.flatnonzero(used & (chosen == 0))
-    never = never[never != measured.reading.ignored]
-    evidence = f"{len(never):,} of {int(used.sum()):,} frequent ids"
-    found = ", ".join(str(id) for id in never[:4]) + (f" and {len(never) - 4} more" if len(never) > 4 else "")
-    if not len(never):
-        return [finding("ids never selected", "none", "none", evidence)] if used.any() else []
-    may_be_special = len(main.tokens.special) <= 1
-    fields = {"verdict": Verdict.DIFFERS, "cause": SPECIAL_HINT} if may_be_special else {}
-    return [finding("ids never selected", found, "none", evidence, "never-selected", **fields)]
-
-
-def dependences(measured: Measured, pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:
-    """The dependences that the battery found, the surest of each pair, and a line for what depends on nothing."""
-    for name, table in (("padded", measured.ragged), ("long", measured.long)):
-        if table is not None and table.selected.any():
-            sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
-            pairs = [*pairs, sample.by("position", "eighth", table.eighths, 8, 1)]
+def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:
+    """The dependences that the battery found, the surest first, and a line for what depends on nothing else. What the
+    id's parity explains better than the id is a bug of its own; otherwise it follows from the id."""
     surest: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
-        if pair.is_found and (pair.key not in surest or pair.z > surest[pair.key].z):
-            surest[pair.key] = pair
-    found = [judged(pair, recipe, structure.unit) for pair in sorted(surest.values(), key=lambda pair: -pair.z)]
+        key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
+        if pair.is_found and (key not in surest or pair.z > surest[key].z):
+            surest[key] = pair
+    in_order = sorted(surest.values(), key=lambda pair: (pair.circumstance in ("batch", "window"), -round(pair.z)))
+    found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in ("selected", "kind", "replacement"):
-        free = {pair.circumstance: None for pair in pairs if pair.outcome == outcome and pair.key not in surest}
+        free = [pair for pair in pairs if pair.outcome == outcome and not pair.is_found]
+        names = ", ".join(
+            dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
+        )
         if free:
-            n = sum(len(pair.found.shares) for pair in pairs if pair.outcome == outcome)
-            found.append(finding(f"{outcome} by anything else", "no", "no", f"{n:,} shares by {', '.join(free)}"))
+            evidence = f"{sum(len(pair.found.shares) for pair in free):,} shares"
+            found.append(finding(f"{outcome} by anything else", f"not by {names}", "not at all", evidence))
     return found
 
 
 def without_consequences(findings: list[Finding]) -> list[Finding]:
-    """The findings with those that follow from another one as `differs`, without a bug of their own. The order of the
-    catalogue decides, then that of the findings."""
-    order = list(CATALOGUE)
-    broken = [each.bug for each in findings if each.bug and each.verdict == Verdict.BROKEN]
-    roots = sorted(dict.fromkeys(broken), key=lambda bug: order.index(bug) if bug in CATALOGUE else len(order))
+    """The findings with those that follow from an earlier one as `differs`, without a bug of their own."""
+    roots: list[Finding] = []
     marked = []
     for each in findings:
-        outcome = CATALOGUE[each.bug].outcome if each.bug in CATALOGUE else (each.bug or "").partition("-by-")[0]
-        earlier = roots[: roots.index(each.bug)] if each.bug in roots else roots
-        root = next((bug for bug in earlier if bug in CATALOGUE and {outcome, each.bug} & set(CATALOGUE[bug].explains)), None)
-        if root and each.bug != root:
-            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root}.", recipes=())
+        root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
+        if root and each.verdict != Verdict.OK:
+            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root.bug}.", recipes=())
+        elif each.verdict == Verdict.BROKEN:
+            roots.append(each)
         marked.append(each)
     return marked
 

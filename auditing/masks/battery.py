@@ -1,8 +1,7 @@
 """The battery: tests every declared pair of an outcome and a circumstance for independence."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -13,6 +12,7 @@ LAGS = 40  # tokens
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)  # of calls
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 16  # of replacements
+RARE = 120  # relations that are observed less often are not tested
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # the classes of the circumstance, in words
+    along: str  # the classes of the circumstance, in words; empty if the share is compared with chance
     found: Dependence
     first: int = 0  # the number of the first class
     ordered: bool = True  # whether the classes have an order in which a trend makes sense
     effect: float | None = None  # the smallest to report; by default that of the outcome
+    rises: bool = False  # only shares above the mean count
 
     @property
     def key(self) -> tuple[str, str]:
@@ -35,40 +36,39 @@ class Pair:
     @property
     def name(self) -> str:
         """The slug of a finding about the pair."""
-        if self.key == ("selected", "position"):
-            return "position-dependent"
-        return f"{self.outcome}-by-{self.circumstance.replace(' ', '-')}"
+        slug = f"{self.outcome}-by-{self.circumstance.replace(' ', '-')}"
+        return "position-dependent" if slug == "selected-by-position" else slug
 
     @property
     def is_found(self) -> bool:
         """Whether the outcome depends on the circumstance, by more than chance and by more than what matters."""
         effect = EFFECTS[self.outcome] * (1.0 if self.outcome == "kind" else abs(self.found.mean))
-        return self.found.exceeds(effect if self.effect is None else self.effect)
+        right_way = not self.rises or float(np.nansum(self.found.z)) > 0
+        return right_way and self.found.exceeds(effect if self.effect is None else self.effect)
 
     @property
     def z(self) -> float:
         """The largest |z|."""
         return float(np.abs(self.found.z).max(initial=0.0))
 
-    @property
-    def zeros(self) -> np.ndarray:
-        """The classes in which the outcome never happens."""
-        return np.flatnonzero(self.found.never) if self.found.never is not None else np.zeros(0, dtype=int)
-
     def text(self) -> str:
         """The dependence in plain words with numbers."""
-        shares, used = self.found.shares, np.flatnonzero(np.isfinite(self.found.shares))
+        shares, used = self.found.shares.clip(0), np.flatnonzero(np.isfinite(self.found.shares))
         low, high = used[shares[used].argmin()], used[shares[used].argmax()]
-        lowest, highest = (f"{max(0.0, shares[at]):.1%}" for at in (low, high))
+        if not self.along and not self.found.mean:
+            return self.what
+        if not self.along:
+            return f"{self.what}: {shares[low] / max(self.found.mean, 1e-9):.2g} times as often as by chance"
         if len(used) == 1:
-            return f"{self.what}: {lowest}"
-        if len(self.zeros) and self.found.mean > 0.01 and len(used) > 2:
-            return f"{self.what}: never at {self.along} {listed(self.zeros + self.first)}"
-        ends = shares[used[: max(1, len(used) // 8)]].mean(), shares[used[-max(1, len(used) // 8) :]].mean()
+            return f"{self.what}: {shares[low]:.1%} {self.along}"
+        if len(self.found.never) and len(used) > 2:
+            return f"{self.what}: never at {self.along} {listed(self.found.never + self.first)}"
+        eighth = max(1, len(used) // 8)
+        begin, end = shares[used[:eighth]].mean(), shares[used[-eighth:]].mean()
         if self.ordered and len(used) > 4 and abs(np.corrcoef(used, shares[used])[0, 1]) > 0.85:
-            verb = "rises" if ends[1] > ends[0] else "falls"
-            return f"{self.what} {verb} from {ends[0]:.1%} to {max(0.0, ends[1]):.1%} along the {self.along}s"
-        return f"{self.what}: {lowest} at {self.along} {low + self.first}, {highest} at {high + self.first}"
+            verb = "rises" if end > begin else "falls"
+            return f"{self.what} {verb} from {begin:.1%} to {end:.1%} with the {self.along}"
+        return f"{self.what}: {shares[low]:.1%} at {self.along} {low + self.first}, {shares[high]:.1%} at {high + self.first}"
 
 
 def listed(numbers: np.ndarray) -> str:
@@ -82,234 +82,206 @@ class Sample:
     in its own window, so that rates may differ by window, or in its call."""
 
     def __init__(self, table: Table, outcome: str, what: str, where: np.ndarray, happens: np.ndarray):
-        self.table, self.outcome, self.what, self.where, self.happens = table, outcome, what, where, happens
+        self.table, self.outcome, self.what, self.where = table, outcome, what, where
         self.at = np.flatnonzero(where)
         self.outcomes = happens.ravel()[self.at].astype(float)
         self.n_calls, self.n_rows, self.width = where.shape
         self.windows = self.at // self.width
         self.calls = self.windows // self.n_rows
         self.mean = float(self.outcomes.mean()) if len(self.at) else 0.0
+        self.expected = self.mean_in(self.windows)
 
-    def expected(self, strata: np.ndarray) -> np.ndarray:
+    def mean_in(self, strata: np.ndarray) -> np.ndarray:
         """The outcome's share in the stratum of each position."""
-        counts = np.bincount(strata)
-        return (np.bincount(strata, self.outcomes) / np.maximum(1, counts))[strata]
+        return (np.bincount(strata, self.outcomes) / np.maximum(1, np.bincount(strata)))[strata]
 
-    def by(self, circumstance: str, along: str, classes: np.ndarray, n_classes: int, first: int = 0,
-           ordered: bool = True, in_window: bool = True) -> Pair:  # fmt: skip
-        """Test independence of the classes of positions, `[n_calls, rows, width]` or smaller."""
+    def by(self, circumstance: str, along: str, classes: np.ndarray, first: int = 0, ordered: bool = True) -> Pair:
+        """Test independence of the classes of positions, `[n_calls, rows, width]`, or of windows, `[n_calls, rows, 1]`."""
+        expected = self.expected if classes.shape[-1] > 1 else self.mean_in(self.calls)
         flat = np.broadcast_to(classes, self.where.shape).ravel()[self.at]
-        expected = self.expected(self.windows if in_window else self.calls)
-        found = by_class(self.calls, flat, self.outcomes, expected, self.n_calls, n_classes)
-        return self.pair(circumstance, along, found, first, ordered)
-
-    def pair(self, circumstance: str, along: str, found: Dependence, first: int = 0, ordered: bool = True) -> Pair:
+        found = by_class(self.calls, flat, self.outcomes, expected, self.n_calls)
         return Pair(self.outcome, circumstance, self.what, along, found, first, ordered)
 
-    def by_call(self) -> Iterator[Pair]:
-        """Drift, periods, and rates that vary from call to call or from window to window more than by chance."""
-        parts = np.bincount(self.calls, self.outcomes, self.n_calls)
-        totals = np.bincount(self.calls, minlength=self.n_calls).astype(float)
+    def by_all(self) -> Iterator[Pair]:
+        """The circumstances of every outcome."""
+        table, ids = self.table, self.table.ids
+        yield self.by("position", "position", table.columns)
+        yield self.by("id", "id class", ids)
+        yield self.by("id parity", "id modulo 2:", table.originals % 2, ordered=False)
+        yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1), ordered=False)
+        yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1), ordered=False)
+        yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
+        special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
+        yield self.by("special", "special tokens in the window (1) or not (0):", special, ordered=False)
+        parts, totals = (
+            np.bincount(self.calls, self.outcomes, self.n_calls),
+            np.bincount(self.calls, minlength=self.n_calls),
+        )
         number = np.arange(self.n_calls)
-        yield self.pair("call", "eighth of the call", of_units(parts, totals, 8 * number // self.n_calls), 1)
+        drift = of_units(parts, totals, 8 * number // self.n_calls)
+        yield Pair(self.outcome, "call", self.what, "eighth of the calls", drift, 1)
         for period in PERIODS:
-            found = of_units(parts, totals, number % period)
-            yield self.pair("call", f"call, counted modulo {period}: number", found, ordered=False)
-        yield self.together("window", self.windows * 3 + self.at % self.width * 3 // self.width, 3)
+            along = f"call, counted modulo {period}: number"
+            yield Pair(self.outcome, "call", self.what, along, of_units(parts, totals, number % period), ordered=False)
         yield self.together("batch", self.windows, self.n_rows)
+        yield self.together("window", self.windows * 3 + self.at % self.width * 3 // self.width, 3)
 
     def together(self, circumstance: str, parts: np.ndarray, n_parts: int) -> Pair:
         """Whether the outcome has its own share in each window, or in each batch: its correlation between the thirds of
         a window, or the windows of a batch."""
-        shape = (self.n_calls, -1, n_parts)
         size = self.n_calls * self.n_rows * (3 if circumstance == "window" else 1)
-        sums = np.bincount(parts, self.outcomes - self.mean, size).reshape(shape)
-        counts = np.bincount(parts, minlength=size).reshape(shape)
-        scores, pairs = (sum_.sum(2) ** 2 - (sum_**2).sum(2) for sum_ in (sums, counts))
+        sums, counts = np.bincount(parts, self.outcomes - self.mean, size), np.bincount(parts, minlength=size)
+        scores, pairs = (each.sum(2) ** 2 - (each**2).sum(2) for each in (
+            part.reshape(self.n_calls, -1, n_parts) for part in (sums, counts)))  # fmt: skip
         variance = max(1e-9, self.mean * (1 - self.mean))
-        found = of_means(scores.sum(1, keepdims=True), variance * pairs.sum(1, keepdims=True), 0.0)
-        what = f"correlation of {self.what} within a {circumstance}"
-        return Pair(self.outcome, circumstance, what, circumstance, found, effect=0.015)
+        found = of_means(scores.sum(1, keepdims=True), variance * pairs.sum(1, keepdims=True))
+        effect = 0.015 if self.outcome == "selected" else 0.1
+        what = f"{self.what} is correlated within a {circumstance} ({found.shares[0]:.0%})"
+        return Pair(self.outcome, circumstance, what, "", found,
+                    effect=effect, rises=True)  # fmt: skip
+
+    def neighbors(self) -> Pair:
+        """Whether the outcome happens next to where it happens: at each distance between tokens of a window."""
+        residuals, variance = (np.zeros(self.where.size) for _ in range(2))
+        residuals[self.at], variance[self.at] = self.outcomes - self.expected, self.expected * (1 - self.expected)
+        residuals, variance = (part.reshape(self.where.shape) for part in (residuals, variance))
+        # Of a fixed number of outcomes in a window, each makes the others less likely.
+        correction = variance / (np.maximum(2, self.where.sum(2, keepdims=True)) - 1)
+        scores, totals = [], []
+        for lag in range(1, min(LAGS, self.width - 2) + 1):
+            both = self.where[..., lag:] & self.where[..., :-lag]
+            products = residuals[..., lag:] * residuals[..., :-lag] + both * correction[..., lag:]
+            scores.append(products.sum((1, 2)))
+            totals.append((both * variance[..., lag:]).sum((1, 2)))
+        found = of_means((1 - self.mean) * np.stack(scores, 1), np.stack(totals, 1), self.mean)
+        return Pair(self.outcome, "neighbors", f"{self.what} next to another one", "distance", found, 1)
+
+    def rows(self) -> Pair:
+        """Whether rows of a call repeat, or avoid, each other's outcome, at any distance of rows and columns: the
+        autocorrelation in both."""
+        residuals, size = np.zeros(self.where.size), (2 * self.n_rows, self.width)
+        residuals[self.at] = self.outcomes - self.expected
+        scores = np.stack([
+            np.fft.irfft2(np.abs(np.fft.rfft2(call, s=size)) ** 2, s=size)[1 : self.n_rows].ravel()
+            for call in residuals.reshape(self.where.shape)
+        ])  # fmt: skip
+        one_row = np.bincount(self.calls, self.expected * (1 - self.expected), self.n_calls) / self.n_rows
+        found = of_means(scores, one_row[:, None])
+        best = int(np.abs(found.z).argmax())
+        down, right = best // self.width + 1, (best % self.width + self.width // 2) % self.width - self.width // 2
+        verb = "repeat" if found.z[best] > 0 else "avoid"
+        what = f"{abs(found.shares[best]):.1f} rows of a batch {verb} the one {down} above, moved by {right}"
+        one = Dependence(found.shares[[best]], 0.0, found.z[[best]] * (found.p < LEVEL), found.n_units, found.never)
+        return Pair(self.outcome, "rows", what, "", one, effect=0.1)
 
 
 def selection(table: Table) -> Iterator[Pair]:
     """Everything that the selection of a position may depend on."""
     sample = Sample(table, "selected", "the share selected", table.eligible, table.selected)
-    if not len(sample.at):
-        return
-    ids, n_ids = table.ids, int(table.ids.max()) + 1
-    yield sample.by("position", "position", table.columns, int(table.columns.max()) + 1)
-    yield sample.by("position", "eighth", table.eighths, 8, 1)
-    yield sample.by("id", "id class", ids, n_ids)
-    yield sample.by("id", "id modulo 2:", table.originals % 2, 2, ordered=False)
-    yield sample.by("token before", "id class", shifted(ids, 1, n_ids), n_ids + 1, ordered=False)
-    yield sample.by("token after", "id class", shifted(ids, -1, n_ids), n_ids + 1, ordered=False)
-    same = (shifted(table.originals, 1, -1) == table.originals).astype(int)
-    yield sample.by("token before", "same token before (1) or not (0):", same, 2, ordered=False)
-    yield sample.by("row", "row", np.arange(sample.n_rows)[:, None], sample.n_rows, in_window=False)
-    has_special = ((table.real & ~table.eligible).any(2, keepdims=True)).astype(int)
-    yield sample.by("special", "special tokens in the window (1) or not (0):", has_special, 2, ordered=False, in_window=False)
-    yield from sample.by_call()
-    yield from neighbors(sample)
-
-
-def neighbors(sample: Sample) -> Iterator[Pair]:
-    """Whether a position is selected because another one is: `lag` before, or in another row of the call."""
-    residuals = np.zeros(sample.where.size)
-    expected = sample.expected(sample.windows)
-    residuals[sample.at] = sample.outcomes - expected
-    residuals = residuals.reshape(sample.where.shape)
-    counts = np.maximum(2, sample.where.sum(2, keepdims=True))
-    variance = np.zeros(sample.where.size)
-    variance[sample.at] = expected * (1 - expected)
-    variance = variance.reshape(sample.where.shape)
-    lags = range(1, min(LAGS, sample.width - 2) + 1)
-    scores, totals = np.zeros((sample.n_calls, len(lags))), np.zeros((sample.n_calls, len(lags)))
-    for lag in lags:
-        both = sample.where[..., lag:] & sample.where[..., :-lag]
-        # Of a fixed number of selected positions, each makes the others less likely.
-        product = residuals[..., lag:] * residuals[..., :-lag] + both * variance[..., lag:] / (counts - 1)
-        scores[:, lag - 1], totals[:, lag - 1] = product.sum((1, 2)), (both * variance[..., lag:]).sum((1, 2))
-    scale = (1 - sample.mean) if sample.mean < 1 else 1.0
-    found = of_means(scale * scores, totals, sample.mean)
-    yield Pair("selected", "neighbors", "the share selected, if the token k before is,", "k =", found, 1)
-    if sample.n_rows > 1 and totals.sum():
-        yield rows_together(sample, residuals, variance)
-
-
-def rows_together(sample: Sample, residuals: np.ndarray, variance: np.ndarray) -> Pair:
-    """Whether rows of a call repeat each other, at any distance of rows and columns: the autocorrelation in both."""
-    size = (2 * sample.n_rows, sample.width)
-    scores = np.stack([
-        np.fft.irfft2(np.abs(np.fft.rfft2(call, s=size)) ** 2, s=size)[1 : sample.n_rows].ravel() for call in residuals
-    ])  # fmt: skip
-    one_row = variance.sum((1, 2)) / sample.n_rows
-    found = of_means(scores, one_row[:, None], 0.0)
-    best = int(np.abs(found.z).argmax())
-    down, right = best // sample.width + 1, (best % sample.width + sample.width // 2) % sample.width - sample.width // 2
-    what = f"rows that repeat the selection {down} rows above, moved by {right}"
-    sure = found.p < LEVEL
-    one = Dependence(found.shares[best : best + 1], 0.0, found.z[best : best + 1] * sure, found.n_units)
-    return Pair("selected", "rows", what, "row", one, effect=0.1)
+    yield from sample.by_all()
+    yield sample.by("position", "eighth of the window", table.eighths, 1)
+    repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
+    yield sample.by("token before", "same token before (1) or not (0):", repeats, ordered=False)
+    yield sample.neighbors()
+    if sample.n_rows > 1:
+        yield sample.rows()
 
 
 def kinds(table: Table) -> Iterator[Pair]:
     """Everything that the kind of a selected position, [MASK], random or unchanged, may depend on."""
-    order = eighths_of(table.selected)
-    ids, n_ids = table.ids, int(table.ids.max()) + 1
     for what, happens in (("[MASK]", table.masked), ("random", table.randomized)):
         sample = Sample(table, "kind", f"the share of {what}", table.selected, happens)
-        if not 0.005 < sample.mean < 0.995:
-            continue
-        yield sample.by("position", "position", table.columns, int(table.columns.max()) + 1)
-        yield sample.by("position", "eighth of the window's selected position", order, 8, 1)
-        yield sample.by("id", "id class", ids, n_ids)
-        yield sample.by("id", "id modulo 2:", table.originals % 2, 2, ordered=False)
-        yield sample.by("token before", "id class", shifted(ids, 1, n_ids), n_ids + 1, ordered=False)
-        yield sample.by("row", "row", np.arange(sample.n_rows)[:, None], sample.n_rows, in_window=False)
-        yield from sample.by_call()
-        yield successive(sample)
+        if 0.005 < sample.mean < 0.995:
+            yield from sample.by_all()
+            yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
+            yield successive(sample)
 
 
 def successive(sample: Sample) -> Pair:
     """Whether a kind repeats from one selected position of a window to the next."""
-    residuals = sample.outcomes - sample.expected(sample.windows)
-    together = sample.windows[1:] == sample.windows[:-1]
+    residuals, variance = sample.outcomes - sample.expected, sample.expected * (1 - sample.expected)
     counts = np.bincount(sample.windows)[sample.windows]
-    variance = sample.expected(sample.windows) * (1 - sample.expected(sample.windows))
     products = residuals[1:] * residuals[:-1] + variance[1:] / np.maximum(1, counts[1:] - 1)
-    calls = sample.calls[1:][together]
-    scores = np.bincount(calls, products[together], sample.n_calls)
-    totals = np.bincount(calls, variance[1:][together], sample.n_calls)
-    found = of_means((1 - sample.mean) * scores[:, None], totals[:, None], sample.mean)
-    return sample.pair("neighbors", "after another one", found)
+    inside = sample.windows[1:] == sample.windows[:-1]
+    scores, totals = (np.bincount(sample.calls[1:][inside], part[inside], sample.n_calls)[:, None]
+                      for part in (products, variance[1:]))  # fmt: skip
+    found = of_means((1 - sample.mean) * scores, totals, sample.mean)
+    return Pair("kind", "neighbors", sample.what, "after another one", found)
 
 
 def replacements(table: Table) -> Iterator[Pair]:
-    """Everything that a random token may depend on: its original, its window, and the other random tokens.
-
-    Relations are compared with those to a position of another window, where they can only be chance.
-    """
-    at = np.flatnonzero(table.randomized & np.isin(table.inputs, table.tokens.ordinary))
+    """Everything that a random token may depend on: its original, its window, and the other random tokens."""
     n_calls, n_rows, width = table.inputs.shape
-    n = len(table.tokens.ordinary)
+    ordinary, at = (
+        table.tokens.ordinary,
+        np.flatnonzero(table.randomized & np.isin(table.inputs, table.tokens.ordinary)),
+    )
+    n, calls, windows = len(ordinary), at // (n_rows * width), at // width
     if len(at) < 400 or n < 4:
         return
-    new, old = (np.searchsorted(table.tokens.ordinary, part.ravel()[at]) for part in (table.inputs, table.originals))
-    calls, windows = at // (n_rows * width), at // width
-    n_bins = min(BINS, n)
-    bins = new * n_bins // n
+    tokens = table.inputs.ravel()[at]
+    new, old = np.searchsorted(ordinary, tokens), table.ranks.ravel()[at]
+    bins = new * min(BINS, n) // n
     circumstances = {
-        "original": ("the original's id class", old * n_bins // n),
-        "position": ("position class", at % width * n_bins // width),
+        "original": ("the original's id class", old * min(BINS, n) // n),
+        "position": ("sixteenth of the window", at % width * BINS // width),
         "row": ("row", windows % n_rows),
         "call": ("call, counted modulo 2: number", calls % 2),
     }
     for name, (along, classes) in circumstances.items():
-        n_classes, tested = int(classes.max()) + 1, []
-        for each in range(n_bins):
-            at_all = (classes != each) if name == "original" else np.ones(len(at), dtype=bool)  # never the original
-            happens = (bins == each)[at_all].astype(float)
-            mean = np.full(len(happens), happens.mean())
-            tested.append(by_class(calls[at_all], classes[at_all], happens, mean, n_calls, n_classes))
+        tested = []
+        for each in np.unique(bins):
+            used = (classes != each) if name == "original" else np.ones(len(at), dtype=bool)  # never the original
+            happens = (bins == each)[used].astype(float)
+            tested.append(by_class(calls[used], classes[used], happens, np.full(len(happens), happens.mean()), n_calls))
         worst = max(tested, key=lambda each: np.abs(each.z).max())
         yield Pair("replacement", name, "the share of one class of random tokens", along, worst, ordered=False)
-    relation = partial(related, calls=calls, n_calls=n_calls, new=new)
-    other = np.roll(np.arange(len(at)), len(at) // 2)  # another random token, of another call
+    # Relations are compared with those to another random token, of another call, where they can only be chance.
+    other = np.roll(np.arange(len(at)), len(at) // 2)
     gap, chance = (new - old) % n, (new - old[other]) % n
-    is_other = (chance != 0) & (gap != 0)
-    steps = np.minimum(np.where(gap > n // 2, n - gap, gap), 3), np.minimum(np.where(chance > n // 2, n - chance, chance), 3)
-    classes = [("the distance (up to 3) to the original's id", *steps)]
+    used, near = (chance != 0) & (gap != 0), lambda gap: np.minimum(np.minimum(gap, n - gap), 3)
+    relations = {"distance (at most 3) of the original's id": (near(gap), near(chance))}
     if n <= 256:
-        classes.append(("the difference to the original's id", gap, chance))
-    for along, here, there in classes:
-        yield relation("original", "random tokens", along, here[is_other], there[is_other], units=calls[is_other])
+        relations["difference to the original's id"] = gap, chance
+    for along, (here, there) in relations.items():
+        yield related("original", "random tokens", along, here[used], there[used], calls[used], n_calls)
     flat = np.where(table.eligible, table.originals, -1).ravel()
-    tokens, lag = table.inputs.ravel()[at], np.roll(at, len(at) // 2)
     for step, side in ((-1, "before"), (1, "after")):
-        near, far = flat[(at + step) % len(flat)] == tokens, flat[(lag + step) % len(flat)] == tokens
-        yield relation("neighbors", f"random tokens that equal the token {side}", "", near, far)
-    occurrences = counts_of(flat.reshape(-1, width), windows, tokens), counts_of(flat.reshape(-1, width), windows[other], tokens)
-    yield relation("window", "random tokens that their window contains", "", occurrences[0], occurrences[1])
-    next_one = np.roll(np.arange(len(at)), -1)
-    inside = (windows[next_one] == windows) & (np.arange(len(at)) < len(at) - 1)
-    again, chance = (tokens == tokens[next_one])[inside], (tokens == tokens[other])[inside]
-    yield relation("other replacements", "random tokens that the next one repeats", "", again, chance, units=calls[inside])
-    order = np.lexsort((np.arange(len(at)), old))
-    equal_old = np.flatnonzero(old[order][1:] == old[order][:-1])
-    one, two = order[equal_old], order[equal_old + 1]
-    yield relation("original", "random tokens that are the same for the same original", "", tokens[one] == tokens[two],
-                   (tokens == tokens[other])[one], units=calls[one])  # fmt: skip
+        here, there = (flat[(place + step) % len(flat)] == tokens for place in (at, at[other]))
+        yield related("neighbors", f"random tokens that equal the token {side}", "", here, there, calls, n_calls)
+    texts = flat.reshape(-1, width)
+    here, there = ((texts[of] == tokens[:, None]).sum(1) for of in (windows, windows[other]))
+    yield related("window", "random tokens occur in their window", "", here, there, calls, n_calls)
+    chance, order = tokens == tokens[other], np.argsort(old, kind="stable")
+    for name, what, following, group in (
+        ("other replacements", "the next random token is the same", np.arange(len(at)), windows),
+        ("original", "the same original gets the same random token", order, old),
+    ):
+        one, two = following[:-1], following[1:]
+        one, two = one[group[one] == group[two]], two[group[one] == group[two]]
+        yield related(name, what, "", tokens[one] == tokens[two], chance[one], calls[one], n_calls)
 
 
-def related(circumstance: str, what: str, along: str, here: np.ndarray, there: np.ndarray, *, calls: np.ndarray,
-            n_calls: int, new: np.ndarray, units: np.ndarray | None = None) -> Pair:  # fmt: skip
-    """Test that a relation, by class, is as frequent as one that can only be chance."""
-    units = calls if units is None else units
+def related(
+    circumstance: str, what: str, along: str, here: np.ndarray, there: np.ndarray, calls: np.ndarray, n_calls: int
+) -> Pair:
+    """Test that a relation, by class or by count, is as frequent as one that can only be chance."""
     n_classes = int(max(here.max(initial=0), there.max(initial=0))) + 1
-    counts = []
-    for relation in (here, there):
-        cells = units * n_classes + relation
-        counts.append(np.bincount(cells, minlength=n_calls * n_classes).reshape(n_calls, n_classes).astype(float))
+    counts = [
+        np.bincount(calls * n_classes + each, minlength=n_calls * n_classes).reshape(n_calls, -1)
+        for each in (here, there)
+    ]
     if not along:  # whether the relation holds, or how often
         counts = [(part * np.arange(n_classes)).sum(1, keepdims=True) for part in counts]
-    totals = np.bincount(units, minlength=n_calls)[:, None].astype(float)
+    totals, n_observed = np.bincount(calls, minlength=n_calls)[:, None], counts[0].sum(0) + counts[1].sum(0)
     chance = np.maximum(counts[1].sum(0), 0.5) / max(1, totals.sum())
-    found = of_means(counts[0] - counts[1], totals, 0.0)
-    rare = (counts[0].sum(0) + counts[1].sum(0)) < 120
-    mean = float(chance.mean())
-    # Shares are centered on the mean over classes, so that a share of 0 is a relation that never happens.
-    shares = np.where(rare, np.nan, found.shares * (mean / chance) + mean)
-    return Pair("replacement", circumstance, what, along or "chance",
-                Dependence(shares, mean, np.where(rare, 0.0, found.z), n_calls), ordered=False)  # fmt: skip
-
-
-def counts_of(texts: np.ndarray, windows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """How often each token occurs in its window of the texts."""
-    return (texts[windows] == tokens[:, None]).sum(1)
+    found, mean = of_means((counts[0] - counts[1]).astype(float), totals), float(chance.mean())
+    # Shares are relative to the chance of their class.
+    shares = np.where(n_observed < RARE, np.nan, mean + found.shares * mean / chance)
+    relative = Dependence(shares, mean, np.where(n_observed < RARE, 0.0, found.z), n_calls, found.never)
+    return Pair("replacement", circumstance, what, along, relative, ordered=False)
 
 
 def battery(table: Table) -> list[Pair]:
     """All pairs of the main text."""
-    parts: tuple[Callable[[Table], Iterator[Pair]], ...] = (selection, kinds, replacements)
-    return [pair for part in parts for pair in part(table)]
+    return [*selection(table), *kinds(table), *replacements(table)]

@@ -137,7 +137,9 @@ class Calls(Dataset[Answer]):
             with self.device:
                 return Answer(info.id if info else 0, self.function(), None)
         except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-            return Answer(0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}")
+            return Answer(
+                0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
+            )
 
 
 def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: int, seed: int) -> list[list[Any]]:

@@ -12,9 +12,7 @@ import numpy as np
 
 from auditing.finding import Finding, Verdict
 from auditing.masks.battery import Pair
-from auditing.masks.recipes import Recipe, permitting
-
-
+from auditing.masks.recipes import RECIPES, Recipe, Structure
 
 EDGE, LARGE = 10, 0.5  # positions at either end of a window at which it cuts spans and words; a relative difference
 
@@ -37,9 +35,9 @@ CATALOGUE = {name: Bug(name, **entry) for name, entry in TABLE.items()}
 
 def named(pair: Pair) -> str:
     """The name in the catalogue of a dependence that was found; of a new one, the pair itself."""
-    zeros, shares = pair.zeros, pair.found.shares
+    zeros, shares = pair.found.never, pair.found.shares
     if pair.key in (("selected", "position"), ("selected", "id")) and len(zeros):
-        at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros))
+        at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros.tolist()))
         return "first-position" if pair.circumstance == "position" and at_ends else "never-selected"
     if pair.key == ("selected", "neighbors"):
         best = int(shares[1:20].argmax()) + 1
@@ -60,26 +58,31 @@ def finding(
                    "cause": entry.cause, **fields})  # fmt: skip
 
 
-def judged(pair: Pair, recipe: Recipe, unit: str) -> Finding:
+def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     """The finding about a dependence: all right if the recipe has it, `differs` if only another one has, and that one
-    selects the same unit: token, span or word."""
-    bug, mean = named(pair), pair.found.mean
-    known = bug == pair.name and not is_large(pair)
-    others = [each for each in permitting(*pair.key) if known and each.unit in (unit, "id")]
-    chart = tuple(np.nan_to_num(pair.found.shares).tolist()) if len(pair.found.shares) > 1 else ()
+    fits what the target selects: tokens, spans or words, and rates that vary or do not."""
+    bug, mean, shares = named(pair), pair.found.mean, pair.found.shares
+    margin = EDGE if len(shares) > 8 * EDGE else 1
+    inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
+    known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
+    others = [each for each in RECIPES if known and pair.key in each.depends and each.unit in (structure.unit, "id", "batch")
+              and (each.rate is not None or structure.varies)]  # fmt: skip
     line = (f"{pair.outcome} by {pair.circumstance}", pair.text(), f"{mean:.1%}" if mean else "none",
             f"|z| = {pair.z:.1f}")  # fmt: skip
+    fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}
     if recipe in others:
-        return finding(*line, chart=chart)
-    fields = {"verdict": Verdict.DIFFERS, "recipes": tuple(each.name for each in others)} if others else {}
-    return finding(*line, bug, chart=chart, **fields)
+        return finding(*line, **fields)
+    if others:
+        fields |= {"verdict": Verdict.DIFFERS, "recipes": tuple(each.name for each in others)}
+    return finding(*line, bug, **fields)
 
 
-def is_large(pair: Pair) -> bool:
-    """Whether positions that the ends of a window cannot reach are selected half or twice as often as others."""
-    margin = EDGE if len(pair.found.shares) > 8 * EDGE else 1
-    inner = pair.found.shares[margin:-margin]
-    return pair.circumstance == "position" and bool((np.abs(inner / pair.found.mean - 1) > LARGE).any())
+def explains(root: Finding, other: Finding) -> bool:
+    """Whether a finding may follow from a broken one: the catalogue says so, or both are about the same outcome, whose
+    dependences follow from the surest one."""
+    bug = CATALOGUE.get(root.bug or "", Bug("", root.name.partition(" by ")[0], ""))
+    outcome = CATALOGUE[other.bug].outcome if other.bug in CATALOGUE else other.name.partition(" by ")[0]
+    return other.bug in bug.explains or outcome in bug.explains or (" by " in root.name and outcome == bug.outcome)
 
 
 def link(cited: str) -> str:

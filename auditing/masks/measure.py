@@ -2,25 +2,26 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from auditing.errors import TargetEnded, TargetError
-from auditing.masks.calls import CAN_FORK, PROBE, Facts
-from auditing.masks.reading import Reading, read
-from auditing.masks.table import Table, collect
+from auditing.errors import TargetError
+from auditing.masks.calls import CAN_FORK, Facts
+from auditing.masks.table import Table, aligned, collect, stacked
 from auditing.masks.target import Masked
+from auditing.masks.texts import Text
 from auditing.masks.tokens import MaskOptions
 
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
-OTHERS = {"long": (768, 512), "ragged": (1024, 64)}  # texts in calls of 16 windows; ragged: 3 to 64 tokens
+OTHERS = {"long": (768, 512), "padded": (1024, 64)}  # texts in calls of 16 windows; padded: of 3 to 64 tokens
 WIDTHS = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 43, 50, 64, 86)  # of unpadded windows; two calls each
 CALLS_PER_WORKER = 2
 N_CALLS = 400  # about, in units of calls for the main text
 LONG_WAIT = 30.0  # seconds
+N_BATCHES = 128  # of a loader's epoch
 
 Call = Callable[..., Any]
 
@@ -31,23 +32,11 @@ class Measured:
 
     options: MaskOptions
     facts: Facts
-    reading: Reading
     main: Table  # full windows, over a million positions. Its first two passes have the same batches
     answers: Sequence[Masked]  # of all calls
-    long: Table | None = None  # windows of 512 tokens
-    ragged: Table | None = None  # windows of 3 to 64 tokens with padding; None if the padding id is unknown
+    others: dict[str, Table]  # long: windows of 512 tokens; padded: of 3 to 64 tokens, unless padding is unknown
     widths: Sequence[Table] = ()  # unpadded windows, a table for each width
-    workers: list[list[list[Masked]]] | None = None  # [twice with the same seed][worker][call]; None if not asked for
-    originals: np.ndarray | None = None  # [batch, width] what the workers were called with
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables of long texts, with padding first."""
-        return [table for table in (self.ragged, self.main, self.long) if table is not None]
-
-    @property
-    def label_dtype(self) -> str:
-        return self.answers[0].dtype
+    workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
 
 
 def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> Measured:
@@ -56,13 +45,11 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or returns what no masker
     returns.
     """
-    call = with_shapes(call)
     facts: Facts = call("probe", options)
     text = call("write", "main", POOL, WIDTH, False, options.seed)
-    first_rows = np.arange(BATCH)
-    workers = None
+    workers = []
     if options.workers and CAN_FORK:  # first: a masker's own generator is still unused
-        draw = ("mask_in_workers", "main", first_rows, options.workers, CALLS_PER_WORKER, options.seed)
+        draw = ("mask_in_workers", "main", np.arange(BATCH), options.workers, CALLS_PER_WORKER, options.seed)
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)
     answers: list[Masked] = []
@@ -78,48 +65,46 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
 
     def written(name: str, n_windows: int, width: int, batch: int) -> Table:
         rows = np.split(np.arange(n_windows), n_windows // batch)
-        return masked(name, call("write", name, n_windows, width, name == "ragged", options.seed), rows)
+        table = masked(name, call("write", name, n_windows, width, name == "padded", options.seed), rows)
+        return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
     rng = np.random.default_rng(options.seed)
     orders = [rng.permutation(POOL) for _ in range(PASSES - 1)]
-    rows = [part for order in (orders[0], *orders) for part in np.split(order, POOL // BATCH)]
-    main = masked("main", text, rows)
-    reading = read(main, facts.tokens)
-    main = reading.of(main)
+    main = masked(
+        "main", text, [part for order in (orders[0], *orders) for part in np.split(order, POOL // BATCH)]
+    ).read()
     require_labels_in_vocabulary(main, answers[0].dtype)
-    sizes = {name: size for name, size in OTHERS.items() if name != "ragged" or facts.tokens.padding is not None}
-    others = {name: reading.of(written(name, *size, BATCH // 2)) for name, size in sizes.items()}
-    widths = [reading.of(written(f"width {width}", 2 * BATCH, width, BATCH)) for width in WIDTHS]
-    return Measured(options, facts, reading, main, answers, others["long"], others.get("ragged"), widths, workers,
-                    text.ids[first_rows])  # fmt: skip
+    sizes = {name: size for name, size in OTHERS.items() if name != "padded" or facts.tokens.padding is not None}
+    others = {name: written(name, *size, BATCH // 2) for name, size in sizes.items()}
+    widths = [written(f"width {width}", 2 * BATCH, width, BATCH) for width in WIDTHS]
+    return Measured(options, facts, main, answers, others, widths, workers)
 
 
-def with_shapes(call: Call) -> Call:
-    """The same calls; if the target's process ends in one, the error says with which shape it was called."""
-    widths: dict[str, int] = {}
-
-    def calling(name: str, *arguments: Any) -> Any:
-        try:
-            result = call(name, *arguments)
-        except TargetEnded as error:
-            rows = arguments[1] if name in ("mask", "mask_in_workers") else ()
-            shape = [len(rows), widths[arguments[0]]] if len(rows) else list(PROBE)
-            raise TargetError(f"called with ids int64 {shape}: {error}") from error
-        if name == "write":
-            widths[arguments[0]] = arguments[2]
-        return result
-
-    return calling
+def measure_batches(call: Call, options: MaskOptions) -> Measured:
+    """The batches of a loader, through the functions of `auditing.masks.loader`, in two epochs of different seeds."""
+    facts: Facts = call("facts", options)
+    tokens, columns, answers = facts.tokens, [], []
+    for epoch in range(2):
+        for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
+            if ids is None:  # labels are all that is known of the originals
+                named = (answer.labels >= 0) & (answer.labels < tokens.n_tokens) & (answer.labels != tokens.ignored)
+                known = np.where(named, answer.labels, answer.inputs)
+                ids = (
+                    np.where(known == tokens.mask, tokens.padding or 0, known) if tokens.padding is not None else known
+                )
+            real = ids != tokens.padding if tokens.padding is not None else np.ones_like(ids, dtype=bool)
+            columns.append(aligned(Text(ids, real), np.arange(len(ids)), answer, tokens))
+            answers.append(answer)
+    return Measured(options, facts, stacked(columns, tokens).read(), answers, {})
 
 
 def require_labels_in_vocabulary(table: Table, dtype: str) -> None:
     """Raises TargetError if labels are outside the vocabulary, unless their type is too small for the vocabulary."""
     n_tokens = table.tokens.n_tokens
     allowed = (table.labels >= 0) & (table.labels < n_tokens) | ~table.labelled | ~table.eligible
-    if allowed.all() or np.iinfo(dtype).max < n_tokens - 1:
-        return
-    wrong, shape = np.unique(table.labels[~allowed]), list(table.labels.shape[1:])
-    raise TargetError(
-        f"called with ids {shape} below n_tokens = {n_tokens}, the target returned labels {shape} outside the "
-        f"vocabulary, such as {wrong[0]}: {(~allowed).sum():,} of {allowed.size:,}"
-    )
+    if not allowed.all() and np.iinfo(dtype).max >= n_tokens - 1:
+        wrong, shape = np.unique(table.labels[~allowed]), list(table.labels.shape[1:])
+        raise TargetError(
+            f"called with ids {shape} below n_tokens = {n_tokens}, the target returned labels {shape} outside the "
+            f"vocabulary, such as {wrong[0]}: {(~allowed).sum():,} of {allowed.size:,}"
+        )

@@ -7,12 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from auditing.errors import TargetError
 from auditing.masks.alignment import sources
 from auditing.masks.target import Masked
 from auditing.masks.texts import Text
 from auditing.masks.tokens import TokenIds
 
 CLASSES = 64  # at most, of ids and columns
+EVERYWHERE = 0.9  # the share of ordinary positions whose label is the original, above which labels are everywhere
+COLUMNS = ("originals", "inputs", "labels", "real", "source", "words", "attention")
 
 
 @dataclass(frozen=True)
@@ -23,20 +26,18 @@ class Table:
     inputs: np.ndarray
     labels: np.ndarray
     real: np.ndarray  # bool: not padding
-    source: np.ndarray  # the place in the text, -1 for added tokens
+    source: np.ndarray  # the place in the text, -1 for added tokens, -2 where a call has fewer rows or columns
     tokens: TokenIds
-    mask: int | None  # the id that the target uses as [MASK]
-    ignored: int | None  # the label of positions that were not selected; None: every position has a label
-    by_changes: bool = False  # labels do not say what is selected, so changed positions count as selected
     words: np.ndarray | None = None
     attention: np.ndarray | None = None
+    mask: int | None = None  # the id that the target uses as [MASK]: that of most changed positions
+    ignored: int | None = None  # the label of positions that were not selected; None: every position has a label
+    shift: int = 0  # the labels are so many positions to the right of their characters
 
     @cached_property
     def eligible(self) -> np.ndarray:
         """Ordinary tokens of the text, which may be selected."""
-        is_ordinary = np.zeros(max(self.tokens.n_tokens, int(self.originals.max()) + 1), dtype=bool)
-        is_ordinary[self.tokens.ordinary] = True
-        return is_ordinary[self.originals] & self.real
+        return np.isin(self.originals, self.tokens.ordinary) & self.real
 
     @cached_property
     def changed(self) -> np.ndarray:
@@ -44,12 +45,15 @@ class Table:
 
     @cached_property
     def labelled(self) -> np.ndarray:
-        return self.labels != self.ignored if self.ignored is not None else np.ones_like(self.real)
+        return (self.labels != self.ignored if self.ignored is not None else np.ones_like(self.real)) & (
+            self.source > -2
+        )
 
     @cached_property
     def selected(self) -> np.ndarray:
-        """The ordinary tokens that were selected."""
-        return (self.changed if self.by_changes else self.labelled) & self.eligible
+        """The ordinary tokens that were selected. Labels that do not say so leave it to the changes."""
+        by_changes = self.ignored is None or self.shift
+        return (self.changed if by_changes else self.labelled) & self.eligible
 
     @cached_property
     def masked(self) -> np.ndarray:
@@ -63,7 +67,7 @@ class Table:
     def kept(self) -> np.ndarray:
         return self.selected & ~self.changed
 
-    def per_unit(self, where: np.ndarray) -> np.ndarray:
+    def per_call(self, where: np.ndarray) -> np.ndarray:
         """The number of positions that are True in each call, `[n_calls]`."""
         return where.sum(axis=(1, 2))
 
@@ -80,8 +84,7 @@ class Table:
     def ids(self) -> np.ndarray:
         """Classes of originals: each id, or as many neighbors as leave 64 classes; special tokens are the last one."""
         n = len(self.tokens.ordinary)
-        known = np.isin(self.originals, self.tokens.ordinary) & self.real
-        return np.where(known, self.ranks * min(n, CLASSES) // n, CLASSES)
+        return np.where(self.eligible, self.ranks * min(n, CLASSES) // n, CLASSES)
 
     @cached_property
     def columns(self) -> np.ndarray:
@@ -94,18 +97,58 @@ class Table:
         """The eighth of its window's ordinary tokens in which each position is, so windows of all lengths compare."""
         return eighths_of(self.eligible)
 
-    def part(self, units: slice, one_window_each: bool = False) -> Self:
+    def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
+        values = {name: getattr(self, name) for name in COLUMNS}
+        shape = (-1, 1, self.originals.shape[2]) if one_window_each else (-1, *self.originals.shape[1:])
+        parts = {name: value[calls].reshape(shape) for name, value in values.items() if value is not None}
+        return replace(self, **parts)  # type: ignore[arg-type]
 
-        def cut(array: np.ndarray) -> np.ndarray:
-            return array[units].reshape(-1, 1, array.shape[2]) if one_window_each else array[units]
+    def read(self) -> Self:
+        """The same table with the target's conventions, found from what it does. Raises TargetError if labels mark
+        replaced tokens instead of naming originals."""
+        changed, unchanged, tokens = self.changed & self.eligible, ~self.changed & self.eligible, self.tokens
+        labels = self.labels[unchanged]
+        ignored = most_frequent(labels)
+        if (labels == self.originals[unchanged]).mean() > EVERYWHERE:
+            ignored = None
+        marks = np.isin(self.labels[self.eligible], (0, 1)).all() and changed.any() and tokens.n_tokens > 2
+        if marks and (self.labels == self.changed)[self.eligible].mean() > 0.99:
+            raise TargetError("labels are 1 where a token is replaced and 0 elsewhere, as for ELECTRA's discriminator: "
+                              "audit the masks of its generator instead")  # fmt: skip
+        used = most_frequent(self.inputs[changed])
+        mask = used if used is not None and (self.inputs[changed] == used).mean() > 0.5 else tokens.mask
+        if mask is not None and tokens.mask is None:
+            tokens = tokens.with_special([], mask)
+        shift = 0 if ignored is None else shift_of(self, changed, ignored)
+        return replace(self, tokens=tokens, mask=mask, ignored=ignored, shift=shift)
 
-        names = [name for name, value in vars(self).items() if isinstance(value, np.ndarray) and name in FIELDS]
-        parts: dict[str, Any] = {name: cut(getattr(self, name)) for name in names}
-        return replace(self, **parts)
+
+def most_frequent(values: np.ndarray) -> int | None:
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[counts.argmax()]) if len(found) else None
 
 
-FIELDS = ("originals", "inputs", "labels", "real", "source", "words", "attention")
+def shift_of(table: Table, changed: np.ndarray, ignored: int) -> int:
+    """The offset between labels and their positions: of labelled from changed positions, or of labels from originals.
+    It is 0 if they agree, or if no offset makes them agree."""
+    labelled, inside = table.labels != ignored, slice(4, -4)
+    if not labelled.any() or not changed.any():
+        return 0
+
+    def fit(shift: int) -> tuple[float, float]:
+        """With labels moved back: the share of changed positions that have one, and of labels that are the original."""
+        moved = np.roll(labelled, -shift, axis=2)[..., inside]
+        right = np.roll(table.labels, -shift, axis=2)[..., inside] == table.originals[..., inside]
+        where = changed[..., inside]
+        return float(moved[where].mean()) if where.any() else 0.0, float(right[moved].mean()) if moved.any() else 0.0
+
+    fits = {shift: fit(shift) for shift in ((0,) if min(fit(0)) > 0.5 else (0, -1, 1, -2, 2))}
+    for which in (0, 1):
+        best = max(fits, key=lambda shift: fits[shift][which])
+        if best and fits[best][which] > 0.8 and fits[0][which] < 0.5:
+            return best
+    return 0
 
 
 def eighths_of(where: np.ndarray) -> np.ndarray:
@@ -116,50 +159,50 @@ def eighths_of(where: np.ndarray) -> np.ndarray:
 
 def shifted(array: np.ndarray, step: int, fill: Any) -> np.ndarray:
     """The values `step` positions to the left; `fill` where there are none."""
-    moved = np.full_like(array, fill)
-    if step > 0:
-        moved[..., step:] = array[..., :-step]
-    else:
-        moved[..., :step] = array[..., -step:]
+    moved = np.roll(array, step, axis=-1)
+    moved[(..., slice(0, step) if step > 0 else slice(step, None))] = fill
     return moved
 
 
 def collect(text: Text, rows: Sequence[np.ndarray], answers: Sequence[Masked], tokens: TokenIds) -> Table:
     """The table of calls with some rows of a text. Each position's original is found by the content around it."""
-    calls = [_aligned(text, some, answer, tokens) for some, answer in zip(rows, answers, strict=True)]
+    calls = [aligned(text, some, answer, tokens) for some, answer in zip(rows, answers, strict=True)]
+    return stacked(calls, tokens)
+
+
+def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
+    """One table of calls, whose columns `[rows, width]` may differ in shape."""
     height, width = (max(call["inputs"].shape[axis] for call in calls) for axis in (0, 1))
-    padding = tokens.padding if tokens.padding is not None else 0
-    fills = {"real": False, "source": -1, "words": -1, "attention": 0}
+    fills = {"real": False, "source": -2, "words": -1, "attention": 0}
 
     def stack(name: str) -> np.ndarray | None:
-        if any(call[name] is None for call in calls):
+        if any(call.get(name) is None for call in calls):
             return None
-        missing = [(height - call[name].shape[0], width - call[name].shape[1]) for call in calls]
+        fill = fills.get(name, tokens.padding or 0)
         return np.stack([
-            np.pad(call[name], ((0, down), (0, right)), constant_values=fills.get(name, padding))
-            for call, (down, right) in zip(calls, missing, strict=True)
+            np.pad(call[name], [(0, most - n) for most, n in zip((height, width), call[name].shape, strict=True)],
+                   constant_values=fill) for call in calls
         ])  # fmt: skip
 
-    columns: dict[str, Any] = {name: stack(name) for name in FIELDS}
+    columns: dict[str, Any] = {name: stack(name) for name in COLUMNS}
     return Table(**columns, tokens=tokens, mask=tokens.mask, ignored=tokens.ignored)
 
 
-def _aligned(text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds) -> dict[str, np.ndarray | None]:
+def aligned(text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds) -> dict[str, np.ndarray | None]:
     """The columns of one call, `[rows, width]` of the output."""
-    ids, real = text.ids[rows], text.real[rows]
-    is_id = (answer.labels >= 0) & (answer.labels < tokens.n_tokens)
-    known = np.where(is_id & (answer.labels != tokens.padding), answer.labels, answer.inputs)
-    special = np.array([id for id in tokens.special if id != tokens.mask])
-    found = sources(ids, real, answer.inputs, known, special)
-    place = np.where(found >= 0, found, 0)
-    if tokens.padding is not None:
-        known = np.where(known == tokens.mask, tokens.padding, known)  # a mask without a label, where no text was
-    added = np.where(found >= 0, ids.ravel()[place], known)
-    is_real = np.where(found >= 0, real.ravel()[place], (known != tokens.padding) & np.isin(known, tokens.special))
-    words = None if text.words is None else np.where(found >= 0, text.words[rows].ravel()[place], -1)
-    attention = answer.extras.get("attention_mask")
+    ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
+    named = (answer.labels >= 0) & (answer.labels < tokens.n_tokens) & (answer.labels != padding)
+    known = np.where(named, answer.labels, answer.inputs)
+    found = sources(ids, text.real[rows], answer.inputs, known, [id for id in tokens.special if id != tokens.mask])
+    place, is_text = np.where(found >= 0, found, 0), found >= 0
+    if padding is not None:
+        known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was
     return {
-        "originals": added, "inputs": answer.inputs, "labels": answer.labels, "real": is_real,
-        "source": np.where(found >= 0, rows[place // ids.shape[1]] * ids.shape[1] + place % ids.shape[1], -1),
-        "words": words, "attention": attention,
-    }  # fmt: skip
+        "originals": np.where(is_text, ids.ravel()[place], known),
+        "inputs": answer.inputs,
+        "labels": answer.labels,
+        "real": np.where(is_text, real[place], (known != padding) & np.isin(known, tokens.special)),
+        "source": np.where(is_text, rows[place // ids.shape[1]] * ids.shape[1] + place % ids.shape[1], -1),
+        "words": None if text.words is None else np.where(is_text, text.words[rows].ravel()[place], -1),
+        "attention": answer.extras.get("attention_mask"),
+    }

@@ -162,8 +162,12 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
             raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
         if found[name].dtype.kind not in "iu":
             raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
-    tensors = {key: matrix(value) for key, value in extras.items() if isinstance(value, list | torch.Tensor | np.ndarray)}
-    same = {key: value for key, value in tensors.items() if value.shape == found["inputs"].shape and value.dtype != object}
+    tensors = {
+        key: matrix(value) for key, value in extras.items() if isinstance(value, list | torch.Tensor | np.ndarray)
+    }
+    same = {
+        key: value for key, value in tensors.items() if value.shape == found["inputs"].shape and value.dtype != object
+    }
     dtype = str(found["labels"].dtype)
     return {**{name: part.astype(np.int64) for name, part in found.items()}, "extras": same, "dtype": dtype}
 
@@ -193,4 +197,6 @@ def candidates(function: Any, kind: str | None) -> list[Target]:
     keys = EXAMPLE_KEYS
     if attribute(function, ["whole_word_mask"]):  # needs offsets
         keys = (EXAMPLE_KEYS[1], *EXAMPLE_KEYS)
-    return [Target(function, each, names) for each in kinds for names in (keys if each in ("dict", "collator") else [()])]
+    return [
+        Target(function, each, names) for each in kinds for names in (keys if each in ("dict", "collator") else [()])
+    ]

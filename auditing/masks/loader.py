@@ -1,0 +1,64 @@
+"""Serves the batches of a DataLoader, a Trainer, or any iterable of batches, next to them: in their own process."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from auditing.errors import TargetError, describe
+from auditing.masks.calls import Facts
+from auditing.masks.target import Masked, matrix, read
+from auditing.masks.tokens import MaskOptions, claims, token_ids
+
+Batch = tuple[Masked, np.ndarray | None]  # what a batch holds, and the tokens of its examples if they are known
+
+
+def functions(imported: Any) -> dict[str, Callable[..., Any]]:
+    """The calls of an audit, by name: `facts`, then `batches`. Raises TargetError."""
+    made = imported() if callable(imported) and not hasattr(imported, "get_train_dataloader") else imported
+    loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
+    if not isinstance(loader, Iterable):
+        raise TargetError(f"the target made {describe(loader)} instead of a DataLoader, a Trainer, or batches")
+    return {"facts": lambda options: facts(loader, options), "batches": lambda *sizes: batches(loader, *sizes)}
+
+
+def facts(loader: Any, options: MaskOptions) -> Facts:
+    """What is known about the ids of a loader's batches, from its collator's tokenizer or the options."""
+    owner = getattr(loader, "collate_fn", loader)
+    tokens = token_ids(owner, options)
+    if tokens is None:
+        raise TargetError("the number of tokens is unknown: state --n-tokens, --mask, and --special")
+    return Facts("loader", tokens, claims(owner))
+
+
+def batches(loader: Any, n_batches: int, seed: int, padding: int | None) -> list[Batch]:
+    """The first batches of an epoch, with the tokens of the examples that the loader gave to its collator."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    own, examples = getattr(loader, "collate_fn", None), []
+    is_recorded = own is not None and getattr(loader, "num_workers", 1) == 0
+    if is_recorded:
+
+        def recording(batch: Any) -> Any:
+            ids = [each.get("input_ids") if isinstance(each, Mapping) else None for each in batch]
+            masked = any(isinstance(each, Mapping) and "labels" in each for each in batch)
+            examples.append(None if masked or None in ids else matrix([matrix(row) for row in ids], padding or 0))
+            return own(batch)
+
+        loader.collate_fn = recording
+    try:
+        found = list(islice(iter(loader), n_batches))
+    finally:
+        if is_recorded:
+            loader.collate_fn = own
+    if not found:
+        raise TargetError("the loader has no batches")
+    if len(examples) < len(found):
+        examples = [None] * len(found)
+    line = f"a batch is {describe(found[0])}"
+    masked = [Masked(**read(batch, None, padding or 0, line), is_modified=False, is_reused=False) for batch in found]
+    return list(zip(masked, examples, strict=False))
