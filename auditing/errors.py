@@ -44,5 +44,6 @@ def raised(error: BaseException) -> str:
     name = type(error).__name__
     own = str(Path(__file__).parent)
     places = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith((own, "<frozen"))]
+    places = [each for each in places if "site-packages" not in each.filename] or places
     place = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
     return f"{name}: {text}{place}" if text else f"{name}{place}"

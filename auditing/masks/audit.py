@@ -21,8 +21,8 @@ from auditing.masks.tokens import MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report
 
-KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists",
-              "collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}  # fmt: skip
+KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists"}
+KIND_NAMES |= {"collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
         if pair.is_found and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
-    in_order = sorted(surest.values(), key=lambda pair: (pair.circumstance in ("batch", "window"), -round(pair.z)))
+    in_order = sorted(surest.values(), key=lambda pair: (pair.circumstance in COARSE, -pair.z * FINE.get(pair.circumstance, 1.0)))
     found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in ("selected", "kind", "replacement"):
         free = [pair for pair in pairs if pair.outcome == outcome and not pair.is_found]

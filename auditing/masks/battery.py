@@ -68,7 +68,8 @@ class Pair:
         if self.ordered and len(used) > 4 and abs(np.corrcoef(used, shares[used])[0, 1]) > 0.85:
             verb = "rises" if end > begin else "falls"
             return f"{self.what} {verb} from {begin:.1%} to {end:.1%} with the {self.along}"
-        return f"{self.what}: {shares[low]:.1%} at {self.along} {low + self.first}, {shares[high]:.1%} at {high + self.first}"
+        ends = f"{shares[low]:.1%} at {self.along} {low + self.first}, {shares[high]:.1%} at {high + self.first}"
+        return f"{self.what}: {ends}"
 
 
 def listed(numbers: np.ndarray) -> str:
@@ -96,7 +97,7 @@ class Sample:
         return (np.bincount(strata, self.outcomes) / np.maximum(1, np.bincount(strata)))[strata]
 
     def by(self, circumstance: str, along: str, classes: np.ndarray, first: int = 0, ordered: bool = True) -> Pair:
-        """Test independence of the classes of positions, `[n_calls, rows, width]`, or of windows, `[n_calls, rows, 1]`."""
+        """Test independence of the classes of positions, `[n_calls, rows, width]`, or of windows, `[..., 1]`."""
         expected = self.expected if classes.shape[-1] > 1 else self.mean_in(self.calls)
         flat = np.broadcast_to(classes, self.where.shape).ravel()[self.at]
         found = by_class(self.calls, flat, self.outcomes, expected, self.n_calls)

@@ -65,8 +65,9 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     margin = EDGE if len(shares) > 8 * EDGE else 1
     inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
     known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
-    others = [each for each in RECIPES if known and pair.key in each.depends and each.unit in (structure.unit, "id", "batch")
-              and (each.rate is not None or structure.varies)]  # fmt: skip
+    units = (structure.unit, "id", "batch")
+    having = [each for each in RECIPES if pair.key in each.depends and each.unit in units]
+    others = [each for each in having if known and (each.rate is not None or structure.varies)]
     line = (f"{pair.outcome} by {pair.circumstance}", pair.text(), f"{mean:.1%}" if mean else "none",
             f"|z| = {pair.z:.1f}")  # fmt: skip
     fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}

@@ -42,8 +42,7 @@ class Measured:
 def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> Measured:
     """Measure a target through `call(name, *arguments)`, which reaches the functions of `auditing.masks.calls`.
 
-    `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or returns what no masker
-    returns.
+    `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or is no masker.
     """
     facts: Facts = call("probe", options)
     text = call("write", "main", POOL, WIDTH, False, options.seed)

@@ -65,7 +65,7 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
         must_be_new = (measured.options.recipe or "").lower() == "roberta"
         yield finding("masks of another call", "the same for the same text", *line, "static-masks",
                       verdict=Verdict.BROKEN if must_be_new else Verdict.DIFFERS, recipes=("BERT's prepared data",),
-                      cause="The same text has the same masks in every epoch: they are stored, or seeded by the text.")  # fmt: skip
+                      cause="The same text has the same masks in every epoch: they are stored.")  # fmt: skip
     elif repeats.returning > FEWEST:
         found = f"{repeats.returning:.0%} of calls repeat one {repeats.lag} calls before"
         yield finding("masks of another call", found, *line, "masks-return")

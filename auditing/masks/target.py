@@ -98,7 +98,7 @@ class Target:
         return Masked(**masked, is_modified=is_modified, is_reused=is_reused)
 
     def argument(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Any:
-        """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by the kind of target."""
+        """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by the kind."""
         ids = text.ids[rows]
         plain = {"tensor": lambda: torch.tensor(ids, device="cpu"), "array": ids.copy, "lists": ids.tolist}
         if self.kind in plain:

@@ -32,9 +32,8 @@ def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Gener
 
 
 def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
-    """Ordinary ids, independent and equally likely. Every other window begins and ends with the tokens of its edges, as
-    with [CLS] and [SEP], and every fourth has another one inside, so that a masker that spares the edges whatever stands
-    there can be told from one that spares these tokens."""
+    """Ordinary ids, independent and equally likely. Every other window begins and ends with special tokens, and every
+    fourth has another one inside, so that sparing the edges is not sparing special tokens."""
     rng = np.random.default_rng([seed, n_windows, width])
     ids = rng.choice(tokens.ordinary, (n_windows, width)).astype(np.int64)
     lengths = lengths_of(n_windows, width, is_ragged, rng)

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from auditing.masks.shares import Found, fits, signature
 
 from auditing.masks.recipes import RECIPES, SIGNATURES, nearest_recipe, recipe_named
-from auditing.masks.shares import Found, fits, signature
 from auditing.statistics import Share, chi_square_p, share_of, two_sided_p
 
 

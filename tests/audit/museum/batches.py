@@ -53,35 +53,23 @@ def continues(ids: torch.Tensor, tokenizer: Any) -> torch.Tensor:
     return prefixed[ids]
 
 
-@exhibit(
-    "pieces-alone",
-    "huggingface/transformers#11768",
-    "Whole-word masking knows BERT's `##` only. With a tokenizer that marks beginnings, every piece is a word.",
-    make=lambda mask: WholeWordCollator(mask, metaspace_pieces(SYLLABLES)),
-)
+@exhibit("pieces-alone", make=lambda mask: WholeWordCollator(mask, metaspace_pieces(SYLLABLES)))
 def prefix_of_one_tokenizer(ids: torch.Tensor, tokenizer: Any) -> Pair:
+    """Whole-word masking knows BERT's `##` only. With a tokenizer that marks beginnings, every piece is a word."""
     return masked_words(ids, ~continues(ids, tokenizer), tokenizer)
 
 
-@exhibit(
-    "word-part-left",
-    "uakarsh/latr#12",
-    "Of a word of several tokens only the first is masked; the others stay and give it away.",
-    make=lambda mask: WholeWordCollator(mask, word_pieces(SYLLABLES)),
-)
+@exhibit("word-part-left", make=lambda mask: WholeWordCollator(mask, word_pieces(SYLLABLES)))
 def first_piece_of_a_word(ids: torch.Tensor, tokenizer: Any) -> Pair:
+    """Of a word of several tokens only the first is masked; the others stay and give it away."""
     begins = ~continues(ids, tokenizer) & ~special(ids, tokenizer)
     selected = begins & (torch.rand(ids.shape) < 2 * RATE)
     return torch.where(selected, tokenizer.mask_token_id, ids), torch.where(selected, ids, IGNORED)
 
 
-@exhibit(
-    "unknown-as-mask",
-    "huggingface/transformers#2031",
-    "A typo in the name of the mask token, which the tokenizer then maps to the id of unknown tokens.",
-    make=lambda mask: Collator(mask, word_pieces(SYLLABLES, mask_token="[UNK]")),
-)
+@exhibit("unknown-as-mask", make=lambda mask: Collator(mask, word_pieces(SYLLABLES, mask_token="[UNK]")))
 def unknown_token_for_mask(ids: torch.Tensor, tokenizer: Any) -> Pair:
+    """A typo in the name of the mask token, which the tokenizer then maps to the id of unknown tokens."""
     selected = (torch.rand(ids.shape) < RATE) & ~special(ids, tokenizer)
     return torch.where(selected, tokenizer.mask_token_id, ids), torch.where(selected, ids, IGNORED)
 
@@ -95,13 +83,9 @@ class HidingCollator(Collator):
         return batch
 
 
-@exhibit(
-    "attention-hides-mask",
-    "huggingface/transformers#6376",
-    "The attention mask becomes 0 at masked positions, as if they were padding: no token sees where a mask stands.",
-    make=lambda mask: HidingCollator(mask, word_pieces(SYLLABLES)),
-)
+@exhibit("attention-hides-mask", make=lambda mask: HidingCollator(mask, word_pieces(SYLLABLES)))
 def masks_hidden_from_attention(ids: torch.Tensor, tokenizer: Any) -> Pair:
+    """The attention mask becomes 0 at masked positions, as if they were padding: no token sees where a mask stands."""
     selected = (torch.rand(ids.shape) < RATE) & ~special(ids, tokenizer)
     return torch.where(selected, tokenizer.mask_token_id, ids), torch.where(selected, ids, IGNORED)
 
@@ -118,13 +102,9 @@ class OffsetsCollator(Collator):
         return {"input_ids": inputs, "labels": labels}
 
 
-@exhibit(
-    "words-joined",
-    "huggingface/transformers#39485",
-    "A word begins where the offsets leave a gap. Of tokenizers that count the space with the word, none does.",
-    make=lambda mask: OffsetsCollator(mask, metaspace_pieces(SYLLABLES)),
-)
+@exhibit("words-joined", make=lambda mask: OffsetsCollator(mask, metaspace_pieces(SYLLABLES)))
 def words_by_gaps(ids: torch.Tensor, offsets: torch.Tensor, tokenizer: Any) -> Pair:
+    """A word begins where the offsets leave a gap. Of tokenizers that count the space with the word, none does."""
     previous_end = torch.cat([torch.full((len(ids), 1), -1), offsets[:, :-1, 1]], 1)
     follows_special = torch.cat([torch.ones(len(ids), 1), special(ids, tokenizer)[:, :-1]], 1).bool()
     return masked_words(ids, (offsets[:, :, 0] != previous_end) | follows_special, tokenizer)

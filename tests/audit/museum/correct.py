@@ -4,10 +4,13 @@
 own code, draws random tokens from the whole vocabulary, and units of words depend on the window's ends.
 """
 
+import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from auditing.finding import Finding, Verdict
@@ -101,21 +104,89 @@ def fixed_count(seed: int) -> TensorMasker:
     return TensorMasker(mask)
 
 
-class BatchMasker:
-    """A callable on a batch: a dictionary in, a dictionary out."""
+def rates(draw: Callable[[int], torch.Tensor]) -> Callable[[int], TensorMasker]:
+    """Masked diffusion: [MASK] at a rate per window, drawn for `n` windows."""
 
-    mask_token, padding_token, no_mask_tokens, n_tokens = MASK, PAD, [CLS, SEP], N_TOKENS
+    def mask(x: torch.Tensor) -> Pair:
+        selected = (torch.rand(x.shape) < draw(len(x))[:, None]) & ordinary(x)
+        return torch.where(selected, MASK, x), labels_of(x, selected)
 
-    def __call__(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        x = batch["input_ids"]
-        selected = drawn(x)
-        return {**batch, "input_ids": corrupted(x, selected), "labels": labels_of(x, selected)}
+    return lambda seed: TensorMasker(mask)
+
+
+def spans(seed: int) -> TensorMasker:
+    """Spans of three tokens at independent places."""
+
+    def mask(x: torch.Tensor) -> Pair:
+        begins = torch.rand(x.shape) < RATE / 3
+        selected = (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x)
+        return corrupted(x, selected), labels_of(x, selected)
+
+    return TensorMasker(mask)
+
+
+def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    x = np.asarray(x)
+    selected, draw = (np.random.random(x.shape) < RATE) & (x < N_ORDINARY), np.random.random(x.shape)
+    replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, np.random.randint(N_ORDINARY, size=x.shape), x))
+    return np.where(selected, replaced, x), np.where(selected, x, -100)
+
+
+def of_lists(x: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
+    inputs, labels = numpy_masker(x)
+    return inputs.tolist(), labels.tolist()
+
+
+def batch_dict(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    x = batch["input_ids"]
+    selected = drawn(x)
+    return {**batch, "input_ids": corrupted(x, selected), "labels": labels_of(x, selected)}
+
+
+class Rearranging:
+    """Transformers' collator, on examples that are rearranged before."""
+
+    def __init__(self, rearrange: Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]]):
+        self.inner = COLLATORS["default"]()
+        self.tokenizer = self.inner.tokenizer
+        self.rearrange = rearrange
+
+    def __call__(self, examples: list[dict[str, Any]]) -> Any:
+        return self.inner(self.rearrange(examples, self.tokenizer))
+
+
+def padded(collator: Any) -> Any:
+    collator.pad_to_multiple_of = 128
+    return collator
+
+
+def joined(examples: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
+    """All texts one after the other, cut into windows."""
+    ids = [id for example in examples for id in example["input_ids"]]
+    return [{"input_ids": ids[begin : begin + length]} for begin in range(0, max(1, len(ids) - length + 1), length)]
+
+
+def surrounded(example: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """The text with new special tokens around it, and none inside."""
+    ids = [id for id in example["input_ids"] if id not in (tokenizer.cls_token_id, tokenizer.sep_token_id)]
+    return {"input_ids": [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]}
+
+
+REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]]] = {
+    "sorted by length": lambda examples, tokenizer: sorted(examples, key=lambda each: -len(each["input_ids"])),
+    "shuffled": lambda examples, tokenizer: random.sample(examples, len(examples)),
+    "truncated": lambda examples, tokenizer: [{"input_ids": each["input_ids"][:100]} for each in examples],
+    "packed": lambda examples, tokenizer: joined(examples, 96),
+    "flattened": lambda examples, tokenizer: joined(examples, sum(len(each["input_ids"]) for each in examples)),
+    "with special tokens": lambda examples, tokenizer: [surrounded(each, tokenizer) for each in examples],
+}
 
 
 def collator(name: str) -> Callable[[int], Any]:
     return lambda seed: COLLATORS[name]()
 
 
+DRAWS_SPECIAL = frozenset({"special-as-replacement"})
 IN_ONE_PROCESS = {"workers": 0}  # Folio's Masker has a generator of its own, and runs in the training process
 CORRECT = [
     Correct("Folio's MLM", folio_mlm),
@@ -125,9 +196,21 @@ CORRECT = [
         "Folio's Masker, whole_word", folio_masker("whole_word"), frozenset({"position-dependent"}), IN_ONE_PROCESS
     ),
     Correct("fixed count", fixed_count),
-    Correct("batch dict", lambda seed: BatchMasker()),
-    Correct("collator", collator("default"), frozenset({"special-as-replacement"})),
+    Correct("spans", spans),
+    Correct("masked diffusion", rates(torch.rand)),
+    Correct("MaskGIT", rates(lambda n: torch.cos(torch.rand(n) * math.pi / 2))),
+    Correct("stratified rates", rates(lambda n: (torch.rand(n) + torch.arange(n)) / n)),
+    Correct("rates from 15% to 40%", rates(lambda n: 0.15 + 0.25 * torch.rand(n))),
+    Correct("NumPy", lambda seed: TensorMasker(numpy_masker)),
+    Correct("lists", lambda seed: TensorMasker(of_lists), options={"kind": "lists"}),
+    Correct("batch dict", lambda seed: TensorMasker(batch_dict), options={"kind": "dict"}),
+    Correct("collator", collator("default"), DRAWS_SPECIAL),
     Correct("collator, [MASK] only", collator("mask_replace_prob=1, random_replace_prob=0")),
     Correct("collator, 30%", collator("mlm_probability=0.3, mask_replace_prob=1, random_replace_prob=0")),
     Correct("collator, whole words", collator("whole_word_mask=True")),
+    Correct("collator, padded to 128", lambda seed: padded(COLLATORS["default"]()), DRAWS_SPECIAL),
+    *(
+        Correct(f"collator, {name}", lambda seed, change=change: Rearranging(change), DRAWS_SPECIAL)
+        for name, change in REARRANGED.items()
+    ),
 ]

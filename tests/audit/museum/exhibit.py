@@ -1,4 +1,4 @@
-"""What an exhibit is: a masker with one planted bug, the name that the audit must give it, and where it was found."""
+"""What an exhibit is: a masker with one planted bug, and the name that the audit must give it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,32 +30,23 @@ class TensorMasker:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A masker of the museum. `bug` is the slug of the finding that the audit must report, with `verdict`."""
+    """A masker of the museum. `bug` is the slug of the finding that the audit must report, with its verdict in the
+    catalogue, which also cites where the bug was found."""
 
     name: str
     target: Any
     bug: str
-    thread: str  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
-    why: str
-    verdict: str = "broken"
     options: dict[str, Any] = field(default_factory=dict)
 
 
 EXHIBITS: list[Exhibit] = []
 
 
-def exhibit(
-    bug: str,
-    thread: str,
-    why: str,
-    verdict: str = "broken",
-    make: Callable[[Any], Any] = TensorMasker,
-    **options: Any,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def exhibit(bug: str, make: Callable[[Any], Any] = TensorMasker, **options: Any) -> Callable[..., Any]:
     """Register a masking function under its own name; `make` turns it into the target that the audit is given."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        EXHIBITS.append(Exhibit(function.__name__, make(function), bug, thread, why, verdict, options))
+        EXHIBITS.append(Exhibit(function.__name__, make(function), bug, options))
         return function
 
     return register

@@ -17,24 +17,18 @@ from tests.audit.museum.exhibit import (
 )
 
 
-@exhibit(
-    "static-masks",
-    "Gen-Verse/dLLM-RL#31",
-    "Masks are drawn once, when the dataset is prepared: every epoch hides the same positions.",
-)
+@exhibit("static-masks")
 def masks_of_the_preparation(x: torch.Tensor) -> Pair:
+    """Masks are drawn once, when the dataset is prepared: every epoch hides the same positions."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(42)
         selected = drawn(x)
         return corrupted(x, selected), labels_of(x, selected)
 
 
-@exhibit(
-    "same-mask-in-batch",
-    "sb-ai-lab/RePlay@6485cd4a:replay/nn/transform/token_mask.py",
-    "One row of draws, of the windows' length, is broadcast over the batch.",
-)
+@exhibit("same-mask-in-batch")
 def one_mask_for_all(x: torch.Tensor) -> Pair:
+    """One row of draws, of the windows' length, is broadcast over the batch."""
     selected = (torch.rand(x.shape[-1]) < RATE) & ordinary(x)
     return corrupted(x, selected), labels_of(x, selected)
 
@@ -53,11 +47,7 @@ class SeededDataset:
         return torch.where(selected, replaced, x), labels_of(x, selected)
 
 
-@exhibit(
-    "same-masks-per-worker",
-    "wolny/pytorch-3dunet#32",
-    "The dataset has a seeded generator, and every worker gets a copy of it: all workers draw the same masks.",
-    make=lambda make_masker: TensorMasker(make_masker()),
-)
+@exhibit("same-masks-per-worker", make=lambda make_masker: TensorMasker(make_masker()))
 def generator_copied_to_workers() -> SeededDataset:
+    """The dataset has a seeded generator, and every worker gets a copy of it: all workers draw the same masks."""
     return SeededDataset()

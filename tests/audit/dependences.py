@@ -1,0 +1,172 @@
+"""Maskers whose outcomes depend on something that they should not depend on, and the finding that must say so."""
+
+from collections.abc import Callable
+from itertools import count
+
+import torch
+
+from tests.audit.museum.exhibit import (
+    CLS,
+    MASK,
+    N_ORDINARY,
+    N_TOKENS,
+    PAD,
+    SEP,
+    Pair,
+    TensorMasker,
+    drawn,
+    labels_of,
+    ordinary,
+    random_ids,
+)
+
+Masking = Callable[..., Pair]
+PERMUTED = torch.randperm(N_ORDINARY, generator=torch.Generator().manual_seed(1))
+
+
+def result(
+    x: torch.Tensor, selected: torch.Tensor, kind: torch.Tensor | None = None, random: torch.Tensor | None = None
+) -> Pair:
+    """80/10/10 at the selected positions, decided by `kind` from 0 to 1, with the random tokens `random`."""
+    kind = torch.rand(x.shape) if kind is None else kind
+    replaced = torch.where(kind < 0.9, random_ids(x) if random is None else random, x)
+    return torch.where(selected, torch.where(kind < 0.8, MASK, replaced), x), labels_of(x, selected)
+
+
+def rated(x: torch.Tensor, rate: torch.Tensor) -> Pair:
+    return result(x, (torch.rand(x.shape) < rate) & ordinary(x))
+
+
+def in_order(x: torch.Tensor) -> Pair:
+    selected = drawn(x)
+    return result(x, selected, (selected.cumsum(1) - 1) / selected.sum(1, keepdim=True).clamp(min=1))
+
+
+def redrawn(x: torch.Tensor, forbidden: Callable[[torch.Tensor], torch.Tensor]) -> Pair:
+    """Random tokens without those that are forbidden."""
+    tokens = random_ids(x)
+    for _ in range(8):
+        tokens = torch.where(forbidden(tokens), random_ids(x), tokens)
+    return result(x, drawn(x), None, tokens)
+
+
+def from_window(x: torch.Tensor) -> Pair:
+    own = x.gather(1, torch.rand(x.shape).argsort(1))
+    return result(x, drawn(x), None, torch.where(ordinary(own), own, random_ids(x)))
+
+
+def no_neighbors(x: torch.Tensor) -> Pair:
+    selected = drawn(x, 0.18)
+    return result(x, selected & ~selected.roll(1, 1))
+
+
+def row_repeated(x: torch.Tensor) -> Pair:
+    selected = drawn(x)
+    if len(x) > 8:
+        selected[8::2] = selected[:-8:2]
+    return result(x, selected & ordinary(x))
+
+
+def row_rolled(x: torch.Tensor) -> Pair:
+    """Two windows of each batch are moved copies of others."""
+    selected, order = drawn(x), torch.randperm(len(x))
+    for to, of in ((order[0], order[-1]), (order[1], order[-2])) if len(x) > 4 else ():
+        selected[to] = selected[of].roll(int(torch.randint(x.shape[1], ())))
+    return result(x, selected & ordinary(x))
+
+
+def complementary(x: torch.Tensor) -> Pair:
+    selected = drawn(x)
+    selected[1::2] &= ~selected[: len(x) // 2 * 2 : 2]
+    return result(x, selected)
+
+
+def seeded(x: torch.Tensor, seed: int) -> Pair:
+    generator = torch.Generator().manual_seed(seed)
+    return result(x, (torch.rand(x.shape, generator=generator) < 0.15) & ordinary(x))
+
+
+def edges_only(x: torch.Tensor) -> Pair:
+    """Spares special tokens at the ends of windows only."""
+    selected, last = (torch.rand(x.shape) < 0.15) & (x != PAD), (x != PAD).sum(1) - 1
+    selected[:, 0] &= ordinary(x)[:, 0]
+    selected[torch.arange(len(x)), last] &= ordinary(x)[torch.arange(len(x)), last]
+    return result(x, selected)
+
+
+CALLS = count()
+BUGS: dict[str, tuple[Masking, str]] = {
+    "kinds in order": (in_order, "kind-by-position"),
+    "kind per window": (lambda x: result(x, drawn(x), torch.rand(len(x), 1).expand(x.shape)), "kind-by-window"),
+    "kind per batch": (lambda x: result(x, drawn(x), torch.rand(1, 1).expand(x.shape)), "kind-by-batch"),
+    "kind by id": (lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x % 3 == 0, 0.8, 1)), "kind-by-id"),
+    "kind by neighbor": (
+        lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x.roll(1, 1) < 10, 0.8, 1)),
+        "kind-by-token-before",
+    ),
+    "rate rises with the id": (lambda x: rated(x, 0.1 + 0.1 * x / N_ORDINARY), "selected-by-id"),
+    "rate by parity": (lambda x: rated(x, torch.where(x % 2 == 0, 0.1, 0.2)), "selected-by-id-parity"),
+    "rate by row": (lambda x: rated(x, torch.linspace(0.1, 0.2, len(x))[:, None]), "selected-by-row"),
+    "rate by neighbor": (lambda x: rated(x, torch.where(x.roll(1, 1) % 5 == 0, 0.3, 0.12)), "selected-by-token-before"),
+    "every 50th call unmasked": (lambda x: rated(x, torch.tensor(0.15 * (next(CALLS) % 50 > 0))), "calls-unmasked"),
+    "drift": (lambda x: rated(x, torch.tensor(0.1 + next(CALLS) % 1000 / 4000)), "selected-by-call"),
+    "even and odd calls": (lambda x: rated(x, torch.tensor(0.1 + 0.1 * (next(CALLS) % 2))), "selected-by-call"),
+    "rate per batch": (lambda x: rated(x, 0.3 * torch.rand(1, 1)), "selected-by-batch"),
+    "shifted id": (lambda x: result(x, drawn(x), None, (x + 7) % N_ORDINARY), "replacement-by-original"),
+    "function of the id": (
+        lambda x: result(x, drawn(x), None, PERMUTED[x.clamp(max=N_ORDINARY - 1)]),
+        "replacement-by-original",
+    ),
+    "never the next id": (lambda x: redrawn(x, lambda new: (new - x).abs() == 1), "replacement-by-original"),
+    "never a neighbor": (
+        lambda x: redrawn(x, lambda new: (new == x.roll(1, 1)) | (new == x.roll(-1, 1))),
+        "replacement-by-neighbors",
+    ),
+    "from the window": (from_window, "replacement-by-window"),
+    "one id per window": (
+        lambda x: result(x, drawn(x), None, torch.randint(N_ORDINARY, (len(x), 1)).expand(x.shape)),
+        "replacement-by-other-replacements",
+    ),
+    "never two neighbors": (no_neighbors, "never-neighbors"),
+    "row repeated": (row_repeated, "selected-by-rows"),
+    "row rolled": (row_rolled, "selected-by-rows"),
+    "complementary rows": (complementary, "selected-by-rows"),
+    "seed of every tenth call": (lambda x: seeded(x, next(CALLS) % 10), "masks-return"),
+    "the same seed": (lambda x: seeded(x, 3), "static-masks"),
+    "special tokens inside": (edges_only, "special-selected"),
+}
+
+
+class Buffered(TensorMasker):
+    """Returns the same buffers from every call."""
+
+    def __call__(self, x: torch.Tensor) -> Pair:
+        held = self.__dict__.setdefault("held", {})
+        inputs, labels = held.setdefault(x.shape, (torch.empty_like(x), torch.empty_like(x)))
+        for part, new in zip((inputs, labels), result(x, drawn(x)), strict=True):
+            part.copy_(new)
+        return inputs, labels
+
+
+class BatchMasker:
+    """A function of a batch dict that adds tensors: `extras` of the text and the selection."""
+
+    mask_token, padding_token, no_mask_tokens, n_tokens = MASK, PAD, [CLS, SEP], N_TOKENS
+
+    def __init__(self, extras: Callable[[torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]):
+        self.extras = extras
+
+    def __call__(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        x = batch["input_ids"]
+        selected = drawn(x)
+        inputs, labels = result(x, selected)
+        return {"input_ids": inputs, "labels": labels, "attention_mask": (x != PAD).long(), **self.extras(x, selected)}
+
+
+BATCH_BUGS = {
+    "attention-at-padding": BatchMasker(lambda x, selected: {"attention_mask": torch.ones_like(x)}),
+    "attention-hides-text": BatchMasker(lambda x, selected: {"attention_mask": selected.long()}),
+    "text-in-batch": BatchMasker(lambda x, selected: {"original_ids": x}),
+    "selection-in-batch": BatchMasker(lambda x, selected: {"token_type_ids": selected.long()}),
+    "buffer-reused": Buffered(lambda x: (x, x)),
+}
