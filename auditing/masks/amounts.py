@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from auditing.finding import Finding, Verdict
-from auditing.masks.catalogue import finding
+from auditing.masks.catalogue import CATALOGUE, finding
 from auditing.masks.measure import Measured
-from auditing.masks.recipes import RECIPES, SIGNATURES, Recipe, Shares, Structure, word_counts
+from auditing.masks.recipes import RECIPES, Recipe, Shares, Structure
 from auditing.masks.rules import HINT
 from auditing.masks.table import Table, shifted
 from auditing.statistics import LEVEL, of_means
@@ -74,12 +74,9 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
 def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[float]) -> bool:
     """Whether counts are those of draws with replacement: k draws among n positions hit n (1 - (1 - 1/n)^k)."""
     counts = structure.counts
-    if structure.is_fixed or counts.var() > 0.5 * structure.independent_variance:
-        return False
-    draws = [(n, k) for n in lengths for k in (math.floor(rate * n), math.ceil(rate * n))]
-    return any(
-        counts.max() <= k and abs(counts.mean() / (lengths[-1] * (1 - (1 - 1 / n) ** k)) - 1) < 0.01 for n, k in draws
-    )
+    draws = [(n, k) for n in lengths for k in (math.floor(rate * n), math.ceil(rate * n)) if counts.max() <= k]
+    hit = [abs(counts.mean() / (lengths[-1] * (1 - (1 - 1 / n) ** k)) - 1) < 0.01 for n, k in draws]
+    return not structure.is_fixed and counts.var() < 0.5 * structure.independent_variance and any(hit)
 
 
 def check_counts(measured: Measured, structure: Structure, expected: Expected) -> Finding:
@@ -96,21 +93,16 @@ def check_counts(measured: Measured, structure: Structure, expected: Expected) -
 
 
 def rounding(sets: Sequence[Table], rate: float) -> str:
-    """The rule that rounds the rate times the width, or times the ordinary tokens, to the counts of windows."""
-    counts, n_eligible, widths = (
-        np.concatenate([table.per_window(part(table)) for table in sets])
-        for part in (lambda table: table.selected, lambda table: table.eligible, lambda table: table.source > -2)
+    """How the rate times the width, or times the ordinary tokens, is rounded to the counts of windows."""
+    counts, sizes, widths = (
+        np.concatenate([table.per_window(part) for table in sets for part in [getattr(table, name)]])
+        for name in ("selected", "eligible", "is_output")
     )
-    for products in (rate * widths, rate * n_eligible):
-        down = np.floor(products + 1e-6)
-        rules = {
-            "to nearest": np.abs(counts - np.maximum(products, 0.5)) <= 0.5 + 1e-6,
-            "up": counts == np.ceil(products - 1e-6),
-            "down": counts == down,
-            "down, at least 1": counts == np.maximum(1, down),
-        }
+    for products in (rate * widths, rate * sizes):
+        down, near = np.floor(products + 1e-6), np.abs(counts - np.maximum(products, 0.5)) <= 0.5 + 1e-6
+        rules = {"to nearest": near, "down": counts == down, "down, at least 1": counts == np.maximum(1, down)}
         for rule, holds in rules.items():
-            if (holds | (counts == n_eligible)).all():
+            if (holds | (counts == sizes)).all():
                 return rule
     return "in another way"
 
@@ -152,17 +144,14 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Itera
     fields: dict[str, Any] = {"verdict": Verdict.BROKEN if expected.shares_are_stated else Verdict.DIFFERS}
     if not fits(structure, expected.shares, same):
         apart = {
-            name: sum(abs(one - other) for one, other in zip(structure.shares, shares, strict=True))
-            for shares, name in reversed(SIGNATURES) if fits(structure, shares, same)
+            bug.name: sum(abs(one - other) for one, other in zip(structure.shares, shares, strict=True))
+            for bug in CATALOGUE.values() for shares in bug.shares if fits(structure, shares, same)
         }  # fmt: skip
-        bug = min(apart, key=lambda name: apart[name]) if apart else "other-shares"
+        bug = min(apart, key=lambda name: apart[name], default="other-shares")
         if not apart:
             fields["cause"] = f"The shares are not those of {expected.source}."
-        if (
-            bug == "kept-without-label"
-            and expected.rate
-            and abs(structure.rate.value / (0.9 * expected.rate) - 1) < 0.03
-        ):
+        few = bool(expected.rate) and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
+        if bug == "kept-without-label" and few:
             fields["verdict"] = Verdict.BROKEN
         fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
     for name, part, value in zip(("[MASK]", "random", "unchanged"), structure.parts, expected.shares, strict=True):
@@ -173,10 +162,10 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Itera
 
 def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
     """Whether words are selected as a whole. `expected.whole_words`: the target or the recipe says that they are."""
-    counted, whole, rate = word_counts(main), structure.whole_words, structure.rate.value
-    if counted is None or whole is None or main.words is None:
+    whole, rate = structure.whole_words, structure.rate.value
+    if structure.words is None or main.words is None or not structure.words[1].any():
         return
-    sizes, chosen = counted
+    sizes, chosen = structure.words
     touched = chosen > 0
     independent = float((rate**sizes).sum() / (1 - (1 - rate) ** sizes).sum())
     evidence = f"{(touched & (chosen == sizes)).sum():,} of {touched.sum():,} words"

@@ -21,6 +21,8 @@ from auditing.masks.tokens import MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report
 
+# Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
+COARSE, FINE = ("batch", "window"), {"token before": 0.7, "token after": 0.7}
 KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists"}
 KIND_NAMES |= {"collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}
 
@@ -164,7 +166,8 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
         if pair.is_found and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
-    in_order = sorted(surest.values(), key=lambda pair: (pair.circumstance in COARSE, -pair.z * FINE.get(pair.circumstance, 1.0)))
+    rank = {pair: (pair.circumstance in COARSE, -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
+    in_order = sorted(rank, key=lambda pair: rank[pair])
     found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in ("selected", "kind", "replacement"):
         free = [pair for pair in pairs if pair.outcome == outcome and not pair.is_found]

@@ -15,7 +15,7 @@ BINS = 16  # of replacements
 RARE = 120  # relations that are observed less often are not tested
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
     """One tested pair. `outcome` and `circumstance` name its entry in the catalogue and in a recipe."""
 

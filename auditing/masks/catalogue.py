@@ -27,6 +27,7 @@ class Bug:
     verdict: str = "broken"
     cited: str = ""  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
     explains: tuple[str, ...] = ()
+    shares: tuple[tuple[float, float, float], ...] = ()  # that it makes of 80/10/10
 
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -66,8 +67,9 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
     known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
     units = (structure.unit, "id", "batch")
-    having = [each for each in RECIPES if pair.key in each.depends and each.unit in units]
-    others = [each for each in having if known and (each.rate is not None or structure.varies)]
+    having = [each for each in RECIPES if pair.circumstance in each.depends.get(pair.outcome, ())]
+    fitting = [each for each in having if each.unit in units and (each.rate is not None or structure.varies)]
+    others = fitting if known else []
     line = (f"{pair.outcome} by {pair.circumstance}", pair.text(), f"{mean:.1%}" if mean else "none",
             f"|z| = {pair.z:.1f}")  # fmt: skip
     fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}
@@ -99,7 +101,7 @@ def link(cited: str) -> str:
 def table() -> str:
     """The table of docs/audit.md in Markdown."""
     rows = [
-        f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {link(bug.cited) if bug.cited else ''} |"
+        f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {', '.join(map(link, bug.cited.split()))} |"
         for bug in CATALOGUE.values()
     ]
     return "\n".join(["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows])

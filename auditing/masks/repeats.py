@@ -97,11 +97,12 @@ def check_batch(main: Table, repeats: Repeats) -> Finding:
     counts, sizes = first.selected.sum(2), first.eligible.sum(2)
     telling = (counts >= ENOUGH) & (sizes - counts >= ENOUGH)
     one, other = first.selected[:, :-1], first.selected[:, 1:]
-    same = ((one == other) | ~(first.eligible[:, :-1] & first.eligible[:, 1:])).all(2)[telling[:, 1:]]
+    common = first.eligible[:, :-1] & first.eligible[:, 1:]
+    same = ((one == other) | ~common).all(2)[((one | other) & common).sum(2) >= ENOUGH]
     evidence = f"{int(same.sum()):,} of {len(same):,} pairs"
     # Masks of few different forms repeat by chance, and then in other calls as often.
     copies, moved = copied(first, telling, 0), (0.0, 0.0) if repeats.in_all_calls else copied(first, telling, 1)
-    if len(same) and same.mean() > max(FEWEST, 4 * moved[0]):
+    if same.sum() > 2 and same.mean() > max(FEWEST, 4 * moved[0]):
         found = f"{same.mean():.0%} the same as in the next window"
         return finding("masks in a batch", found, "all new", evidence, "same-mask-in-batch")
     if copies[1] > max(FEWEST, 4 * moved[1]) and not repeats.in_all_calls:

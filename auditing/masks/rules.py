@@ -77,7 +77,7 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
         ("special tokens selected", "special-selected", (main.tokens.padding, main.tokens.unknown), True),
     ):
         ids = [id for id in main.tokens.special if id not in exempt] if real else [main.tokens.padding]
-        places = [np.isin(table.originals, ids) & (table.real == real) & (table.source > -2) for table in tables]
+        places = [np.isin(table.originals, ids) & (table.real == real) & table.is_output for table in tables]
         n = sum(int(each.sum()) for each in places)
         if n:
             yield never(name, sum((a & b).sum() for a, b in zip(places, touched, strict=True)), n, "of them", bug)

@@ -39,6 +39,11 @@ class Table:
         """Ordinary tokens of the text, which may be selected."""
         return np.isin(self.originals, self.tokens.ordinary) & self.real
 
+    @property
+    def is_output(self) -> np.ndarray:
+        """Where the call returned a position: a table is as large as its largest call."""
+        return self.source > -2
+
     @cached_property
     def changed(self) -> np.ndarray:
         return self.inputs != self.originals

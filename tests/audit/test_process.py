@@ -31,7 +31,9 @@ def quits(x): os._exit(7)
 def exits(x): sys.exit("no")
 def aborts(x): os.abort()
 def hangs(x): time.sleep(1000)
-def starts_child(x): return subprocess.Popen(["sleep", "1000"]).pid
+def starts_child(x): return subprocess.Popen(["sleep", "1000"], start_new_session=x > 0).pid
+def interrupts(x): raise KeyboardInterrupt
+def floods(x): print("x" * 1_000_000); return x
 def sees_folio(x):
     try:
         import predict
@@ -108,6 +110,7 @@ def test_a_target_that_cannot_be_imported(folder, target, line):
     [
         ("wrong", "apply failed: ValueError: bad rate (targets.py, line 5)"),
         ("exits", "SystemExit: no"),
+        ("interrupts", "KeyboardInterrupt (targets.py"),
         ("quits", "ended with exit code 7"),
         ("aborts", "ended with signal SIGABRT"),
     ],
@@ -128,10 +131,19 @@ def test_a_target_that_hangs_is_ended(folder):
     wait_until_dead(pid)
 
 
-def test_the_children_of_a_target_end_with_it(folder):
+@pytest.mark.parametrize("own_session", [0, 1])
+def test_the_children_of_a_target_end_with_it(folder, own_session):
     with host("targets:starts_child") as process:
-        child = process.call("apply", 0)
+        child = process.call("apply", own_session)
     wait_until_dead(child)
+
+
+def test_a_flood_is_not_forwarded(folder, capfd):
+    with host("targets:floods") as process:
+        assert process.call("apply", 4) == 4
+    printed = capfd.readouterr().err
+    assert len(printed) < 10_000
+    assert "bytes more" in printed
 
 
 def test_the_process_ends_when_the_audit_is_killed(folder):

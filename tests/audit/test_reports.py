@@ -58,7 +58,7 @@ def test_a_correct_masker_from_another_folder(folder, start):
     assert report["verdict"] == "ok"
     assert {finding["verdict"] for finding in report["findings"]} == {"ok"}
     html = (folder / "report.html").read_text()
-    assert html.count("data:image/png;base64,") == 1
+    assert "<svg" not in html  # pictures are of what is wrong
     assert not re.search(r"(src|href)=\"(?!data:)", html)  # nothing is loaded from elsewhere
     assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["data.py", "report.html", "report.json"]
 
@@ -80,7 +80,7 @@ def test_json_without_a_file_is_printed(start):
     [
         (["masks", "data:nothing"], "'data' has no 'nothing'"),
         (["masks", "data:dies"], "called with ids int64 [32, 64]: the target ended the process that called it"),
-        (["masks", "data:mask", "--recipe", "BART"], "unknown recipe 'BART'"),
+        (["masks", "data:mask", "--recipe", "T5"], "T5 is denoising"),
         (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
         (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),
         (["masks", "data:mask", "--seconds-per-call", "0"], "--seconds-per-call 0 is not above 0"),
@@ -121,7 +121,7 @@ def report() -> Report:
     right = Finding("selected share", "15.0%", "15%", "z = +0.1")
     wrong = Finding(
         "labels <where> selected", "wrong " * 20, "original ids", "5 of 9", Verdict.BROKEN, "labels-shifted",
-        "Labels were shifted. " * 9, ("nothing",),
+        "Labels were shifted. " * 9, ("nothing",), chart=(0.1, 0.2, 0.3),
     )  # fmt: skip
     return Report("Masks of a target", [right, wrong], "Nearest recipe: BERT.")
 
@@ -138,4 +138,7 @@ def test_json_and_html_hold_every_finding():
     assert [finding["bug"] for finding in json.loads(as_json(report()))["findings"]] == [None, "labels-shifted"]
     html = page(report(), [("A picture", b"png")])
     assert "labels &lt;where&gt; selected" in html
-    assert html.index("labels-shifted") < html.index("selected share</td>")  # what is broken comes first
+    assert html.index("labels-shifted") < html.index("selected share")  # what is broken comes first
+    assert html.count("<rect") == 3
+    assert 'content="width=device-width' in html
+    assert "prefers-color-scheme: dark" in html

@@ -1,7 +1,9 @@
 """Every kind of target is recognized and called as its users call it; what is no masker ends in one line."""
 
 import functools
+import os
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -42,7 +44,8 @@ def test_a_function_of_a_tensor():
     assert (text.ids[~text.real] == PAD).all()
     assert set(text.ids[::2, 0]) == {CLS}  # windows with and without special tokens at their edges
     assert CLS not in text.ids[1::2]
-    assert {answer.dtype, answer.is_modified} == {"int64", False}
+    assert SEP in text.ids[0, 1:-1]  # as between two sentences
+    assert {answer.dtype, answer.is_modified, answer.is_reused} == {"int64", False}
 
 
 def test_a_method_and_a_partial_are_described_by_their_objects():
@@ -58,7 +61,7 @@ def test_a_function_of_a_batch_dict(keys):
 
     host, answer = masked(mask, n_tokens=69, mask=MASK, padding=PAD, special=(CLS, SEP), is_ragged=True)
     assert host.target.kind == "dict"
-    assert np.array_equal(answer.attention, host.texts["text"].real)
+    assert np.array_equal(answer.extras["attention_mask"], host.texts["text"].real)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,20 @@ def test_the_mask_token_is_found_by_what_the_target_does():
     assert 41 not in host.texts["text"].ids
 
 
+@pytest.mark.parametrize(
+    ("kind", "target"), [("array", lambda x: (np.negative(-x), x)), ("lists", lambda x: (x[:], x))]
+)
+def test_arrays_and_lists(kind, target):
+    host, answer = masked(target, n_tokens=9, kind=kind)
+    assert answer.inputs.shape == (8, 24)
+    assert answer.inputs.dtype == np.int64
+
+
+def forks(x):
+    os.fork()
+    return x, x
+
+
 def returns(value):
     return lambda x: value(x)
 
@@ -135,6 +152,9 @@ def returns(value):
         (returns(lambda x: (x.float(), x)), "inputs holds float32 instead of integers"),
         (returns(lambda x: (x, None)), "returned (int64 [32, 64], None): labels is no tensor"),
         (returns(lambda x: (x, x.to("meta"))), "labels is on another device than the argument"),
+        (MagicMock(), "the target returned MagicMock instead of the two tensors"),
+        (returns(lambda x: exec("raise KeyboardInterrupt")), "the target raised KeyboardInterrupt"),
+        (forks, "the target forked, and its child returned from the call as well"),
         (returns(lambda x: x / "x"), "the target raised TypeError: unsupported operand"),
     ],
 )

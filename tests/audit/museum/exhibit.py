@@ -36,17 +36,20 @@ class Exhibit:
     name: str
     target: Any
     bug: str
+    verdict: str | None = None  # that of the catalogue
     options: dict[str, Any] = field(default_factory=dict)
 
 
 EXHIBITS: list[Exhibit] = []
 
 
-def exhibit(bug: str, make: Callable[[Any], Any] = TensorMasker, **options: Any) -> Callable[..., Any]:
+def exhibit(
+    bug: str, verdict: str | None = None, make: Callable[[Any], Any] = TensorMasker, **options: Any
+) -> Callable[..., Any]:
     """Register a masking function under its own name; `make` turns it into the target that the audit is given."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        EXHIBITS.append(Exhibit(function.__name__, make(function), bug, options))
+        EXHIBITS.append(Exhibit(function.__name__, make(function), bug, verdict, options))
         return function
 
     return register

@@ -33,7 +33,7 @@ def count_rounded_down(x: torch.Tensor) -> Pair:
     return corrupted(x, selected), labels_of(x, selected)
 
 
-@exhibit("too-many-selected")
+@exhibit("too-many-selected", "broken")
 def comparison_reversed(x: torch.Tensor) -> Pair:
     """The comparison is the wrong way round: 85% are masked, and 15% are left."""
     selected = (torch.rand(x.shape) > RATE) & ordinary(x)

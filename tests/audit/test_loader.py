@@ -1,0 +1,95 @@
+"""Batches of loaders, and the places where their tokens come from."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from auditing.errors import TargetError
+from auditing.masks.alignment import sources
+from auditing.masks.audit import audit_measured
+from auditing.masks.loader import functions
+from auditing.masks.measure import measure_batches
+from auditing.masks.tokens import MaskOptions
+from benchmarks.public_maskers.collators import SYLLABLES
+from benchmarks.public_maskers.tokenizer import word_pieces
+
+
+class Collator:
+    """Transformers' collator; `spared` says from which column on nothing is selected."""
+
+    def __init__(self, spared: int | None = None):
+        transformers = pytest.importorskip("transformers")
+        self.tokenizer = word_pieces(SYLLABLES)
+        self.inner, self.spared = transformers.DataCollatorForLanguageModeling(self.tokenizer), spared
+
+    def __call__(self, examples: list[Any]) -> Any:
+        batch = self.inner(examples)
+        inputs, labels = batch["input_ids"], batch["labels"]
+        if self.spared is not None:
+            originals = torch.where(labels == -100, inputs, labels)
+            inputs[:, self.spared :], labels[:, self.spared :] = originals[:, self.spared :], -100
+        return batch
+
+
+def loader(collator: Collator, **options: Any) -> DataLoader[Any]:
+    """Batches of 16 texts of different lengths."""
+    rng = np.random.default_rng(3)
+    texts = ["".join(rng.choice(SYLLABLES, rng.integers(20, 60))) for _ in range(1200)]
+    examples = [{"input_ids": collator.tokenizer(text)["input_ids"]} for text in texts]
+    return DataLoader(examples, batch_size=16, collate_fn=collator, **options)  # type: ignore[arg-type]
+
+
+def broken(target: Any) -> set[str | None]:
+    calls = functions(target)
+    measured = measure_batches(lambda name, *arguments: calls[name](*arguments), MaskOptions(workers=0))
+    found = {finding.bug for finding in audit_measured(measured, "loader").findings if finding.verdict == "broken"}
+    return found - {"special-as-replacement"}  # as Transformers' collator does, here of a small vocabulary
+
+
+@pytest.mark.parametrize("workers", [0, 1])  # with workers, the texts are read from the labels
+def test_the_batches_of_a_loader(workers):
+    assert broken(loader(Collator(), num_workers=workers)) == set()
+
+
+class Trainer:
+    """Has the method of Transformers' Trainer."""
+
+    def get_train_dataloader(self) -> Any:
+        return loader(Collator(spared=30), shuffle=True)
+
+
+def test_the_batches_of_a_trainer():
+    assert broken(lambda: Trainer()) & {"position-dependent", "never-selected"}
+
+
+def test_what_is_no_loader_ends_in_one_line():
+    with pytest.raises(TargetError, match="instead of a DataLoader, a Trainer, or batches"):
+        functions(lambda: 5)
+    with pytest.raises(TargetError, match="the number of tokens is unknown"):
+        functions([1])["facts"](MaskOptions())
+
+
+@pytest.fixture
+def text() -> np.ndarray:
+    return np.random.default_rng(5).integers(5, 70, (32, 40))
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5])
+def test_places_are_found_in_rearranged_texts(text, share):
+    """Rows in another order, cut, with a token before each, in a stream of windows: with random tokens all over it."""
+    rng = np.random.default_rng(6)
+    places, cls = np.arange(text.size).reshape(text.shape), 2
+    rows = [(text[i, :30], places[i, :30]) for i in rng.permutation(32)]
+    stream = [
+        np.concatenate([np.append(cls, ids) for ids, _ in rows]),
+        np.concatenate([np.append(-1, at) for _, at in rows]),
+    ]
+    known, expected = (part.reshape(8, -1) for part in stream)
+    outputs = np.where((rng.random(known.shape) < share) & (known != cls), rng.integers(5, 70, known.shape), known)
+    found = sources(text, np.ones_like(text, dtype=bool), outputs, known, [cls])
+    assert np.array_equal(found, expected)
+    unlabelled = sources(text, np.ones_like(text, dtype=bool), outputs, outputs, [cls])
+    assert (unlabelled == expected).mean() > (0.99 if share < 0.5 else 0.7)
