@@ -9,7 +9,6 @@ from labml_nn.transformers.mlm import MLM as AnnotatedMLM
 from auditing.errors import TargetError
 from auditing.finding import Verdict
 from auditing.masks.audit import MasksAudit, audit_masks
-from auditing.masks.shares import found_shares
 from benchmarks.public_maskers import pretraining, recommenders
 from benchmarks.public_maskers.collators import COLLATORS
 from benchmarks.public_maskers.packages import PACKAGES
@@ -57,10 +56,9 @@ def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:
     }
     if audit.structure is None:
         return name, release, "", "", *map(", ".join, bugs.values())
-    found = found_shares(audit.measured.main)
     count = "fixed" if audit.structure.is_fixed else "varies"
     rate = f"{audit.structure.rate.value:.1%}, {count}"
-    shares = " / ".join(f"{100 * share:.1f}" for share in found.shares)
+    shares = " / ".join(f"{100 * share:.1f}" for share in audit.structure.shares)
     return name, release, rate, shares, *map(", ".join, bugs.values())
 
 

@@ -125,7 +125,7 @@ def test_the_mask_token_is_found_by_what_the_target_does():
     ("kind", "target"), [("array", lambda x: (np.negative(-x), x)), ("lists", lambda x: (x[:], x))]
 )
 def test_arrays_and_lists(kind, target):
-    host, answer = masked(target, n_tokens=9, kind=kind)
+    _, answer = masked(target, n_tokens=9, kind=kind)
     assert answer.inputs.shape == (8, 24)
     assert answer.inputs.dtype == np.int64
 
