@@ -80,31 +80,22 @@ def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[
 
 
 def check_counts(measured: Measured, structure: Structure, expected: Expected) -> Finding:
-    """The number of labels per window: its spread, and how a fixed number is rounded."""
+    """The number of labels per window: its spread, and whether a fixed number is the rate times the length rounded down
+    in windows of all widths."""
     counts, variance = structure.counts, max(structure.independent_variance, 1e-9)
     found = f"{counts.mean():.1f} ± {counts.std():.1f} ({'fixed' if structure.is_fixed else 'varies'})"
     line = f"± {math.sqrt(variance):.1f} if independent", f"variance ratio {counts.var() / variance:.2f}"
-    if not structure.is_fixed or expected.rate is None or not measured.widths:
-        return finding("labels per window", found, *line)
-    rule = rounding(measured.widths, expected.rate)
-    fields: dict[str, Any] = {"verdict": Verdict.DIFFERS} if rule == "down, at least 1" else {}
-    bug = "rounded-down" if rule.startswith("down") else None
-    return finding("labels per window", f"{found}, rounded {rule}", *line, bug, **fields)
-
-
-def rounding(sets: Sequence[Table], rate: float) -> str:
-    """How the rate times the width, or times the ordinary tokens, is rounded to the counts of windows."""
-    counts, sizes, widths = (
-        np.concatenate([table.per_window(part) for table in sets for part in [getattr(table, name)]])
-        for name in ("selected", "eligible", "is_output")
-    )
-    for products in (rate * widths, rate * sizes):
-        down, near = np.floor(products + 1e-6), np.abs(counts - np.maximum(products, 0.5)) <= 0.5 + 1e-6
-        rules = {"to nearest": near, "down": counts == down, "down, at least 1": counts == np.maximum(1, down)}
-        for rule, holds in rules.items():
-            if (holds | (counts == sizes)).all():
-                return rule
-    return "in another way"
+    for length in ("is_output", "eligible") if structure.is_fixed and expected.rate else ():
+        short = [[table.per_window(getattr(table, name)) for name in ("selected", length)] for table in measured.widths]
+        chosen, sizes = np.concatenate(short or [[np.ones(1), np.ones(1)]], axis=1)
+        products = (expected.rate or 0) * sizes
+        down, near = np.floor(products + 1e-6), np.abs(chosen - np.maximum(products, 0.5)) <= 0.5 + 1e-6
+        if (chosen == np.maximum(1, down)).all() and not near.all():
+            return finding("labels per window", f"{found}, rounded down, at least 1", *line, "rounded-down",
+                           verdict=Verdict.DIFFERS)  # fmt: skip
+        if (chosen == down).all() and not near.all():
+            return finding("labels per window", f"{found}, rounded down", *line, "rounded-down")
+    return finding("labels per window", found, *line)
 
 
 def check_empty(measured: Measured, rates: np.ndarray, run: float = 1.0) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ import random
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,8 +32,14 @@ class Facts:
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
     """The calls of an audit, by name: `probe`, then `write`, `seed`, `mask` and `mask_in_workers` in any order."""
     host = MasksHost(resolve(imported))
-    calls = (host.probe, host.write, host.seed, host.mask, host.mask_in_workers)
-    return {call.__name__: call for call in calls}
+    return {call.__name__: call for call in (host.probe, host.write, seed, host.mask, host.mask_in_workers)}
+
+
+def seed(number: int) -> None:
+    """Seed all global generators."""
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
 
 
 class MasksHost:
@@ -52,36 +58,28 @@ class MasksHost:
         tokens = token_ids(self.function, options)
         if tokens is None:
             raise TargetError("the number of tokens is unknown: state --n-tokens (n_tokens=), and --special (special=)")
-        self.tokens = tokens
-        problems = []
+        self.tokens, problems = tokens, []
         for target in candidates(self.function, options.kind):
             self.target = target
             try:
-                self.write("probe", *PROBE, False, options.seed)
+                text = self.write("probe", *PROBE, False, options.seed)
                 ((masked,),) = self.mask_in_workers("probe", np.arange(PROBE[0]), 1, 1, options.seed)
             except TargetEnded:
                 raise
             except TargetError as error:
                 problems.append(str(error))
                 continue
-            self.tokens = tokens = self._learned(tokens, masked)
-            return Facts(self.target.kind, tokens, claims(self.function))
+            if not tokens.special and masked.inputs.shape == text.ids.shape:
+                ids, counts = np.unique(masked.inputs[masked.inputs != text.ids], return_counts=True)
+                if len(ids) and counts.max() > counts.sum() / 2:  # [MASK], if no special id is stated
+                    self.tokens = tokens.with_mask(int(ids[counts.argmax()]))
+            return Facts(target.kind, self.tokens, claims(self.function))
         raise TargetError(problems[0])
-
-    def _learned(self, tokens: TokenIds, masked: Masked) -> TokenIds:
-        """If no special id is stated, the id that most changed positions have is [MASK]."""
-        if tokens.special or masked.inputs.shape != self.texts["probe"].ids.shape:
-            return tokens
-        changed = masked.inputs[masked.inputs != self.texts["probe"].ids]
-        ids, counts = np.unique(changed, return_counts=True)
-        is_mask = len(ids) and counts.max() > len(changed) / 2
-        return tokens.with_special([], int(ids[counts.argmax()]) if is_mask else None)
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
         """Write a text for the target; it is kept under `name`."""
         size = (n_windows, width, is_ragged, seed)
-        plain = self.target.kind not in ("collator", "dict")
-        tokenizer = None if plain else tokenizer_of(self.function)
+        tokenizer = tokenizer_of(self.function) if self.target.kind in ("collator", "dict") else None
         if self.words is None and tokenizer:
             try:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
@@ -93,12 +91,6 @@ class MasksHost:
             self.texts[name] = abstract_text(self.tokens, *size)
         return self.texts[name]
 
-    def seed(self, seed: int) -> None:
-        """Seed all global generators."""
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-
     def mask(self, name: str, rows: np.ndarray) -> Masked:
         """Mask some windows of a text."""
         return self.target(self.texts[name], rows, self.tokens)
@@ -106,24 +98,16 @@ class MasksHost:
     def mask_in_workers(
         self, name: str, rows: np.ndarray, n_workers: int, n_calls: int, seed: int
     ) -> list[list[Masked]]:
-        """Mask the same windows `n_calls` times in each of some workers."""
+        """Mask the same windows `n_calls` times in each of some workers, `[worker][call]`."""
         try:
             return in_workers(lambda: self.mask(name, rows), n_workers, n_calls, seed)
         except TargetEnded as error:
-            shape = [len(rows), self.texts[name].ids.shape[1]]
-            raise TargetError(f"called with ids int64 {shape}: {error}") from error
+            raise TargetError(f"called with ids int64 {[len(rows), self.texts[name].ids.shape[1]]}: {error}") from error
 
 
-class Answer(NamedTuple):
-    """The result of a call in a worker, or the line of the error that it raised."""
-
-    worker: int
-    result: Any
-    error: str | None
-
-
-class Calls(Dataset[Answer]):
-    """A dataset whose every item is a call of one function, on the device that the target has made the default."""
+class Calls(Dataset[tuple[int, Any, str | None]]):
+    """A dataset of calls of one function, on the device that the target has made the default: the worker, the result,
+    and the line of an error."""
 
     def __init__(self, function: Callable[[], Any], n_calls: int):
         self.function, self.n_calls, self.device = function, n_calls, torch.get_default_device()
@@ -131,42 +115,31 @@ class Calls(Dataset[Answer]):
     def __len__(self) -> int:
         return self.n_calls
 
-    def __getitem__(self, index: int) -> Answer:
+    def __getitem__(self, index: int) -> tuple[int, Any, str | None]:
         info = get_worker_info()
         try:
             with self.device:
-                return Answer(info.id if info else 0, self.function(), None)
+                return info.id if info else 0, self.function(), None
         except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-            return Answer(
-                0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
-            )
+            return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
 
 
 def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: int, seed: int) -> list[list[Any]]:
-    """The results of `calls_per_worker` calls in each worker of a DataLoader, which inherits the state of this process,
-    `[worker][call]`. The state of this process stays as it is.
+    """The results of `calls_per_worker` calls in each worker of a DataLoader, which inherits this process's state.
 
-    Workers are seeded as a DataLoader does it: `seed` plus the worker's number. Raises TargetError, and
-    TargetEnded if a worker ends during a call.
+    Workers are seeded as a DataLoader does it. Raises TargetError, and TargetEnded if a worker ends during a call.
     """
-    calls = Calls(function, n_workers * calls_per_worker)
+    calls, results = Calls(function, n_workers * calls_per_worker), [[] for _ in range(n_workers)]
     with warnings.catch_warnings(), torch.device("cpu"):
         warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
-        loader = DataLoader(
-            calls,
-            batch_size=None,
-            num_workers=n_workers if CAN_FORK else 0,
-            multiprocessing_context="fork" if CAN_FORK else None,
-            generator=torch.Generator("cpu").manual_seed(seed),
-            collate_fn=lambda answer: answer,
-        )
+        own = {"num_workers": n_workers, "multiprocessing_context": "fork"} if CAN_FORK else {}
+        generator = torch.Generator("cpu").manual_seed(seed)
         try:
-            answers = list(loader)
+            answers = list(DataLoader(calls, None, generator=generator, collate_fn=lambda answer: answer, **own))
         except RuntimeError as error:  # a worker is gone
             raise TargetEnded("the target ended the process that called it") from error
-    results: list[list[Any]] = [[] for _ in range(n_workers)]
-    for answer in answers:
-        if answer.error is not None:
-            raise TargetError(answer.error)
-        results[answer.worker].append(answer.result)
+    for worker, result, line in answers:
+        if line is not None:
+            raise TargetError(line)
+        results[worker].append(result)
     return results

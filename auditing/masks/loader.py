@@ -60,5 +60,5 @@ def batches(loader: Any, n_batches: int, seed: int, padding: int | None) -> list
     if len(examples) < len(found):
         examples = [None] * len(found)
     line = f"a batch is {describe(found[0])}"
-    masked = [Masked(**read(batch, None, padding or 0, line), is_modified=False, is_reused=False) for batch in found]
+    masked = [Masked(**read(batch, None, padding or 0, line)) for batch in found]
     return list(zip(masked, examples, strict=False))

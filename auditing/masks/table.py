@@ -124,7 +124,7 @@ class Table:
         used = most_frequent(self.inputs[changed])
         mask = used if used is not None and (self.inputs[changed] == used).mean() > 0.5 else tokens.mask
         if mask is not None and tokens.mask is None:
-            tokens = tokens.with_special([], mask)
+            tokens = tokens.with_mask(mask)
         shift = 0 if ignored is None else shift_of(self, changed, ignored)
         return replace(self, tokens=tokens, mask=mask, ignored=ignored, shift=shift)
 

@@ -18,13 +18,8 @@ KINDS = ("tensor", "array", "lists", "collator", "dict")
 INPUT_KEYS = ("input_ids", "inputs", "input", "tokens")
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target")
 # The keys of a collator's examples, in the order in which they are tried.
-EXAMPLE_KEYS: tuple[tuple[str, ...], ...] = (
-    ("input_ids", "attention_mask", "special_tokens_mask"),
-    ("input_ids", "attention_mask", "special_tokens_mask", "offset_mapping"),
-    ("input_ids", "attention_mask", "special_tokens_mask", "word_ids"),
-    ("input_ids", "attention_mask"),
-    ("input_ids",),
-)
+COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
+EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
 FORK_WAIT = 1.0  # seconds that a child may take to return from a call in which the target forked
 
 
@@ -35,9 +30,9 @@ class Masked:
     inputs: np.ndarray  # [batch, width] int64
     labels: np.ndarray  # [batch, width] int64
     extras: dict[str, np.ndarray]  # [batch, width] what else the target returns in that shape
-    is_modified: bool  # whether the target changed its argument's ids in place
-    is_reused: bool  # whether the call changed what the previous call returned
     dtype: str  # of the labels
+    is_modified: bool = False  # whether the target changed its argument's ids in place
+    is_reused: bool = False  # whether the call changed what the previous call returned
 
 
 class Forks:
@@ -79,7 +74,9 @@ class Target:
     def __call__(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Masked:
         """Mask some windows of a text. Raises TargetError with the call and what came back."""
         argument = self.argument(text, rows, tokens)
-        held = ids_of(argument)  # the caller's own tensors or lists, whatever the target does to the dict around them
+        examples = argument if isinstance(argument, list) and self.kind == "collator" else [argument]
+        # The caller's own tensors or lists, whatever the target does to the dict around them.
+        held = [each["input_ids"] if isinstance(each, Mapping) else each for each in examples]
         before = [matrix(ids).copy() for ids in held]
         call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
         try:
@@ -91,31 +88,30 @@ class Target:
         is_modified = not all(np.array_equal(matrix(ids), old) for ids, old in zip(held, before, strict=True))
         is_reused = not all(np.array_equal(matrix(part), copy) for part, copy in self.last)
         shape = (len(rows), text.ids.shape[1]) if self.kind in ("tensor", "array", "lists") else None
-        padding = 0 if tokens.padding is None else tokens.padding
-        masked = read(returned, shape, padding, f"{call}, the target returned {describe(returned)}")
+        fields = read(returned, shape, tokens.padding or 0, f"{call}, the target returned {describe(returned)}")
         parts = list(returned.values()) if isinstance(returned, Mapping) else list(returned)
         self.last[:] = [(part, matrix(part).copy()) for part in parts if isinstance(part, torch.Tensor | np.ndarray)]
-        return Masked(**masked, is_modified=is_modified, is_reused=is_reused)
+        return Masked(**fields, is_modified=is_modified, is_reused=is_reused)
 
     def argument(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Any:
         """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by the kind."""
-        ids = text.ids[rows]
+        ids, real = text.ids[rows], text.real[rows]
         plain = {"tensor": lambda: torch.tensor(ids, device="cpu"), "array": ids.copy, "lists": ids.tolist}
         if self.kind in plain:
             return plain[self.kind]()
         special = np.isin(ids, [id for id in tokens.special if id != tokens.unknown])
         columns = {
             "input_ids": ids,
-            "attention_mask": text.real[rows].astype(np.int64),
-            "special_tokens_mask": special.astype(np.int64),
-            "offset_mapping": None if text.offsets is None else text.offsets[rows],
-            "word_ids": None if text.words is None else text.words[rows],
+            "attention_mask": real.astype(np.int64),
+            "special_tokens_mask": special.astype(int),
         }
-        present = {key: columns[key] for key in self.keys if columns[key] is not None}
+        for name, column in (("offset_mapping", text.offsets), ("word_ids", text.words)):
+            if column is not None:
+                columns[name] = column[rows]
+        present = {key: columns[key] for key in self.keys if key in columns}
         if self.kind == "dict":
             return {key: torch.tensor(column, device="cpu") for key, column in present.items()}
-        real = text.real[rows]
-        if "offset_mapping" in present or "word_ids" in present:  # collators pad neither
+        if len(self.keys) > len(COMMON):  # collators pad neither offsets nor words
             real = np.ones_like(real)
         return [{key: column[i][real[i]].tolist() for key, column in present.items()} for i in range(len(rows))]
 
@@ -131,13 +127,6 @@ def matrix(value: Any, fill: int = 0) -> np.ndarray:
     return np.asarray(value)
 
 
-def ids_of(argument: Any) -> list[Any]:
-    """The tensors or lists of ids in an argument."""
-    if isinstance(argument, list) and isinstance(argument[0], Mapping):
-        return [example["input_ids"] for example in argument]
-    return [argument["input_ids"] if isinstance(argument, Mapping) else argument]
-
-
 def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> dict[str, Any]:
     """The fields of `Masked` in what a target returned; `shape` is what inputs must have, None for any. Raises
     TargetError, which begins with `line`."""
@@ -151,7 +140,7 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         wanted = "a dict with input_ids and labels" if shape is None else "the two tensors (inputs, labels)"
         raise TargetError(f"{line} instead of {wanted}")
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for name, part, fill in (("inputs", returned[0], padding), ("labels", returned[1], -100)):
         if not isinstance(part, list | torch.Tensor | np.ndarray):
             raise TargetError(f"{line}: {name} is no tensor")
@@ -162,14 +151,12 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
             raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
         if found[name].dtype.kind not in "iu":
             raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
-    tensors = {
-        key: matrix(value) for key, value in extras.items() if isinstance(value, list | torch.Tensor | np.ndarray)
+    arrays = {key: matrix(each) for key, each in extras.items() if isinstance(each, list | torch.Tensor | np.ndarray)}
+    extras = {key: each for key, each in arrays.items() if each.shape == found["inputs"].shape and each.dtype != object}
+    return {name: part.astype(np.int64) for name, part in found.items()} | {
+        "extras": extras,
+        "dtype": str(found["labels"].dtype),
     }
-    same = {
-        key: value for key, value in tensors.items() if value.shape == found["inputs"].shape and value.dtype != object
-    }
-    dtype = str(found["labels"].dtype)
-    return {**{name: part.astype(np.int64) for name, part in found.items()}, "extras": same, "dtype": dtype}
 
 
 def resolve(imported: Any) -> Any:
@@ -177,14 +164,12 @@ def resolve(imported: Any) -> Any:
     if not callable(imported):
         raise TargetError(f"the target has the type {type(imported).__name__}, which cannot be called")
     try:
-        parameters = inspect.signature(imported).parameters.values()
+        parameters = inspect.signature(imported).parameters
     except (TypeError, ValueError):  # built-in functions have no signature
         return imported
     if parameters and inspect.isclass(imported):
         raise TargetError(f"the target {imported.__name__} is a class: name an instance, or a function that makes one")
-    if parameters:
-        return imported
-    made = imported()
+    made = imported if parameters else imported()
     if not callable(made):
         raise TargetError(f"the target takes no arguments and returned {describe(made)} instead of a masker")
     return made
@@ -194,9 +179,7 @@ def candidates(function: Any, kind: str | None) -> list[Target]:
     """The ways to call a masker, the most likely first."""
     plain = ["tensor", "array", "lists"]
     kinds = [kind] if kind else ["collator", "dict", *plain] if tokenizer_of(function) else [*plain, "dict", "collator"]
-    keys = EXAMPLE_KEYS
-    if attribute(function, ["whole_word_mask"]):  # needs offsets
-        keys = (EXAMPLE_KEYS[1], *EXAMPLE_KEYS)
+    keys = [EXAMPLE_KEYS[1]] if attribute(function, ["whole_word_mask"]) else []  # it needs offsets
     return [
-        Target(function, each, names) for each in kinds for names in (keys if each in ("dict", "collator") else [()])
+        Target(function, each, names) for each in kinds for names in ([()] if each in plain else [*keys, *EXAMPLE_KEYS])
     ]

@@ -24,9 +24,7 @@ class Text:
 
 def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:
     """The number of tokens per window, `[n_windows]`: `width`, or from 3 up; every eighth window is full."""
-    if not is_ragged:
-        return np.full(n_windows, width)
-    lengths = rng.integers(3, width + 1, n_windows)
+    lengths = rng.integers(3 if is_ragged else width, width + 1, n_windows)
     lengths[::8] = width
     return lengths
 
@@ -41,8 +39,7 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
     if tokens.edges:
         ids[::2, 0] = tokens.edges[0]
         ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
-        inside = np.arange(0, n_windows, 4)
-        ids[inside, rng.integers(1, lengths[::4] - 1)] = tokens.edges[1]
+        ids[np.arange(0, n_windows, 4), rng.integers(1, lengths[::4] - 1)] = tokens.edges[1]
     if tokens.padding is not None:
         ids[~real] = tokens.padding
     return Text(ids, real)
@@ -53,14 +50,12 @@ def tokenized_text(
 ) -> Text:
     """Random words, tokenized and cut to the windows' lengths. In every fourth window, the token that ends windows
     takes the place of a word inside, as between two sentences."""
-    padding = tokens.padding
     rng = np.random.default_rng([seed, n_windows, width])
     lengths = lengths_of(n_windows, width, is_ragged, rng)
-    ids = np.full((n_windows, width), 0 if padding is None else padding, dtype=np.int64)
+    ids = np.full((n_windows, width), tokens.padding or 0, dtype=np.int64)
     word_of, offsets = np.full((n_windows, width), -1), np.zeros((n_windows, width, 2), dtype=np.int64)
     drawn = rng.integers(len(words), size=(n_windows, width))
-    left = getattr(tokenizer, "padding_side", "right") == "left"
-    is_fast = bool(getattr(tokenizer, "is_fast", False))
+    left, is_fast = getattr(tokenizer, "padding_side", "right") == "left", bool(getattr(tokenizer, "is_fast", False))
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         texts = [" ".join(words[i] for i in drawn[row]) for row in rows]
@@ -70,15 +65,16 @@ def tokenized_text(
         if is_fast:
             numbered = [[-1 if word is None else word for word in encoded.word_ids(i)] for i in range(len(rows))]
             word_of[rows, columns], offsets[rows, columns] = numbered, encoded["offset_mapping"]
-    real = np.arange(width) < lengths[:, None]
-    real = real[:, ::-1] if left else real
+    real = (np.arange(width) < lengths[:, None])[:, :: -1 if left else 1]
+    if not is_fast:
+        return Text(ids, real)
     alone = (word_of[:, 1:-1] >= 0) & (word_of[:, 1:-1] != word_of[:, :-2]) & (word_of[:, 1:-1] != word_of[:, 2:])
     end = ids[0, columns][-1]  # [SEP], if the tokenizer ends its windows with it
-    if end in tokens.special and is_fast:
+    if end in tokens.special:
         inside = np.flatnonzero(alone.any(1) & (np.arange(n_windows) % 4 == 0))
         at = 1 + np.where(alone[inside], rng.random(alone[inside].shape), -1).argmax(1)
         ids[inside, at], word_of[inside, at], offsets[inside, at] = end, -1, 0
-    return Text(ids, real, word_of if is_fast else None, offsets if is_fast else None)
+    return Text(ids, real, word_of, offsets)
 
 
 def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> list[str]:
@@ -88,11 +84,11 @@ def random_words(tokenizer: Any, tokens: TokenIds, rng: np.random.Generator) -> 
     """
     pieces = []
     for id in rng.permutation(tokens.ordinary)[: 4 * N_WORDS]:
-        piece = str(tokenizer.convert_ids_to_tokens(int(id)))
+        piece = str(tokenizer.convert_ids_to_tokens(int(id))).removesuffix("</w>")
         for prefix in PREFIXES:
             piece = piece.removeprefix(prefix)
-        if piece.removesuffix("</w>").isalpha() and piece.isascii():
-            pieces.append(piece.removesuffix("</w>"))
+        if piece.isalpha() and piece.isascii():
+            pieces.append(piece)
     if not pieces:
         raise ValueError("no piece of the vocabulary consists of letters")
     counts = rng.integers(1, LONGEST_WORD + 1, N_WORDS)

@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
-N_TOKENS = ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size")
-MASK = ("mask_token", "mask_token_id", "mask_id", "mask_idx", "mask_index")
-PADDING = ("padding_token", "pad_token_id", "pad_id", "padding_idx", "pad_idx", "pad_index", "pad_token")
-SPECIAL = ("no_mask_tokens", "special_tokens", "special_ids", "special_token_ids", "mask_ignore_token_ids")
-RATE = ("masking_prob", "mlm_probability", "mlm_prob", "mask_prob", "masking_rate", "mask_probability")
-MASK_SHARE = ("mask_replace_prob",)
-RANDOM_SHARE = ("randomize_prob", "random_replace_prob")
-KEPT_SHARE = ("no_change_prob",)
-SPECIAL_HINT = "If these ids are special, state --special."
+# The names of attributes by which targets state their ids, rates and shares.
+NAMES = {
+    "n_tokens": ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size"),
+    "mask": ("mask_token", "mask_token_id", "mask_id", "mask_idx", "mask_index"),
+    "padding": ("padding_token", "pad_token_id", "pad_id", "padding_idx", "pad_idx", "pad_index", "pad_token"),
+    "special": ("no_mask_tokens", "special_tokens", "special_ids", "special_token_ids", "mask_ignore_token_ids"),
+    "rate": ("masking_prob", "mlm_probability", "mlm_prob", "mask_prob", "masking_rate", "mask_probability"),
+    "masked": ("mask_replace_prob",),
+    "random": ("randomize_prob", "random_replace_prob"),
+    "kept": ("no_change_prob",),
+}
 
 
 @dataclass(frozen=True)
 class MaskOptions:
     """Options of the user about a masking target; None: its attributes, its tokenizer or its behavior decide."""
 
-    kind: str | None = None  # tensor, collator or dict
+    kind: str | None = None  # tensor, array, lists, collator or dict
     n_tokens: int | None = None
     mask: int | None = None
     padding: int | None = None
@@ -46,14 +48,14 @@ class TokenIds:
     unknown: int | None = None
     ignored: int | None = None  # as stated
 
-    @property
+    @functools.cached_property
     def ordinary(self) -> np.ndarray:
         """The ids that are not special."""
         return np.setdiff1d(np.arange(self.n_tokens), self.special)
 
-    def with_special(self, ids: Iterable[int], mask: int | None) -> "TokenIds":
-        """The same with more special ids, which the target's behavior showed."""
-        found = {*self.special, *ids, *([mask] if mask is not None and mask < self.n_tokens else [])}
+    def with_mask(self, mask: int | None) -> "TokenIds":
+        """The same with the mask token that the target's behavior showed."""
+        found = {*self.special, *([mask] if mask is not None and mask < self.n_tokens else [])}
         return replace(self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask)
 
 
@@ -67,35 +69,23 @@ class Claims:
     name: str  # of the function or class
 
 
-def owners(target: Any) -> list[Any]:
-    """The objects whose attributes describe a target: itself, what a partial wraps, the object of a method."""
-    found = [target]
-    while isinstance(found[-1], functools.partial):
-        found.append(found[-1].func)
-    if hasattr(found[-1], "__self__"):
-        found.append(found[-1].__self__)
-    return found
-
-
 def attribute(target: Any, names: Iterable[str]) -> Any:
-    """The first attribute of the target with one of these names that is not None."""
-    for owner in owners(target):
-        for name in names:
-            if getattr(owner, name, None) is not None:
-                return getattr(owner, name)
-    return None
+    """The first attribute with one of these names that is not None: of the target, of what a partial wraps, or of the
+    object of a method."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    owners = [target, getattr(target, "__self__", None)]
+    values = (getattr(owner, name, None) for owner in owners for name in names)
+    return next((value for value in values if value is not None), None)
 
 
-def number(target: Any, names: Iterable[str], kind: type = int) -> Any:
+def number(target: Any, what: str, kind: type = int) -> Any:
     """Such an attribute if it is a number: an integer id, or a share as float."""
-    value = attribute(target, names)
-    if hasattr(value, "item"):  # of a tensor or a NumPy number
-        try:
-            value = value.item()
-        except (ValueError, RuntimeError):  # more than one
-            value = None
-    accepted = (int,) if kind is int else (int, float)
-    return kind(value) if isinstance(value, accepted) and not isinstance(value, bool) else None
+    value = attribute(target, NAMES[what])
+    if hasattr(value, "item") and np.asarray(value).size == 1:  # a tensor or a NumPy number
+        value = value.item()
+    is_number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    return kind(value) if is_number else None
 
 
 def tokenizer_of(target: Any) -> Any:
@@ -106,22 +96,21 @@ def tokenizer_of(target: Any) -> Any:
 
 def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     """The ids by the options, the tokenizer, or the attributes of a target; None if the number of tokens is unknown."""
-    tokenizer = tokenizer_of(target)
+    tokenizer, unknown = tokenizer_of(target), None
     if tokenizer is not None:
         mask, padding = tokenizer.mask_token_id, tokenizer.pad_token_id
         special, unknown, n_tokens = list(tokenizer.all_special_ids), tokenizer.unk_token_id, len(tokenizer)
     else:
-        mask, padding, unknown = number(target, MASK), number(target, PADDING), None
-        listed = attribute(target, SPECIAL)
-        is_listed = isinstance(listed, Iterable) and not isinstance(listed, str)
-        special = [int(id) for id in listed if isinstance(id, int | np.integer)] if is_listed else []
-        n_tokens = number(target, N_TOKENS)
+        mask, padding, n_tokens = (number(target, what) for what in ("mask", "padding", "n_tokens"))
+        listed = attribute(target, NAMES["special"])
+        listed = listed if isinstance(listed, Iterable) and not isinstance(listed, str) else []
+        special = [int(id) for id in listed if isinstance(id, int | np.integer)]
     n_tokens = options.n_tokens or n_tokens
     if n_tokens is None:
         return None
-    mask = options.mask if options.mask is not None else mask
-    padding = options.padding if options.padding is not None else padding
-    special = list(options.special) if options.special is not None else special
+    mask = mask if options.mask is None else options.mask
+    padding = padding if options.padding is None else options.padding
+    special = special if options.special is None else list(options.special)
     others = [id for id in special if id not in (mask, padding, unknown)]
     edges = (others[0], others[min(1, len(others) - 1)]) if others else None
     known = {id for id in (*special, mask, padding, unknown) if id is not None and 0 <= id < n_tokens}
@@ -130,13 +119,9 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
 
 def claims(target: Any) -> Claims:
     """The masking rate and shares that a target states in its attributes."""
-    rate = number(target, RATE, float)
-    masked, random, kept = (number(target, names, float) for names in (MASK_SHARE, RANDOM_SHARE, KEPT_SHARE))
-    shares = None
-    if masked is not None and random is not None:
-        shares = (masked, random, 1 - masked - random)
-    elif random is not None and kept is not None:
-        shares = (1 - random - kept, random, kept)
-    name = type(target).__name__ if not hasattr(target, "__name__") else target.__name__
+    rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
+    masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
+    shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
+    name = getattr(target, "__name__", type(target).__name__)
     whole = bool(attribute(target, ["whole_word_mask"])) or "wholeword" in name.lower().replace("_", "")
     return Claims(rate, shares, whole, name)
