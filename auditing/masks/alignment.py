@@ -7,13 +7,11 @@ import numpy as np
 CERTAIN, BETTER = 0.98, 0.02  # shares of equal tokens: no other order is tried; another order must explain more
 
 
-def sources(
-    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: list[int]
-) -> np.ndarray:
+def sources(ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The flat index into `ids` of the token at each output position, -1 for a token that was added.
 
     `ids` and `real` are the input's `[rows, width]`, `outputs` and `known` the output's `[other rows, other width]`:
-    its inputs, and the same with labels put back. `special` are the ids that a collator may add.
+    its inputs, and the same with labels put back.
     """
     n_rows, width = ids.shape
     candidates = []
@@ -30,15 +28,13 @@ def sources(
     best = max(candidates, key=fit, default=None)
     if best is not None and fit(best) > CERTAIN:
         return best
-    found = by_anchors(ids, real, outputs, known, special)
+    found = by_anchors(ids, real, outputs, known)
     return found if best is None or fit(found) > fit(best) + BETTER else best
 
 
-def by_anchors(
-    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: list[int]
-) -> np.ndarray:
+def by_anchors(ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Anchors are some tokens in a row that occur once in the text, confirmed by others at the same distance. Each
-    extends over the tokens around it, up to the end of its row of the text, or to an added special token."""
+    extends over the tokens around it, up to the end of its row of the text."""
     width, at = ids.shape[1], np.arange(outputs.shape[1])
     base = int(max(ids.max(), outputs.max(), known.max())) + 2
     gram = max(3, math.ceil(math.log(50 * ids.size) / math.log(base)))
@@ -62,23 +58,19 @@ def by_anchors(
     anchors[counts[inverse].reshape(anchors.shape) <= gram] = -1
     flat, exists = ids.ravel(), real.ravel()
 
-    def extended(anchors: np.ndarray, outputs: np.ndarray, direction: int) -> tuple[np.ndarray, np.ndarray]:
-        """The places of tokens from each anchor to the right, and whether no added token is in between."""
+    def extended(anchors: np.ndarray, direction: int) -> np.ndarray:
+        """The places of the tokens from each anchor to the right, -1 beyond the end of its row of the text."""
         last = np.maximum.accumulate(np.where(anchors >= 0, at, -1), 1)
         place = np.take_along_axis(anchors, last.clip(0), 1)
         guess = place + direction * (at - last)
         valid = (last >= 0) & (guess >= 0) & (guess < ids.size)
-        guess = np.where(valid, guess, 0)
-        valid &= (guess // width == place // width) & exists[guess]
-        added = np.isin(outputs, special) & (flat[guess] != outputs)
-        return np.where(valid, guess, -1), np.maximum.accumulate(np.where(added, at, -1), 1) <= last
+        valid &= (guess // width == place // width) & exists[np.where(valid, guess, 0)]
+        return np.where(valid, guess, -1)
 
-    right, right_clear = extended(anchors, outputs, 1)
-    left, left_clear = (part[:, ::-1] for part in extended(anchors[:, ::-1], outputs[:, ::-1], -1))
-    agree = (right == left) & (right >= 0)
-    fits_right, fits_left = (right >= 0) & (right_clear | agree), (left >= 0) & (left_clear | agree)
-    better = fits_left & (flat[left] == known) & (flat[right] != known)
-    return np.where(fits_right & ~better, right, np.where(fits_left, left, -1))
+    right, left = extended(anchors, 1), extended(anchors[:, ::-1], -1)[:, ::-1]
+    # Between anchors that agree, tokens may have been replaced. Elsewhere, they may have been added.
+    fits_right = (right >= 0) & ((right == left) | (flat[right] == known))
+    return np.where(fits_right, right, np.where((left >= 0) & (flat[left] == known), left, -1))
 
 
 def codes_of(ids: np.ndarray, base: int, gram: int) -> np.ndarray:

@@ -22,7 +22,8 @@ from auditing.process import TargetProcess
 from auditing.report import Report
 
 # Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
-COARSE, FINE = ("batch", "window"), {"token before": 0.7, "token after": 0.7}
+COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
+FINE = {"token before": 0.7, "token after": 0.7}
 KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists"}
 KIND_NAMES |= {"collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}
 
@@ -166,7 +167,7 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
         if pair.is_found and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
-    rank = {pair: (pair.circumstance in COARSE, -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
+    rank = {pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
     in_order = sorted(rank, key=lambda pair: rank[pair])
     found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in ("selected", "kind", "replacement"):

@@ -198,7 +198,7 @@ def aligned(text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds) -> d
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
     named = (answer.labels >= 0) & (answer.labels < tokens.n_tokens) & (answer.labels != padding)
     known = np.where(named, answer.labels, answer.inputs)
-    found = sources(ids, text.real[rows], answer.inputs, known, [id for id in tokens.special if id != tokens.mask])
+    found = sources(ids, text.real[rows], answer.inputs, known)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     if padding is not None:
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was

@@ -89,7 +89,7 @@ def test_places_are_found_in_rearranged_texts(text, share):
     ]
     known, expected = (part.reshape(8, -1) for part in stream)
     outputs = np.where((rng.random(known.shape) < share) & (known != cls), rng.integers(5, 70, known.shape), known)
-    found = sources(text, np.ones_like(text, dtype=bool), outputs, known, [cls])
+    found = sources(text, np.ones_like(text, dtype=bool), outputs, known)
     assert np.array_equal(found, expected)
-    unlabelled = sources(text, np.ones_like(text, dtype=bool), outputs, outputs, [cls])
-    assert (unlabelled == expected).mean() > (0.99 if share < 0.5 else 0.7)
+    unlabelled = sources(text, np.ones_like(text, dtype=bool), outputs, outputs)
+    assert (unlabelled == expected).mean() > (0.94 if share < 0.5 else 0.6)
