@@ -137,7 +137,7 @@ def audit_measured(measured: Measured, target: str) -> MasksAudit:
     structure = structure_of(measured.main, pairs)
     expected = expected_of(measured, structure)
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
-    findings += [*check_ids(measured.main), *check_random(measured.main)]
+    findings += [check_ids(measured.main), *check_random(measured.main)]
     findings += [*dependences(pairs, expected.recipe, structure), *check_amounts(measured, structure, expected)]
     return MasksAudit(measured, sorted_by_verdict(without_consequences(findings)), structure, expected.recipe, target)
 

@@ -1,19 +1,15 @@
 """Serves the batches of a DataLoader, a Trainer, or any iterable of batches, next to them: in their own process."""
 
-import random
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 
 from auditing.errors import TargetError, describe
-from auditing.masks.calls import Facts
+from auditing.masks.calls import Facts, seed
 from auditing.masks.target import Masked, matrix, read
 from auditing.masks.tokens import MaskOptions, claims, token_ids
-
-Batch = tuple[Masked, np.ndarray | None]  # what a batch holds, and the tokens of its examples if they are known
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -34,31 +30,28 @@ def facts(loader: Any, options: MaskOptions) -> Facts:
     return Facts("loader", tokens, claims(owner))
 
 
-def batches(loader: Any, n_batches: int, seed: int, padding: int | None) -> list[Batch]:
-    """The first batches of an epoch, with the tokens of the examples that the loader gave to its collator."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+def batches(loader: Any, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:
+    """The first batches of an epoch, each with the tokens of the examples that the loader gave to its collator; None if
+    they are not known."""
+    seed(number)
     own, examples = getattr(loader, "collate_fn", None), []
-    is_recorded = own is not None and getattr(loader, "num_workers", 1) == 0
-    if is_recorded:
 
-        def recording(batch: Any) -> Any:
-            ids = [each.get("input_ids") if isinstance(each, Mapping) else None for each in batch]
-            masked = any(isinstance(each, Mapping) and "labels" in each for each in batch)
-            examples.append(None if masked or None in ids else matrix([matrix(row) for row in ids], padding or 0))
-            return own(batch)
+    def recording(batch: Any) -> Any:
+        rows = [each.get("input_ids") if isinstance(each, Mapping) and "labels" not in each else None for each in batch]
+        is_known = all(row is not None for row in rows)
+        examples.append(matrix([matrix(row) for row in rows], padding or 0).copy() if is_known else None)
+        return own(batch)
 
+    is_here = own is not None and getattr(loader, "num_workers", 1) == 0
+    if is_here:
         loader.collate_fn = recording
     try:
         found = list(islice(iter(loader), n_batches))
     finally:
-        if is_recorded:
+        if is_here:
             loader.collate_fn = own
     if not found:
         raise TargetError("the loader has no batches")
-    if len(examples) < len(found):
-        examples = [None] * len(found)
     line = f"a batch is {describe(found[0])}"
     masked = [Masked(**read(batch, None, padding or 0, line)) for batch in found]
-    return list(zip(masked, examples, strict=False))
+    return list(zip(masked, examples if is_here else [None] * len(found), strict=False))

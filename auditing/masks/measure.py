@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from auditing.errors import TargetError
 from auditing.masks.calls import CAN_FORK, Facts
-from auditing.masks.table import Table, aligned, collect, stacked
+from auditing.masks.table import Table, aligned, stacked
 from auditing.masks.target import Masked
 from auditing.masks.texts import Text
 from auditing.masks.tokens import MaskOptions
@@ -18,10 +17,8 @@ BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
 OTHERS = {"long": (768, 512), "padded": (1024, 64)}  # texts in calls of 16 windows; padded: of 3 to 64 tokens
 WIDTHS = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 43, 50, 64, 86)  # of unpadded windows; two calls each
-CALLS_PER_WORKER = 2
-N_CALLS = 400  # about, in units of calls for the main text
-LONG_WAIT = 30.0  # seconds
-N_BATCHES = 128  # of a loader's epoch
+CALLS_PER_WORKER, N_BATCHES = 2, 128  # in a DataLoader worker; of a loader's epoch
+LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
 
 Call = Callable[..., Any]
 
@@ -45,22 +42,21 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or is no masker.
     """
     facts: Facts = call("probe", options)
-    text = call("write", "main", POOL, WIDTH, False, options.seed)
-    workers = []
+    text, workers, answers = call("write", "main", POOL, WIDTH, False, options.seed), [], []
     if options.workers and CAN_FORK:  # first: a masker's own generator is still unused
         draw = ("mask_in_workers", "main", np.arange(BATCH), options.workers, CALLS_PER_WORKER, options.seed)
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)
-    answers: list[Masked] = []
+    began = time.monotonic()
 
-    def masked(name: str, text: Any, rows: Sequence[np.ndarray]) -> Table:
-        began = time.monotonic()
-        for number, some in enumerate(rows):
+    def masked(name: str, text: Text, rows: Sequence[np.ndarray]) -> Table:
+        for some in rows:
             answers.append(call("mask", name, some))
-            remaining = (time.monotonic() - began) / (number + 1) * N_CALLS
+            remaining = (time.monotonic() - began) / len(answers) * N_CALLS
             if len(answers) == 8 and remaining > LONG_WAIT:
                 report(f"the target is slow: about {remaining:.0f} s to go")
-        return collect(text, rows, answers[-len(rows) :], facts.tokens)
+        made = zip(rows, answers[-len(rows) :], strict=True)
+        return stacked([aligned(text, some, answer, facts.tokens) for some, answer in made], facts.tokens)
 
     def written(name: str, n_windows: int, width: int, batch: int) -> Table:
         rows = np.split(np.arange(n_windows), n_windows // batch)
@@ -68,11 +64,8 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
         return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
     rng = np.random.default_rng(options.seed)
-    orders = [rng.permutation(POOL) for _ in range(PASSES - 1)]
-    main = masked(
-        "main", text, [part for order in (orders[0], *orders) for part in np.split(order, POOL // BATCH)]
-    ).read()
-    require_labels_in_vocabulary(main, answers[0].dtype)
+    orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
+    main = masked("main", text, [*orders[0], *np.concatenate(orders)]).read()
     sizes = {name: size for name, size in OTHERS.items() if name != "padded" or facts.tokens.padding is not None}
     others = {name: written(name, *size, BATCH // 2) for name, size in sizes.items()}
     widths = [written(f"width {width}", 2 * BATCH, width, BATCH) for width in WIDTHS]
@@ -86,24 +79,9 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
     for epoch in range(2):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
             if ids is None:  # labels are all that is known of the originals
-                named = (answer.labels >= 0) & (answer.labels < tokens.n_tokens) & (answer.labels != tokens.ignored)
-                known = np.where(named, answer.labels, answer.inputs)
-                ids = (
-                    np.where(known == tokens.mask, tokens.padding or 0, known) if tokens.padding is not None else known
-                )
-            real = ids != tokens.padding if tokens.padding is not None else np.ones_like(ids, dtype=bool)
+                ids = tokens.known(answer.inputs, answer.labels)
+                ids = ids if tokens.padding is None else np.where(ids == tokens.mask, tokens.padding, ids)
+            real = np.ones_like(ids, dtype=bool) if tokens.padding is None else ids != tokens.padding
             columns.append(aligned(Text(ids, real), np.arange(len(ids)), answer, tokens))
             answers.append(answer)
     return Measured(options, facts, stacked(columns, tokens).read(), answers, {})
-
-
-def require_labels_in_vocabulary(table: Table, dtype: str) -> None:
-    """Raises TargetError if labels are outside the vocabulary, unless their type is too small for the vocabulary."""
-    n_tokens = table.tokens.n_tokens
-    allowed = (table.labels >= 0) & (table.labels < n_tokens) | ~table.labelled | ~table.eligible
-    if not allowed.all() and np.iinfo(dtype).max >= n_tokens - 1:
-        wrong, shape = np.unique(table.labels[~allowed]), list(table.labels.shape[1:])
-        raise TargetError(
-            f"called with ids {shape} below n_tokens = {n_tokens}, the target returned labels {shape} outside the "
-            f"vocabulary, such as {wrong[0]}: {(~allowed).sum():,} of {allowed.size:,}"
-        )

@@ -169,12 +169,6 @@ def shifted(array: np.ndarray, step: int, fill: Any) -> np.ndarray:
     return moved
 
 
-def collect(text: Text, rows: Sequence[np.ndarray], answers: Sequence[Masked], tokens: TokenIds) -> Table:
-    """The table of calls with some rows of a text. Each position's original is found by the content around it."""
-    calls = [aligned(text, some, answer, tokens) for some, answer in zip(rows, answers, strict=True)]
-    return stacked(calls, tokens)
-
-
 def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
     """One table of calls, whose columns `[rows, width]` may differ in shape."""
     height, width = (max(call["inputs"].shape[axis] for call in calls) for axis in (0, 1))
@@ -196,8 +190,7 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
 def aligned(text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds) -> dict[str, np.ndarray | None]:
     """The columns of one call, `[rows, width]` of the output."""
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
-    named = (answer.labels >= 0) & (answer.labels < tokens.n_tokens) & (answer.labels != padding)
-    known = np.where(named, answer.labels, answer.inputs)
+    known = tokens.known(answer.inputs, answer.labels)
     found = sources(ids, text.real[rows], answer.inputs, known)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     if padding is not None:

@@ -58,6 +58,11 @@ class TokenIds:
         found = {*self.special, *([mask] if mask is not None and mask < self.n_tokens else [])}
         return replace(self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask)
 
+    def known(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The inputs with labels put back, where they are ids."""
+        is_id = (labels >= 0) & (labels < self.n_tokens) & (labels != self.padding) & (labels != self.ignored)
+        return np.where(is_id, labels, inputs)
+
 
 @dataclass(frozen=True)
 class Claims:
