@@ -187,7 +187,8 @@ def check_random(main: Table) -> Iterator[Finding]:
         yield finding(*line, f"{counts.max():,} of {len(ids):,} are id {ordinary[counts.argmax()]}", "random-constant")
         return
     drawn = np.flatnonzero(counts)
-    low, high, fields = int(drawn[0]), n - 1 - int(drawn[-1]), {}
+    low, high = int(drawn[0]), n - 1 - int(drawn[-1])
+    fields: dict[str, Any] = {}
     bug, evidence = None, f"{len(ids):,} drawn"
     if max(low, high) and 2 * (1 - max(low, high) / n) ** len(ids) < LEVEL:  # uniform draws rarely miss so many
         missed = ordinary[:low] if low >= high else ordinary[n - high :]

@@ -165,7 +165,8 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     surest: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
-        if pair.is_found and (key not in surest or pair.z > surest[key].z):
+        by_rule = pair.key == ("selected", "id") and len(pair.found.never)  # ids that are never selected
+        if pair.is_found and not by_rule and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
     rank = {pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
     in_order = sorted(rank, key=lambda pair: rank[pair])

@@ -143,9 +143,11 @@ class Sample:
 
     def neighbors(self) -> Pair:
         """Whether the outcome happens next to where it happens: at each distance between tokens of a window."""
-        residuals, variance = (np.zeros(self.where.size) for _ in range(2))
-        residuals[self.at], variance[self.at] = self.outcomes - self.expected, self.expected * (1 - self.expected)
-        residuals, variance = (part.reshape(self.where.shape) for part in (residuals, variance))
+        residuals, variance = np.zeros(self.where.shape), np.zeros(self.where.shape)
+        residuals.flat[self.at], variance.flat[self.at] = (
+            self.outcomes - self.expected,
+            self.expected * (1 - self.expected),
+        )
         # Of a fixed number of outcomes in a window, each makes the others less likely.
         correction = variance / (np.maximum(2, self.where.sum(2, keepdims=True)) - 1)
         scores, totals = [], []

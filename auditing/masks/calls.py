@@ -129,10 +129,11 @@ def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: in
 
     Workers are seeded as a DataLoader does it. Raises TargetError, and TargetEnded if a worker ends during a call.
     """
-    calls, results = Calls(function, n_workers * calls_per_worker), [[] for _ in range(n_workers)]
+    calls = Calls(function, n_workers * calls_per_worker)
+    results: list[list[Any]] = [[] for _ in range(n_workers)]
     with warnings.catch_warnings(), torch.device("cpu"):
         warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
-        own = {"num_workers": n_workers, "multiprocessing_context": "fork"} if CAN_FORK else {}
+        own: dict[str, Any] = {"num_workers": n_workers, "multiprocessing_context": "fork"} if CAN_FORK else {}
         generator = torch.Generator("cpu").manual_seed(seed)
         try:
             answers = list(DataLoader(calls, None, generator=generator, collate_fn=lambda answer: answer, **own))

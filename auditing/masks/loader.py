@@ -40,7 +40,7 @@ def batches(loader: Any, n_batches: int, number: int, padding: int | None) -> li
         rows = [each.get("input_ids") if isinstance(each, Mapping) and "labels" not in each else None for each in batch]
         is_known = all(row is not None for row in rows)
         examples.append(matrix([matrix(row) for row in rows], padding or 0).copy() if is_known else None)
-        return own(batch)
+        return own(batch) if own else batch
 
     is_here = own is not None and getattr(loader, "num_workers", 1) == 0
     if is_here:

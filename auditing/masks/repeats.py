@@ -90,7 +90,8 @@ def check_batch(main: Table, repeats: Repeats) -> Finding:
     first = main.part(slice(0, 8))
     one, other = first.selected[:, :-1], first.selected[:, 1:]
     common = first.eligible[:, :-1] & first.eligible[:, 1:]
-    same = ((one == other) | ~common).all(2)[((one | other) & common).sum(2) >= ENOUGH]
+    telling = [((part & common).sum(2) >= ENOUGH) for part in (one | other, ~(one & other))]
+    same = ((one == other) | ~common).all(2)[telling[0] & telling[1]]
     # Masks of few different forms repeat by chance, and then in other calls as often.
     copies, chance = copied(first, 0), np.zeros(2) if repeats.in_all_calls else copied(first, 1)
     found, bug = "all new", None

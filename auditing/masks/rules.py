@@ -64,7 +64,7 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
     yield never("changed without label", missing, changed, "of changes", bug)
     special = [id for id in tokens.special if id not in (tokens.padding, tokens.unknown)]
     for name, bug, ids, real in (
-        ("padding selected", "padding-labelled", [tokens.padding], False),
+        ("padding selected", "padding-labelled", [] if tokens.padding is None else [tokens.padding], False),
         ("special tokens selected", "special-selected", special, True),
     ):
         tables = [main, *measured.others.values()]

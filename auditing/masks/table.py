@@ -106,8 +106,10 @@ class Table:
         """Some of the calls; or their windows, each as a unit of its own."""
         values = {name: getattr(self, name) for name in COLUMNS}
         shape = (-1, 1, self.originals.shape[2]) if one_window_each else (-1, *self.originals.shape[1:])
-        parts = {name: value[calls].reshape(shape) for name, value in values.items() if value is not None}
-        return replace(self, **parts)  # type: ignore[arg-type]
+        parts: dict[str, Any] = {
+            name: value[calls].reshape(shape) for name, value in values.items() if value is not None
+        }
+        return replace(self, **parts)
 
     def read(self) -> Self:
         """The same table with the target's conventions, found from what it does. Raises TargetError if labels mark
