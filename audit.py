@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from auditing.errors import TargetError
 from auditing.finding import Verdict, exit_code
 from auditing.html import page
-from auditing.masks.audit import MasksAudit, audit_loader_of, audit_masks, audit_masks_of, check_options
+from auditing.masks.audit import audit_masks, audit_masks_of, check_options
 from auditing.masks.target import KINDS
 from auditing.masks.tokens import MaskOptions
 from auditing.report import Report, as_json, terminal, write
@@ -140,11 +140,7 @@ def masks_command(options: argparse.Namespace) -> int:
     stated = MaskOptions(**{field: getattr(options, field) for field in fields})
     check_options(stated)
     check_report_options(options)
-    audit: MasksAudit
-    if options.is_loader:
-        audit = audit_loader_of(options.target, stated, options.seconds_per_call)
-    else:
-        audit = audit_masks_of(options.target, stated, options.seconds_per_call, say)
+    audit = audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader)
     return show(audit.report, options, [])
 
 

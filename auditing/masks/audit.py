@@ -81,22 +81,15 @@ def audit_masks(target: Any, **options: Any) -> MasksAudit:
 
 
 def audit_masks_of(
-    target: str, options: MaskOptions, seconds_per_call: float, report: Callable[[str], None]
+    target: str, options: MaskOptions, seconds_per_call: float, report: Callable[[str], None], is_loader: bool = False
 ) -> MasksAudit:
-    """Audit `module:name` or `file.py:name` in a process of its own. Raises TargetError and ValueError. `report` gets a
-    line if the audit takes long."""
+    """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a loader of batches.
+    Raises TargetError and ValueError. `report` gets a line if the audit takes long."""
     check_options(options)
-    with TargetProcess(target, "auditing.masks.calls", seconds_per_call) as process:
-        measured = measure(process.call, options, report)
-    return audit_measured(measured, target)
-
-
-def audit_loader_of(target: str, options: MaskOptions, seconds_per_call: float) -> MasksAudit:
-    """Audit the batches of a DataLoader, a Trainer or an iterable that `target` is, or makes. Raises TargetError and
-    ValueError."""
-    check_options(options)
-    with TargetProcess(target, "auditing.masks.loader", seconds_per_call) as process:
-        measured = measure_batches(process.call, options)
+    service = "auditing.masks.loader" if is_loader else "auditing.masks.calls"
+    with TargetProcess(target, service, seconds_per_call) as process:
+        call = process.call
+        measured = measure_batches(call, options) if is_loader else measure(call, options, report)
     return audit_measured(measured, target)
 
 

@@ -144,10 +144,8 @@ class Sample:
     def neighbors(self) -> Pair:
         """Whether the outcome happens next to where it happens: at each distance between tokens of a window."""
         residuals, variance = np.zeros(self.where.shape), np.zeros(self.where.shape)
-        residuals.flat[self.at], variance.flat[self.at] = (
-            self.outcomes - self.expected,
-            self.expected * (1 - self.expected),
-        )
+        residuals.flat[self.at] = self.outcomes - self.expected
+        variance.flat[self.at] = self.expected * (1 - self.expected)
         # Of a fixed number of outcomes in a window, each makes the others less likely.
         correction = variance / (np.maximum(2, self.where.sum(2, keepdims=True)) - 1)
         scores, totals = [], []

@@ -38,8 +38,8 @@ def named(pair: Pair) -> str:
     """The name in the catalogue of a dependence that was found; of a new one, the pair itself."""
     zeros, shares = pair.found.never, pair.found.shares
     if pair.key == ("selected", "position"):
-        eighths = [part.mean() for part in np.array_split(shares, 8)]
-        if eighths[7] < 0.5 * eighths[0] and eighths[1] > 0.88 * eighths[0]:  # as far as a limit reaches
+        eighths = [part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)]
+        if eighths[-1] < 0.5 * eighths[0] and eighths[1] > 0.88 * eighths[0]:  # as far as a limit reaches
             return "left-truncated"
         at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros.tolist()))
         return ("first-position" if at_ends else "never-selected") if len(zeros) else pair.name

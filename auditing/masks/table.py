@@ -104,11 +104,10 @@ class Table:
 
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
-        values = {name: getattr(self, name) for name in COLUMNS}
-        shape = (-1, 1, self.originals.shape[2]) if one_window_each else (-1, *self.originals.shape[1:])
-        parts: dict[str, Any] = {
-            name: value[calls].reshape(shape) for name, value in values.items() if value is not None
-        }
+        n_rows, width = self.originals.shape[1:]
+        shape = (-1, 1 if one_window_each else n_rows, width)
+        names = [name for name in COLUMNS if getattr(self, name) is not None]
+        parts: dict[str, Any] = {name: getattr(self, name)[calls].reshape(shape) for name in names}
         return replace(self, **parts)
 
     def read(self) -> Self:
