@@ -5,98 +5,79 @@ from collections.abc import Sequence
 import numpy as np
 
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batch import Array
-from auditing.pipelines.tokens import Tokens
+from auditing.pipelines.play_tokens import Array, Tokens
 from auditing.pipelines.windows_read import Reading
 
 FARTHEST_SHIFT = 3
 MOST = 0.9  # the share of labels that a wrong rule must explain
 VISIBLE_LABELLED = 0.5  # the share of visible characters that must not have a label
+Problem = tuple[str, str] | None  # a bug and its cause
 
 
-def check_batches(readings: Sequence[Reading], tokens: Tokens, training: bool) -> list[Finding]:
-    """Checks of the masks and of the labels. `training` is what `make_batches` was told."""
-    which = "training" if training else "evaluation"
-    return [_masks(readings, which), _labels(readings, which), _unlabelled(readings, tokens, which)]
+def checked(
+    name: str, found: str, expected: str, evidence: str, problem: Problem, verdict: Verdict = Verdict.BROKEN
+) -> Finding:
+    """A finding that is ok if there is no problem."""
+    return Finding(name, found, expected, evidence, *((verdict, *problem) if problem else ()))
 
 
-def total(readings: Sequence[Reading], name: str) -> int:
-    """The number of positions of which a bool array of the readings, such as "hidden", is true."""
-    return sum(int(getattr(reading, name).sum()) for reading in readings)
-
-
-def _masks(readings: Sequence[Reading], which: str) -> Finding:
-    hidden, replaced = total(readings, "hidden"), total(readings, "replaced")
-    is_broken = hidden + replaced == 0
-    return Finding(
+def check_batches(readings: Sequence[Reading], tokens: Tokens, which: str) -> list[Finding]:
+    """Checks of the masks and of the labels of "training" or "evaluation" batches."""
+    names = ("inputs", "labels", "truth", "is_text", "labelled", "hidden", "replaced")
+    inputs, labels, truth, is_text, labelled, hidden, replaced = (joined(readings, name) for name in names)
+    is_changed, where = hidden | replaced, labelled & is_text
+    cause = f"The {which} batches never go through the masking: the inputs equal the text."
+    masks = checked(
         f"{which} masks",
-        found=f"{hidden:,} show [MASK], {replaced:,} another character",
-        expected="some hide their character",
-        evidence=f"of {total(readings, 'is_text'):,}",
-        verdict=Verdict.BROKEN if is_broken else Verdict.OK,
-        bug=f"unmasked-{which}" if is_broken else None,
-        cause=f"The {which} batches never go through the masking: the inputs equal the text." if is_broken else "",
+        f"{hidden.sum():,} show [MASK], {replaced.sum():,} another character",
+        "some hide their character",
+        f"of {is_text.sum():,}",
+        None if is_changed.any() else (f"unmasked-{which}", cause),
     )
-
-
-def _labels(readings: Sequence[Reading], which: str) -> Finding:
-    labels, truth, inputs = (
-        np.concatenate([getattr(each, name)[each.labelled & each.is_text] for each in readings])
-        for name in ("labels", "truth", "inputs")
-    )
-    wrong = int((labels != truth).sum())
-    bug, cause = (None, "") if len(labels) else ("no-labels", "No position of these batches has a label.")
+    wrong = int((labels != truth)[where].sum())
+    problem: Problem = None if where.any() else ("no-labels", "No position of these batches has a label.")
     if wrong:
-        bug, cause = _wrong_labels(readings, labels, truth, inputs)
-    return Finding(
-        f"{which} labels",
-        found=f"{wrong:,} differ from the text" if len(labels) else "no labels",
-        expected="0 differ from the text",
-        evidence=f"of {len(labels):,}",
-        verdict=Verdict.BROKEN if bug else Verdict.OK,
-        bug=bug,
-        cause=cause,
+        problem = _wrong_labels(readings, labels[where], truth[where], inputs[where])
+    of_labels = checked(
+        f"{which} labels", f"{wrong:,} differ from the text", "0 differ from the text", f"of {where.sum():,}", problem
     )
+    missing, visible, shown = (int(each.sum()) for each in (is_changed & ~labelled, is_text & ~is_changed, where & ~is_changed))
+    ignored = readings[0].ignored
+    return [
+        masks,
+        of_labels,
+        checked(
+            f"{which}: ignored label {'none' if ignored is None else ignored}",
+            f"{missing:,} changed and {visible - shown:,} visible characters have no label",
+            f"0, and most of {visible:,}",
+            f"of {is_text.sum():,}",
+            _wrong_ignored(ignored, tokens, missing, shown > VISIBLE_LABELLED * visible),
+        ),
+    ]
 
 
-def _wrong_labels(readings: Sequence[Reading], labels: Array, truth: Array, inputs: Array) -> tuple[str, str]:
+def joined(readings: Sequence[Reading], name: str) -> Array:
+    """An array of all readings, such as "hidden", flat."""
+    return np.concatenate([getattr(each, name).ravel() for each in readings])
+
+
+def _wrong_labels(readings: Sequence[Reading], labels: Array, truth: Array, inputs: Array) -> Problem:
     for shift in (s for d in range(1, FARTHEST_SHIFT + 1) for s in (d, -d)):
-        agreeing = n = 0
-        for each in readings:
-            there = np.roll(each.truth, -shift, axis=1)
-            where = each.labelled & each.is_text & (there >= 0)
-            where[:, slice(-shift, None) if shift > 0 else slice(None, -shift)] = False
-            agreeing, n = agreeing + int((each.labels == there)[where].sum()), n + int(where.sum())
-        if agreeing >= MOST * max(n, 1):
+        here, there = (slice(None, -shift), slice(shift, None)) if shift > 0 else (slice(-shift, None), slice(None, shift))
+        pairs = [(r.labels[:, here][w], r.truth[:, there][w]) for r in readings
+                 for w in [r.labelled[:, here] & r.is_text[:, here] & r.is_text[:, there]]]  # fmt: skip
+        if np.mean(np.concatenate([label == text for label, text in pairs])) >= MOST:
             return "labels-shifted", f"Each label is the character {shift:+d} positions away."
     if (labels == inputs).mean() >= MOST:
         return "labels-corrupted", "The labels are the masked inputs: copy the text before masking it."
     return "labels-wrong", f"Only {(labels == truth).mean():.0%} of the labels are the character at their position."
 
 
-def _unlabelled(readings: Sequence[Reading], tokens: Tokens, which: str) -> Finding:
-    ignored = readings[0].ignored
-    changed = total(readings, "hidden") + total(readings, "replaced")
-    missing = sum(int(((each.hidden | each.replaced) & ~each.labelled).sum()) for each in readings)
-    visible = total(readings, "is_text") - changed
-    labelled = sum(int((each.labelled & each.is_text & (each.inputs == each.truth)).sum()) for each in readings)
-    bug, cause = None, ""
+def _wrong_ignored(ignored: int | None, tokens: Tokens, missing: int, everywhere: bool) -> Problem:
     if ignored is not None and 0 <= ignored < tokens.n_ordinary:
-        bug = "wrong-ignored-label"
-        cause = (
-            f"The ignored label {ignored} is also the character {tokens.names[ignored]!r}, which is never learned: use"
-            " -100."
-        )
-    elif missing:
-        bug, cause = "changed-without-label", "Positions that were changed have no label, so they are never learned."
-    elif labelled > VISIBLE_LABELLED * visible:
-        bug, cause = "labels-everywhere", "The loss counts visible characters: set their labels to -100."
-    return Finding(
-        f"{which}: ignored label {'none' if ignored is None else ignored}",
-        found=f"{missing:,} changed and {visible - labelled:,} visible characters have no label",
-        expected=f"0, and most of {visible:,}",
-        evidence=f"of {changed + visible:,}",
-        verdict=Verdict.BROKEN if bug else Verdict.OK,
-        bug=bug,
-        cause=cause,
-    )
+        name = tokens.names[ignored]
+        cause = f"The ignored label {ignored} is also the character {name!r}, which is never learned: use -100."
+        return "wrong-ignored-label", cause
+    if missing:
+        return "changed-without-label", "Positions that were changed have no label, so they are never learned."
+    return ("labels-everywhere", "The loss counts visible characters: set their labels to -100.") if everywhere else None

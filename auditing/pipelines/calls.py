@@ -4,15 +4,18 @@ The target is a module or file with three functions, and a fourth one if its eva
 
     make_model(tokens)                          -> model, or (model, optimizer)
     make_batches(ids, tokens, seed, training)   -> an iterable of batches
-    loss_and_logits(model, batch)               -> (loss, logits [batch, seq_len, n_tokens])
+    loss_and_logits(model, batch)               -> (loss, logits [batch, seq_len, n_tokens] or [n_labelled, n_tokens])
     evaluate(model, ids, tokens)                -> the loss in nats per masked token, as a number
 
-`ids` is a text as a LongTensor `[n]` of characters, and `tokens` an `auditing.pipelines.tokens.Tokens`. If the target
-has `SPECIAL_FIRST = True`, the special tokens are the first ids. The audit does not see it.
+`ids` is a text as a LongTensor `[n]` of characters, and `tokens` an `auditing.pipelines.play_tokens.Tokens`. If the
+target has `SPECIAL_FIRST = True`, the special tokens are the first ids. The audit does not see it.
 """
 
+import itertools
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from auditing.errors import TargetError, describe, raised
-from auditing.pipelines.batch import Array, Batch, array, changed, check_output, read, tensor_names
-from auditing.pipelines.stand_in import StandIn
-from auditing.pipelines.tokens import Tokens
+from auditing.pipelines.play_tokens import Array, Tokens
+from auditing.pipelines.stand_in import stand_in
+from auditing.pipelines.target_batch import Batch, array, changed, check_output, read, tensor_names
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
 LARGEST_BATCH = 65_536  # ids: the exact posterior of each takes time
 LEARNING_RATE, WARMUP_STEPS, MAX_NORM = 1e-3, 100, 1.0  # of the audit's optimizer, and its clipping
+SHAKEN = 0.02  # the standard deviation of what `shake` adds to weights
+IMPOSSIBLE = -1e4  # as a logit: finite, so that sums with a weight of 0 stay finite
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -35,7 +40,7 @@ def functions(imported: Any) -> dict[str, Callable[..., Any]]:
     if missing:
         raise TargetError(f"the target has no function {missing[0]}: it needs {', '.join(REQUIRED)}")
     served = Served(imported)
-    names = ("make_model", "make_batches", "train", "measure", "unchanged", "evaluate", "answer")
+    names = ("make_model", "make_batches", "shake", "restore", "train", "measure", "unchanged", "evaluate")
     return {name: getattr(served, name) for name in names}
 
 
@@ -44,114 +49,121 @@ class Served:
 
     def __init__(self, target: Any):
         self.target = target
-        self.batches: list[Any] = []
+        self.kept: dict[str, list[Any]] = {}  # batches by the name they were made under
 
-    def make_model(self, training: Array, validation: Array, characters: str, seed: int) -> dict[str, Any]:
-        """Make the model. Returns its name, its number of weights, its optimizer, and whether there is `evaluate`.
-
-        `training` and `validation` are texts as ids `[n]`.
-        """
-        self.tokens = Tokens(characters, bool(getattr(self.target, "SPECIAL_FIRST", False)))
-        self.texts = {True: self._text(training), False: self._text(validation)}
-        self.seed = seed
+    def make_model(self, text: Array, characters: str, seed: int) -> dict[str, Any]:
+        """Make the model, to be trained on a text as ids `[n]`. Returns facts about it."""
+        self.tokens, self.seed = Tokens(characters, bool(getattr(self.target, "SPECIAL_FIRST", False))), seed
         torch.manual_seed(seed)
         made = self._called("make_model", self.tokens)
-        model, optimizer = made if isinstance(made, tuple | list) and len(made) == 2 else (made, None)
-        if not isinstance(model, nn.Module):
+        self.model, self.optimizer = made if isinstance(made, tuple | list) and len(made) == 2 else (made, None)
+        if not isinstance(self.model, nn.Module):
             raise TargetError(f"make_model returned {describe(made)}: it must return a module, or (module, optimizer)")
-        self.model = model
-        weights = list(model.parameters())
-        self.is_ours = optimizer is None
-        trainable = [weight for weight in weights if weight.requires_grad]
-        if optimizer is None and trainable:
-            optimizer = torch.optim.AdamW(trainable, LEARNING_RATE)
-        self.optimizer: Any = optimizer
-        self.before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        self.stream = self._stream()
-        self.n_steps = 0
+        weights = dict(self.model.named_parameters())
+        trainable = [weight for weight in weights.values() if weight.requires_grad]
+        self.is_ours = self.optimizer is None
+        if self.is_ours and trainable:
+            self.optimizer = torch.optim.AdamW(trainable, LEARNING_RATE)
+        self.before = {name: weight.detach().clone() for name, weight in weights.items()}
+        seeds = itertools.count(seed)  # the iterable is made again, with another seed, when it ends
+        self.stream = (batch for i in seeds for batch in self._batches(self._text(text), i, True))
+        self.n_steps, self.n_logits = 0, self.tokens.n_tokens
         return {
-            "model": type(model).__name__,
-            "n_weights": sum(weight.numel() for weight in weights),
+            "model": type(self.model).__name__,
+            "n_weights": sum(weight.numel() for weight in weights.values()),
             "optimizer": type(self.optimizer).__name__ + (f", learning rate {LEARNING_RATE:g}" if self.is_ours else ""),
             "evaluates": callable(getattr(self.target, "evaluate", None)),
         }
 
-    def make_batches(self, training: bool, n_characters: int, seed: int) -> list[Batch]:
-        """Batches of at least `n_characters` ids in all, or all that the pipeline makes of the text.
+    def make_batches(self, name: str, text: Array, training: bool, n_characters: int, seed: int) -> list[Batch]:
+        """Batches of at least `n_characters` ids in all, or all that the pipeline makes of a text `[n]`.
 
-        They stay here for `measure`, in the place of those of the last call. `training` is what `make_batches` is
-        told, and chooses the text.
+        They stay here under a name, for `measure`. `training` is what `make_batches` is told.
         """
-        torch.manual_seed(seed)
-        ids = self.texts[training]
-        self.batches, found, n = [], [], 0
-        for batch in self._batches(ids, seed, training):
+        to_audit, found, n = self.tokens.to_audit, [], 0
+        self.kept[name] = []
+        for seed_one in (torch.manual_seed, np.random.seed, random.seed):
+            seed_one(seed)
+        for batch in self._batches(self._text(text), seed, training):
             arrays = read(batch)
-            to_audit = self.tokens.to_audit
             found.append(Batch(to_audit(arrays.inputs), to_audit(arrays.labels), arrays.others))
-            if found[-1].inputs.size > LARGEST_BATCH:
-                shape = list(found[-1].inputs.shape)
+            self.kept[name].append(batch)
+            if (size := arrays.inputs.size) > LARGEST_BATCH:
+                shape = list(arrays.inputs.shape)
                 raise TargetError(f"make_batches made a batch {shape}: make it {LARGEST_BATCH:,} ids at most")
-            self.batches.append(batch)
-            n += found[-1].inputs.size
+            n += size
             if n >= n_characters:
                 break
         if not found:
-            raise TargetError(f"make_batches called with ids [{len(ids)}] and training={training} made no batch")
+            raise TargetError(f"make_batches called with ids [{len(text)}] and training={training} made no batch")
         return found
+
+    @torch.no_grad()
+    def shake(self) -> None:
+        """Add noise to the weights, because some start at 0, where nothing reaches the predictions."""
+        torch.manual_seed(self.seed)
+        for weight in self.model.parameters():
+            weight.add_(SHAKEN * torch.randn_like(weight))
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Set the weights to what they were before `shake`."""
+        for name, weight in self.model.named_parameters():
+            weight.copy_(self.before[name])
 
     def train(self, seconds: float) -> dict[str, Any]:
         """Train for some seconds, at least one step. Returns the steps so far, the losses, and the ids seen."""
         end, n_ids = time.monotonic() + seconds, 0
         losses: list[float] = []
         self.model.train()
-        while not losses or time.monotonic() < end:
+        while not losses or (time.monotonic() < end and np.isfinite(losses[-1])):
             batch = next(self.stream)
             loss, _ = self._loss_and_logits(batch)
             losses.append(loss.item())
             tensors, inputs, _ = tensor_names(batch)
             n_ids += tensors[inputs].numel()
-            if not torch.isfinite(loss).all():
-                break
-            self._step(loss)
+            if np.isfinite(losses[-1]):
+                self._step(loss)
         return {"steps": self.n_steps, "losses": losses, "ids": n_ids}
 
-    def measure(self, index: int, changes: Mapping[str, Array]) -> tuple[float, Array]:
-        """The loss and the logits of a batch of `make_batches`, with other values for some of its tensors."""
+    def measure(
+        self, name: str, index: int, changes: Mapping[str, Array], table: Array | None = None
+    ) -> tuple[float, Array]:
+        """The loss and the logits of a kept batch, with other values for some of its tensors.
+
+        A table of logits `[n_tokens, n_tokens]` takes the model's place.
+        """
         self.model.eval()
-        of_target = {
-            name: self.tokens.of_audit(values) if name in ("inputs", "labels") else values
-            for name, values in changes.items()
-        }
-        with torch.no_grad():
-            loss, logits = self._loss_and_logits(changed(self.batches[index], of_target))
-        return loss.item(), self.tokens.columns_to_audit(array(logits))
+        of_audit = self.tokens.of_audit
+        new = {key: of_audit(value) if key in ("inputs", "labels") else value for key, value in changes.items()}
+        with torch.no_grad(), nullcontext() if table is None else stand_in(self.model, self._wide(table)):
+            loss, logits = self._loss_and_logits(changed(self.kept[name][index], new))
+        return loss.item(), array(logits)[..., of_audit(np.arange(logits.shape[-1]))]
 
     def unchanged(self) -> tuple[list[str], int]:
         """The names of the weights that training has not changed, and the number of all."""
         weights = dict(self.model.named_parameters())
         return [name for name, before in self.before.items() if torch.equal(weights[name], before)], len(weights)
 
-    def evaluate(self, text: Array, seed: int) -> tuple[str, Any]:
-        """Start the target's evaluation of a text with a stand-in for the model.
-
-        Returns ("inputs", ids `[batch, seq_len]`), to be answered with `answer`, or ("value", the result).
-        """
+    def evaluate(self, text: Array, seed: int, table: Array) -> tuple[float, list[Array]]:
+        """The target's evaluation of a text with a table of logits in the model's place, and the inputs it showed."""
         torch.manual_seed(seed)
-        ids = self._text(text)
         self.model.eval()
-        self.stand_in = StandIn(
-            self.model, self.n_logits, lambda: self._called("evaluate", self.model, ids, self.tokens)
-        )
-        return self._question(*self.stand_in.next())
+        with stand_in(self.model, self._wide(table)) as seen:
+            value = self._called("evaluate", self.model, self._text(text), self.tokens)
+        number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise TargetError(f"evaluate returned {describe(value)}: it must return a number")
+        if not seen:
+            raise TargetError(f"evaluate returned {number:g}, and did not call the model with ids [batch, seq_len]")
+        return float(number), [self.tokens.to_audit(ids.numpy()) for ids in seen]
 
-    def answer(self, logits: Array) -> tuple[str, Any]:
-        """Log-probabilities `[batch, seq_len, n_tokens]` for the last inputs; returns as `evaluate`."""
-        of_target = np.ascontiguousarray(self.tokens.columns_of_audit(logits))
-        return self._question(*self.stand_in.next(torch.from_numpy(of_target)))
-
-    def _question(self, kind: str, value: Any) -> tuple[str, Any]:
-        return kind, self.tokens.to_audit(value) if kind == "inputs" else value
+    def _wide(self, table: Array) -> Tensor:
+        """A table of logits in the target's ids and with as many columns as its model has."""
+        ids = self.tokens.of_audit(np.arange(self.tokens.n_tokens))
+        wide = np.full((len(ids), self.n_logits), IMPOSSIBLE, dtype=np.float32)
+        wide[np.ix_(ids, ids)] = table
+        return torch.from_numpy(wide)
 
     def _text(self, ids: Array) -> Tensor:
         return torch.from_numpy(self.tokens.of_audit(ids))
@@ -168,19 +180,8 @@ class Served:
                 group["lr"] = LEARNING_RATE * min(1.0, self.n_steps / WARMUP_STEPS)
         self.optimizer.step()
 
-    def _stream(self) -> Iterator[Any]:
-        """Training batches without end: the iterable is made again, with another seed, when it ends."""
-        seed = self.seed
-        while True:
-            batch = None
-            for batch in self._batches(self.texts[True], seed, True):
-                yield batch
-            if batch is None:
-                raise TargetError(f"make_batches called with ids [{len(self.texts[True])}] made no batch")
-            seed += 1
-
     def _batches(self, ids: Tensor, seed: int, training: bool) -> Iterator[Any]:
-        made = self._called("make_batches", ids.clone(), self.tokens, seed, training)
+        made = self._called("make_batches", ids, self.tokens, seed, training)
         try:
             yield from made
         except TypeError as error:

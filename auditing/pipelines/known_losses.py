@@ -1,15 +1,17 @@
 """Names the mean that a loss is: every usual wrong one is a number that follows from the logits and the labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from auditing.pipelines.batch import Array
+from auditing.pipelines.play_tokens import Array
 
 RELATIVE, ABSOLUTE = 2e-4, 2e-5  # tolerances: float32
 LOOSE = 5e-3  # of a loss in bfloat16
 LARGEST_SMOOTHING = 0.5
+PROBABILITY_SUM = 1e-3  # from 1
+RIGHT = "the mean over labelled positions, in nats"
 
 
 @dataclass(frozen=True)
@@ -23,25 +25,28 @@ class Measured:
     truth: Array  # [batch, seq_len]; -1 where there is no text
     ignored: int | None = None  # the label of all other positions
     groups: Array | None = None  # [batch] the batch of each window, if there are several
+    are_probabilities: bool = False  # whether the "logits" were
+
+    def mean(self, log_probs: Array | None = None, weights: Array | None = None) -> float:
+        """The right number, or that of other log-probabilities or weights."""
+        return weighted(losses_of(self.log_probs if log_probs is None else log_probs, self.labels),
+                        self.weights if weights is None else weights)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Known:
-    """A number that a loss can be equal to."""
+def are_probabilities(logits: Array) -> bool:
+    """Whether the rows of "logits" are probabilities; rows of nan are left out."""
+    rows = logits[np.isfinite(logits).all(-1)]
+    return bool(len(rows) and rows.min() >= 0 and np.abs(rows.sum(-1) - 1).max() < PROBABILITY_SUM)
 
-    what: str
-    bug: str | None  # None if the number is right
-    value: Callable[[Measured], float]
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether the number is wrong for every purpose."""
-        return self.bug not in (None, "mean-of-means")
+def to_log_probs(logits: Array) -> Array:
+    """The log-probabilities that logits stand for; the logarithm if they are probabilities already."""
+    logits = logits.astype(np.float64)
+    return np.log(np.maximum(logits, 1e-30)) if are_probabilities(logits) else log_softmax(logits)
 
 
 def log_softmax(logits: Array) -> Array:
-    """log softmax over the last axis in float64."""
-    logits = logits.astype(np.float64)
+    """log softmax over the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
@@ -53,123 +58,75 @@ def losses_of(log_probs: Array, targets: Array) -> Array:
     return np.where(valid, -picked, np.nan)
 
 
-def total(losses: Array, weights: Array) -> float:
-    """The weighted sum, in which a nan of weight 0 is left out."""
-    return float((losses[weights > 0] * weights[weights > 0]).sum())
+def weighted(losses: Array, weights: Array) -> float:
+    """The weighted mean, in which a nan of weight 0 is left out; nan if there are no weights."""
+    return float(np.average(losses[weights > 0], weights=weights[weights > 0])) if weights.any() else np.nan
 
 
-def mean(m: Measured) -> float:
-    """The right number: the mean over labelled positions, in nats."""
-    return _mean(losses_of(m.log_probs, m.labels), m.weights)
-
-
-def name_of(measured: Sequence[Measured], characters: Sequence[str], tolerance: float = RELATIVE) -> Known | None:
-    """The known number that the loss equals each time; None if it is none of them.
+def name_of(measured: Sequence[Measured], characters: Sequence[str], tolerance: float = RELATIVE) -> tuple[str, str]:
+    """The known number that the loss equals each time, and its bug, "" if it is right; ("", "unknown-loss") if none.
 
     `characters` are the text of each ordinary id. The right mean comes first, so it is preferred.
     """
-    if all(_is_rounded(each.loss) for each in measured):
+    if all(np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured):  # bfloat16 or float16
         tolerance = max(tolerance, LOOSE)
-    for known in known_numbers(characters):
-        if all(_equal(known.value(each), each.loss, tolerance) for each in measured):
-            return known
-    return _smoothed(measured)
+    every = [known_numbers(each, characters) for each in measured]
+    for what, (_, bug) in every[0].items():
+        values = [numbers.get(what, (np.nan,))[0] for numbers in every]
+        if all(abs(v - m.loss) <= tolerance * abs(v) + ABSOLUTE for v, m in zip(values, measured, strict=True)):
+            return what, bug
+    return "", "unknown-loss"
 
 
-def _equal(value: float, loss: float, tolerance: float) -> bool:
-    return abs(value - loss) <= tolerance * abs(value) + ABSOLUTE
+def known_numbers(m: Measured, characters: Sequence[str]) -> dict[str, tuple[float, str]]:
+    """The value and the bug of every number, the right one first."""
+    losses, mean, total = losses_of(m.log_probs, m.labels), m.mean(), m.mean() * m.weights.sum()
+    ignored = losses_of(m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored))
+    counted = weighted(np.where(m.weights > 0, losses, ignored), np.ones(losses.shape))
+    transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
 
+    def mean_of(groups: Array) -> float:
+        means = [weighted(losses[groups == group], m.weights[groups == group]) for group in np.unique(groups)]
+        return float(np.nanmean(means)) if np.isfinite(means).any() else np.nan
 
-def _is_rounded(loss: float) -> bool:
-    """Whether a loss is a number of bfloat16 or float16."""
-    return bool(np.float32(loss).view(np.uint32) & 0x1FFF == 0)
+    def shifted(by: int) -> float:
+        """The mean for the logits `by` positions before each label."""
+        weights = m.weights.copy()
+        weights[:, slice(None, by) if by > 0 else slice(by, None)] = 0
+        return m.mean(np.roll(m.log_probs, by, axis=1), weights)
 
-
-def known_numbers(characters: Sequence[str]) -> list[Known]:
-    """All numbers, the right one first."""
-    wrong, misaligned = "wrong-mean", "misaligned"
-    return [
-        Known("the mean over labelled positions, in nats", None, mean),
-        Known("the mean in bits, not nats", "bits-not-nats", lambda m: mean(m) / np.log(2)),
-        Known("exp of the mean: a perplexity", "bits-not-nats", lambda m: float(np.exp(min(mean(m), 700)))),
-        Known("the sum over labelled positions, not their mean", wrong, _sum),
-        Known("the sum divided by all positions, labelled or not", wrong, lambda m: _sum(m) / m.labels.size),
-        Known("the sum divided by the number of windows", wrong, lambda m: _sum(m) / len(m.labels)),
-        Known("the mean over windows of their means", "mean-of-means", lambda m: _mean_of(m, np.arange(len(m.labels)))),
-        Known("the mean over batches of their means", "mean-of-means", lambda m: _mean_of(m, m.groups)),
-        Known("the mean over all positions, visible characters included", wrong, _all_positions),
-        Known("a mean that counts the ignored label as a character", "wrong-ignored-label", _with_ignored),
-        Known("the mean of a softmax of the softmax", "softmax-twice", _softmax_twice),
-        Known("minus the mean probability, without the logarithm", "no-logarithm", _no_logarithm),
-        Known("the mean for the logits of each position and the next label", misaligned, lambda m: _shifted(m, 1)),
-        Known("the mean for the logits of each position and the last label", misaligned, lambda m: _shifted(m, -1)),
-        Known("the mean for logits [seq_len, batch] and labels [batch, seq_len]", misaligned, _transposed),
-        *[
-            Known(f"the mean without the labels {name!r} (id {i})", "wrong-ignored-label", _without(i))
+    return {
+        RIGHT: (mean, ""),
+        f"the mean with label smoothing {_smoothing(m):.2f}": (m.loss if _smoothing(m) else np.nan, ""),
+        "the mean in bits, not nats": (mean / np.log(2), "bits-not-nats"),
+        "exp of the mean: a perplexity": (float(np.exp(min(mean, 700))), "bits-not-nats"),
+        "the sum over labelled positions, not their mean": (total, "wrong-mean"),
+        "the sum divided by all positions, labelled or not": (total / m.labels.size, "wrong-mean"),
+        "the sum divided by the number of windows": (total / len(m.labels), "wrong-mean"),
+        "the mean over windows of their means": (mean_of(np.arange(len(m.labels))), "mean-of-means"),
+        "the mean over batches of their means": (np.nan if m.groups is None else mean_of(m.groups), "mean-of-means"),
+        "the mean over all positions, visible characters included": (
+            weighted(losses_of(m.log_probs, m.truth), (m.truth >= 0).astype(float)),
+            "wrong-mean",
+        ),
+        "a mean that counts the ignored label as a character": (counted, "wrong-ignored-label"),
+        "the mean of a softmax of the softmax": (m.mean(log_softmax(np.exp(m.log_probs))), "softmax-twice"),
+        "minus the mean probability, without the logarithm": (-weighted(np.exp(-losses), m.weights), "no-logarithm"),
+        "the mean for the logits of each position and the next label": (shifted(1), "misaligned"),
+        "the mean for the logits of each position and the last label": (shifted(-1), "misaligned"),
+        "the mean for logits [seq_len, batch] and labels [batch, seq_len]": (m.mean(transposed), "misaligned"),
+        **{
+            f"the mean without the labels {name!r} (id {i})": (
+                m.mean(weights=m.weights * (m.labels != i)),
+                "wrong-ignored-label",
+            )
             for i, name in enumerate(characters)
-        ],
-    ]
+        },
+    }
 
 
-def _mean(losses: Array, weights: Array) -> float:
-    return total(losses, weights) / float(weights.sum()) if weights.any() else np.nan
-
-
-def _sum(m: Measured) -> float:
-    return total(losses_of(m.log_probs, m.labels), m.weights)
-
-
-def _mean_of(m: Measured, groups: Array | None) -> float:
-    """The mean over groups of windows of their means."""
-    if groups is None:
-        return np.nan
-    losses = losses_of(m.log_probs, m.labels)
-    means = [_mean(losses[groups == group], m.weights[groups == group]) for group in np.unique(groups)]
-    return float(np.nanmean(means)) if np.isfinite(means).any() else np.nan
-
-
-def _all_positions(m: Measured) -> float:
-    return _mean(losses_of(m.log_probs, m.truth), (m.truth >= 0).astype(float))
-
-
-def _with_ignored(m: Measured) -> float:
-    if m.ignored is None:
-        return np.nan
-    others = losses_of(m.log_probs, np.full_like(m.labels, m.ignored))
-    return (_sum(m) + total(others, 1 - m.weights)) / m.labels.size
-
-
-def _softmax_twice(m: Measured) -> float:
-    return _mean(losses_of(log_softmax(np.exp(m.log_probs)), m.labels), m.weights)
-
-
-def _no_logarithm(m: Measured) -> float:
-    return -_mean(np.exp(-losses_of(m.log_probs, m.labels)), m.weights)
-
-
-def _shifted(m: Measured, by: int) -> float:
-    """The mean for the logits `by` positions before each label."""
-    weights = m.weights.copy()
-    weights[:, slice(None, by) if by > 0 else slice(by, None)] = 0
-    return _mean(losses_of(np.roll(m.log_probs, by, axis=1), m.labels), weights)
-
-
-def _transposed(m: Measured) -> float:
-    moved = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
-    return _mean(losses_of(moved, m.labels), m.weights)
-
-
-def _without(character: int) -> Callable[[Measured], float]:
-    return lambda m: _mean(losses_of(m.log_probs, m.labels), m.weights * (m.labels != character))
-
-
-def _smoothed(measured: Sequence[Measured]) -> Known | None:
-    """The mean with label smoothing (Szegedy et al. 2016), if one share explains every batch."""
-    shares = []
-    for each in measured:
-        spread = _mean(-each.log_probs.mean(-1), each.weights)
-        shares.append((each.loss - mean(each)) / (spread - mean(each)) if spread != mean(each) else np.nan)
-    share = float(np.mean(shares)) if shares else np.nan
-    if not (np.ptp(shares) < 1e-3 < share < LARGEST_SMOOTHING):
-        return None
-    return Known(f"the mean with label smoothing {share:.3f}", None, mean)
+def _smoothing(m: Measured) -> float:
+    """The share of label smoothing (Szegedy et al. 2016) that would explain the loss, in steps of 0.01, or 0."""
+    spread = weighted(-m.log_probs.mean(-1), m.weights) - m.mean()
+    share = (m.loss - m.mean()) / spread if spread else 0.0
+    return round(share, 2) if 0 < share < LARGEST_SMOOTHING and abs(share - round(share, 2)) < 1e-3 else 0.0

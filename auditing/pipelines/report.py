@@ -23,7 +23,7 @@ def report(audit: PipelineAudit) -> Report:
     )
     summary = (
         f"{CONCLUSIONS[worst(audit.findings)]} Loss at [MASK], in nats per character: {loss:.3f} after training; on the"
-        f" same positions unigram {audit.unigram:.3f}, counting {audit.counting:.3f}, floor {audit.floor:.3f}."
+        " same positions " + ", ".join(f"{name} {value:.3f}" for name, value in audit.references.items()) + "."
     )
     return Report(title, audit.findings, summary)
 
@@ -36,8 +36,7 @@ def pictures(audit: PipelineAudit) -> list[tuple[str, bytes]]:
     axes = figure.subplots()
     seconds, _, losses = zip(*audit.curve, strict=True)
     axes.plot(seconds, losses, marker="o", markersize=3, color="C0", label="the pipeline")
-    for name, style in (("unigram", ":"), ("counting", "--"), ("floor", "-")):
-        value = getattr(audit, name)
+    for (name, value), style in zip(audit.references.items(), (":", "--", "-"), strict=True):
         axes.axhline(value, color="black", linewidth=1, linestyle=style, label=f"{name} {value:.3f}")
     axes.set(xlabel="seconds of training", ylabel="nats per [MASK]", ylim=(0, None))
     axes.legend()

@@ -1,15 +1,17 @@
 """Reads a pipeline's batches against the text they were made from: what is hidden, replaced, and labelled, exactly."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from auditing.errors import TargetError
-from auditing.pipelines.batch import Array, Batch
-from auditing.pipelines.tokens import Tokens
+from auditing.pipelines.play_tokens import Array, Tokens
+from auditing.pipelines.target_batch import Batch
 
 FOUND = 0.8  # the share of visible characters that agree with the text where a window was cut
-SHORTEST = 8  # characters of a piece of text between special tokens; a shorter one could be anywhere
+SHORTEST = 8  # characters of a piece of text; a shorter one could be anywhere
+N_ANCHORS = 3  # runs of visible characters of a piece that are searched for
 
 
 @dataclass(frozen=True)
@@ -41,79 +43,43 @@ class Reading:
 
 
 def read_windows(batch: Batch, text: Array, tokens: Tokens) -> Reading:
-    """Find where each window of a batch was cut from `text` `[n]`. Raises TargetError if it shows no such text."""
-    offsets = np.full(batch.inputs.shape, -1)
-    ignored = ignored_label(batch.labels, tokens)
-    labelled = _selected(batch, ignored)
-    guess = np.where(labelled & (batch.labels >= 0) & (batch.labels < tokens.n_ordinary), batch.labels, batch.inputs)
-    is_text_column = is_inside(batch.inputs, tokens).mean(0) > 0.5
-    following = None  # the offset after the window before: windows may be in the order of the text
-    for row, inputs in enumerate(batch.inputs):
-        shift, before = None, 0  # of the piece before: its offset in the text minus its position, and its end
-        for piece in pieces(inputs, tokens):
-            visible = inputs[piece] < tokens.n_ordinary
-            expected = following if shift is None else shift + piece[0]
-            start = _start(inputs[piece], visible, guess[row, piece], text, expected)
-            first = before if shift == start - piece[0] else piece[0]  # special tokens replaced what is between
-            shift, before = start - piece[0], piece[-1] + 1
-            offsets[row, first:before] = np.arange(first, before) + shift
-        _extend(offsets[row], is_text_column, inputs != tokens.padding, len(text))
-        following = offsets[row].max() + 1
+    """Find where each window of a batch was cut from `text` `[n]`. Raises TargetError if it shows no such text.
+
+    A special token is text only if it has a character as its label, so it is a random replacement. The others separate
+    pieces of text.
+    """
+    inputs, labels = batch.inputs, batch.labels
+    ignored = ignored_label(labels, tokens)
+    marks = [value for value in batch.others.values() if value.dtype == bool and value.shape == labels.shape]
+    marked = marks[0] if len(marks) == 1 else np.ones(labels.shape, dtype=bool)
+    labelled = marked if ignored is None else labels != ignored
+    visible, has_character = tokens.is_ordinary(inputs), labelled & tokens.is_ordinary(labels)
+    shown = np.where(visible, inputs, -1)
+    guess, may_be_text = np.where(has_character, labels, shown), visible | has_character | (inputs == tokens.mask)
+    offsets, narrow, following = np.full(inputs.shape, -1), text.astype(np.uint8), 0
+    for row in range(len(inputs)):
+        for run in runs(np.flatnonzero(may_be_text[row])):
+            start = _start(shown[row, run], guess[row, run], narrow, following) if len(run) >= SHORTEST else None
+            if start is not None:
+                offsets[row, run] = start + np.arange(len(run))
+                following = start + len(run)
     truth = np.where(offsets >= 0, text[offsets], -1)
-    n_agreeing = int((truth == batch.inputs).sum())
-    n_visible = int(((offsets >= 0) & (batch.inputs < tokens.n_ordinary)).sum())
-    if n_agreeing < FOUND * n_visible or not n_visible:
-        shape = list(batch.inputs.shape)
+    n_agreeing, n_visible = int((truth == inputs).sum()), int(visible.sum())
+    if n_agreeing < FOUND * n_visible or not n_agreeing:
         raise TargetError(
-            f"the inputs {shape} do not show the text that make_batches was given: at best {n_agreeing:,} of"
-            f" {n_visible:,} visible characters agree; they must be windows [batch, seq_len] of its ids"
+            f"the inputs {list(inputs.shape)} do not show the text that make_batches was given: at best"
+            f" {n_agreeing:,} of {n_visible:,} visible characters agree; they must be windows [batch, seq_len] of its ids"
         )
-    hidden = (batch.inputs == tokens.mask) & (truth >= 0)
-    return Reading(batch.inputs, batch.labels, truth, offsets, labelled, hidden, ignored)
+    return Reading(inputs, labels, truth, offsets, labelled, (inputs == tokens.mask) & (truth >= 0), ignored)
 
 
 def ignored_label(labels: Array, tokens: Tokens) -> int | None:
     """The label of positions without one: the most frequent one that is no character, or one on most positions."""
     values, counts = np.unique(labels, return_counts=True)
-    foreign = (values < 0) | (values >= tokens.n_ordinary)
+    foreign = ~tokens.is_ordinary(values)
     if foreign.any():
         return int(values[foreign][counts[foreign].argmax()])
     return int(values[counts.argmax()]) if counts.max() > labels.size / 2 else None
-
-
-def _selected(batch: Batch, ignored: int | None) -> Array:
-    """Labelled positions: those whose label is not ignored or, if all have one, those that a bool tensor marks."""
-    if ignored is not None:
-        return batch.labels != ignored
-    marks = [value for name, value in batch.others.items() if value.dtype == bool and value.shape == batch.labels.shape]
-    return marks[0] if len(marks) == 1 else np.ones(batch.labels.shape, dtype=bool)
-
-
-def pieces(inputs: Array, tokens: Tokens) -> list[Array]:
-    """The positions of each piece of text in one window `[seq_len]`: between [CLS], [SEP] and [PAD]."""
-    return [run for run in runs(np.flatnonzero(is_inside(inputs, tokens))) if len(run) >= SHORTEST]
-
-
-def is_inside(inputs: Array, tokens: Tokens) -> Array:
-    """Whether ids are characters or [MASK]."""
-    return (inputs < tokens.n_ordinary) | (inputs == tokens.mask)
-
-
-def _extend(offsets: Array, is_text_column: Array, may_be_text: Array, n_text: int) -> None:
-    """Extend the offsets `[seq_len]` of a window to the ends of its text, in which special tokens replaced characters.
-
-    A piece beside such a token may be too short to be found alone. Text ends where most windows of the batch have no
-    text, bool `[seq_len]`. It may not go on over positions that are padding, which `may_be_text` leaves out.
-    """
-    found = np.flatnonzero(offsets >= 0)
-    for step, at in ((-1, found[0]), (1, found[-1])) if len(found) else ():
-        end = at
-        while 0 <= end + step < len(offsets) and is_text_column[end + step]:
-            end += step
-        beyond = np.arange(at, end + step, step)
-        there = offsets[at] + beyond - at
-        if len(beyond) <= SHORTEST + 1 and may_be_text[beyond].all() and 0 <= there[-1] < n_text:
-            offsets[beyond] = there
 
 
 def runs(positions: Array) -> list[Array]:
@@ -121,41 +87,31 @@ def runs(positions: Array) -> list[Array]:
     return np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(positions) else []
 
 
-def _start(shown: Array, visible: Array, guess: Array, text: Array, expected: int | None) -> int:
-    """The offset of a piece in the text: the expected one or where `guess` is, if what is visible agrees; or the best.
+def _start(shown: Array, guess: Array, text: Array, following: int) -> int | None:
+    """The offset of a piece `[n]` in the text, or None. `shown` is -1 where no character is visible.
 
-    All pieces are `[n]`; `guess` has the labels at labelled positions.
+    `guess` has the labels there. `following` is the offset after the piece before: they may be in the text's order.
     """
-    as_bytes = text.astype(np.uint8).tobytes()
-    guessed = as_bytes.find(guess.astype(np.uint8).tobytes())
-    for starts in ([guessed if expected is None else expected], [guessed], _starts_of_runs(shown, visible, as_bytes)):
+    for starts in _starts(shown, guess, text.tobytes(), following):
         possible = np.array([start for start in starts if 0 <= start <= len(text) - len(shown)], dtype=np.int64)
-        if len(possible):
-            agreeing = ((text[possible[:, None] + np.arange(len(shown))] == shown) & visible).sum(1)
-            if agreeing.max() >= FOUND * visible.sum():
-                return int(possible[agreeing.argmax()])
-    return best_start(shown, visible, text)
+        agreeing = (text[possible[:, None] + np.arange(len(shown))] == shown).sum(1)
+        if len(possible) and agreeing.max() >= FOUND * (shown >= 0).sum():
+            return int(possible[agreeing.argmax()])
+    return None
 
 
-def _starts_of_runs(shown: Array, visible: Array, text: bytes) -> set[int]:
-    """The offsets of a piece at which any of its runs of visible characters occurs in the text."""
-    starts = set()
-    for run in runs(np.flatnonzero(visible)):
-        sought = shown[run].astype(np.uint8).tobytes()
-        found = text.find(sought) if len(run) >= SHORTEST else -1
-        while found >= 0:
-            starts.add(found - int(run[0]))
-            found = text.find(sought, found + 1)
-    return starts
+def _starts(shown: Array, guess: Array, text: bytes, following: int) -> Iterator[list[int]]:
+    """Offsets at which a piece may start, the most likely ones first."""
+    yield _occurrences(guess, text)
+    yield [following]
+    for run in sorted(runs(np.flatnonzero(shown >= 0)), key=len)[: -N_ANCHORS - 1 : -1]:
+        yield [at - int(run[0]) for at in _occurrences(shown[run], text)]
 
 
-def best_start(shown: Array, visible: Array, text: Array) -> int:
-    """The offset in the text at which most visible characters `[n]` agree."""
-    n_starts = len(text) - len(shown) + 1
-    agreeing = np.zeros(max(n_starts, 1), dtype=np.int16)
-    if n_starts < 1:
-        return 0
-    narrow = text.astype(np.uint8)
-    for i in np.flatnonzero(visible):
-        agreeing += narrow[i : i + n_starts] == shown[i]
-    return int(agreeing.argmax())
+def _occurrences(sought: Array, text: bytes) -> list[int]:
+    pattern, found = sought.astype(np.uint8).tobytes(), []
+    at = text.find(pattern)
+    while at >= 0:
+        found.append(at)
+        at = text.find(pattern, at + 1)
+    return found

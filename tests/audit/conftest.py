@@ -13,7 +13,7 @@ import pytest
 import auditing.pipelines.audit
 from auditing.pipelines import calls
 from auditing.pipelines.audit import PipelineAudit, audit_with
-from auditing.pipelines.batch import Array
+from auditing.pipelines.play_tokens import Array
 from auditing.pipelines.references import Play
 from auditing.pipelines.windows_read import Reading
 
@@ -34,8 +34,8 @@ class Remembering(Play):
             self.known[key] = function(*arguments)
         return self.known[key].copy()
 
-    def posterior(self, reading: Reading, wanted: Array) -> Array:
-        return self.once(super().posterior, reading, wanted)
+    def floor(self, reading: Reading) -> Array:
+        return self.once(super().floor, reading)
 
     def counting(self, readings: Sequence[Reading]) -> Array:
         return self.once(super().counting, readings)
@@ -56,7 +56,10 @@ def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pi
 
     def run(target: Any, seconds: float = 0.0) -> PipelineAudit:
         name = target if isinstance(target, str) else "target"
-        functions = calls.functions(importlib.import_module(target) if isinstance(target, str) else target)
+        module, _, attribute = name.partition(":")
+        if isinstance(target, str):
+            target = importlib.import_module(module)
+        functions = calls.functions(getattr(target, attribute) if attribute else target)
 
         def call(name: str, *arguments: Any) -> Any:
             return functions[name](*arguments)

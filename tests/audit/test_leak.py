@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-
 from auditing.pipelines.batch import Batch
 from auditing.pipelines.evaluation_windows import EvaluationWindows
 from auditing.pipelines.leak import locate
-from auditing.pipelines.learning import check_floor
 from auditing.pipelines.levels import LEAK, compare
 from auditing.pipelines.perturbation import Perturbation
+
+from auditing.pipelines.learning import check_floor
 
 N_WINDOWS, SEQ_LEN, SURE = 32, 32, 8.0
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-
 from auditing.pipelines.batch import Batch
 from auditing.pipelines.dependence import check_dependence
 from auditing.pipelines.perturbation import Perturbation
+
 from auditing.pipelines.windows_read import Reading
 
 N_CHARS, MASK, BATCH, SEQ_LEN = 10, 10, 8, 30

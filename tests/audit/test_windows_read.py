@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-
-from auditing.errors import TargetError
 from auditing.pipelines.batch import Batch
 from auditing.pipelines.levels import compare
 from auditing.pipelines.perturbation import draw_masks
+
+from auditing.errors import TargetError
 from auditing.pipelines.references import replacement_prob
 from auditing.pipelines.windows_read import read_windows
 from data.counting import count
