@@ -1,36 +1,34 @@
 """Audits a whole pipeline: what needs no training first, then trains it on the play and compares it with the floor."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, check_batches
-from auditing.pipelines.evaluation_code import check_evaluation
-from auditing.pipelines.learning import check_finite, check_losses, check_weights
-from auditing.pipelines.play_tokens import Array
-from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
-from auditing.pipelines.rebuilt import check_rebuilt
-from auditing.pipelines.references import Play
-from auditing.pipelines.target_batch import Batch, Call
+from auditing.pipelines.batches import Problem, check_batches, check_rebuilt, checked
+from auditing.pipelines.known_losses import check_evaluation, check_loss
+from auditing.pipelines.predictions import Predictions, check_others, check_predictions
+from auditing.pipelines.references import Play, check_losses
+from auditing.pipelines.target_batch import Array, Batch, Call
 from auditing.pipelines.windows_read import read_windows
 from auditing.process import TargetProcess
 
 N_CHECKED, N_EVALUATED = 16_384, 8_192  # characters of the batches, and of the text for `evaluate`
 MIN_SCORED = 100  # hidden positions; with fewer, the training batches are measured
+SHAKEN = 0.02  # the standard deviation of noise on the weights for checks without training
 N_POINTS = 12  # of the loss curve
 LONGEST_CALL = 10.0  # seconds of training at once
+LEFT_OUT = 0.5  # the share of weight tensors that a pipeline may leave as they are
+Announce = Callable[[str], None]
 
 
 @dataclass
 class PipelineAudit:
-    """The result. `curve` has (training seconds, steps, loss at [MASK] in nats).
-
-    The references are mean losses at the same positions.
-    """
+    """The result. `curve` has (training seconds, steps, loss at [MASK] in nats), `references` the mean exact losses."""
 
     target: str
     facts: dict[str, Any] = field(default_factory=dict)  # of the model and the training
@@ -40,7 +38,7 @@ class PipelineAudit:
 
 
 def audit_pipeline(
-    target: str, minutes: float, seed: int, seconds_per_call: float, announce: Callable[[str], None]
+    target: str, minutes: float, seed: int, seconds_per_call: float, announce: Announce
 ) -> PipelineAudit:
     """Train and measure the target in a process of its own, within some minutes.
 
@@ -51,57 +49,53 @@ def audit_pipeline(
         return audit_with(process.call, target, Play(), end, seed, announce)
 
 
-def audit_with(
-    call: Call, target: str, play: Play, end: float, seed: int, announce: Callable[[str], None]
-) -> PipelineAudit:
+def audit_with(call: Call, target: str, play: Play, end: float, seed: int, announce: Announce) -> PipelineAudit:
     """The audit until `end` (monotonic), of a pipeline whose functions `call` reaches."""
-    audit = PipelineAudit(target)
-    audit.facts = call("make_model", play.training, play.tokens.characters, seed)
+    facts = call("make_model", play.training, play.tokens.characters, seed)
+    audit = PipelineAudit(target, facts)
     measured = _without_training(call, play, seed, audit)
-    for finding in audit.findings:
-        if finding.verdict != Verdict.OK:
-            announce(finding.line())
-    n_wrong = sum(finding.verdict != Verdict.OK for finding in audit.findings)
-    announce(
-        f"{len(audit.findings)} checks without training: {n_wrong or 'none'} not ok. {audit.facts['model']} with"
-        f" {audit.facts['n_weights']:,} weights trains until about {max(end - time.monotonic(), 0):.0f} seconds from now"
-    )
+    wrong = [finding for finding in audit.findings if finding.verdict != Verdict.OK]
+    for finding in wrong:
+        announce(finding.line())
+    announce(f"{len(audit.findings)} checks without training, {len(audit.findings) - len(wrong)} of them ok")
+    announce(f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now")
+    if not measured.n_scored:
+        raise TargetError("no training and no evaluation batch hides a labelled character with [MASK]")
     references = play.references(measured.readings)
     audit.references = {name: float(losses.mean()) for name, losses in references.items()}
     losses = _train(call, measured, audit, end)
-    audit.findings.append(check_finite(losses))
+    audit.findings.append(_check_training(losses, *call("unchanged")))
     if np.isfinite(losses[-1]):
-        audit.findings.append(check_weights(*call("unchanged"), len(losses)))
-        when = f"after {audit.facts['training_seconds'] / 60:.1f} minutes ({len(losses):,} steps)"
-        leaks = [each for each in audit.findings if each.bug and each.bug.startswith(("leak-", "attends"))]
-        leak: Problem = (leaks[0].bug or "", leaks[0].cause) if leaks else None
-        audit.findings += check_losses(measured.losses(), references, measured.readings, when, leak)
+        when = f"after {facts['training_seconds'] / 60:.1f} minutes ({len(losses):,} steps)"
+        leaks = [(each.bug, each.cause) for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))]
+        audit.findings += check_losses(measured.losses(), references, measured.readings, when, next(iter(leaks), None))
     return audit
 
 
 def _without_training(call: Call, play: Play, seed: int, audit: PipelineAudit) -> Predictions:
     """Fill in all findings that need no training; returns the predictions to measure after it."""
-    call("shake")
+    call("shake", SHAKEN)
     every = []
-    for name, training in (("training", True), ("evaluation", False)):
-        text = play.training if training else play.validation
+    for which, text in (("training", play.training), ("evaluation", play.validation)):
 
-        def build(name: str, text: Array, training: bool = training) -> list[Batch]:
-            return call("make_batches", name, text, training, N_CHECKED, seed + (not training))
+        def build(name: str, text: Array, is_training: bool = which == "training") -> list[Batch]:
+            return call("make_batches", name, text, is_training, N_CHECKED, seed + (not is_training))
 
-        batches = build(name, text)
+        batches = build(which, text)
         readings = [read_windows(batch, text, play.tokens) for batch in batches]
-        every.append(Predictions(call, name, batches, readings))
-        audit.findings += check_batches(readings, play.tokens, name)
+        every.append(Predictions(call, which, batches, readings))
+        audit.findings += check_batches(readings, play.tokens, which)
         if every[-1].n_scored:
-            audit.findings += check_rebuilt(every[-1], build, text, play.tokens, seed)
+            finding, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which, seed)
+            audit.findings += [finding, *check_others(every[-1], rebuilt)]
     measured = every[1] if every[1].n_scored >= MIN_SCORED else every[0]
-    audit.findings += check_loss(measured, play.tokens, seed)
     if measured.n_scored:
+        measured_losses = measured.of_known_logits(play.tokens.n_tokens, seed)
+        audit.findings += [measured.check_logits(), check_loss(measured_losses, play.tokens)]
         audit.findings += check_predictions(measured, play.tokens.n_ordinary, seed)
     if audit.facts["evaluates"]:
-        audit.findings.append(check_evaluation(call, play.validation[:N_EVALUATED], play.tokens, seed))
-    call("restore")
+        audit.findings.append(check_evaluation(call, play.validation[:N_EVALUATED], play.tokens))
+    call("shake", 0.0)
     return measured
 
 
@@ -109,17 +103,27 @@ def _train(call: Call, measured: Predictions, audit: PipelineAudit, end: float) 
     """Train until it is time to measure; fills the curve. Returns the losses of the steps."""
     begin = time.monotonic()
     audit.curve.append((0.0, 0, float(measured.losses().mean())))
-    one_pass = time.monotonic() - begin
-    seconds = max(end - time.monotonic() - N_POINTS * one_pass, 0.0)
-    trained, steps, n_ids = 0.0, 0, 0
-    losses: list[float] = []
+    seconds = max(end - time.monotonic() - N_POINTS * (time.monotonic() - begin), 0.0)
+    trained, losses = 0.0, list[float]()
     for point in seconds * np.linspace(0, 1, N_POINTS + 1)[1:] ** 2:  # more points early on
         while (trained < point or not losses) and np.isfinite(losses[-1:]).all():
             before = time.monotonic()
-            done = call("train", min(point - trained, LONGEST_CALL))
+            losses += call("train", min(point - trained, LONGEST_CALL))
             trained += time.monotonic() - before
-            steps, n_ids = done["steps"], n_ids + done["ids"]
-            losses += done["losses"]
-        audit.curve.append((trained, steps, float(measured.losses().mean())))
-    audit.facts |= {"steps": steps, "training_seconds": trained, "tokens": n_ids}
+        audit.curve.append((trained, len(losses), float(measured.losses().mean())))
+    audit.facts |= {"steps": len(losses), "training_seconds": trained}
     return losses
+
+
+def _check_training(losses: Sequence[float], unchanged: Sequence[str], n_weights: int) -> Finding:
+    """Are all losses numbers, and do the weights change?"""
+    n, some = len(losses), ", ".join(unchanged[:3]) + (", ..." if len(unchanged) > 3 else "")
+    problem: Problem = ("weights-left-out", f"Frozen, unused, or not in the optimizer: {some}.") if unchanged else None
+    if len(unchanged) == n_weights > 0:
+        problem = "weights-unchanged", "The learning rate is 0, or the loss is detached from the weights."
+    if not np.isfinite(losses[-1]):
+        problem = "not-finite", f"At step {n:,}: a batch without labels, or a learning rate that is too high."
+    is_broken = not np.isfinite(losses[-1]) or len(unchanged) > LEFT_OUT * n_weights
+    found, expected = f"loss {losses[-1]:.3f}, {len(unchanged)} tensors unchanged", "a finite loss, 0 unchanged"
+    verdict = Verdict.BROKEN if is_broken else Verdict.DIFFERS
+    return checked(f"training, {n:,} steps", found, expected, f"of {n_weights}", problem, verdict)

@@ -1,36 +1,36 @@
-"""Names the mean that a loss is: every usual wrong one is a number that follows from the logits and the labels."""
+"""Known logits take the model's place: the loss and the evaluation must return their mean, and wrong ones are named."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from auditing.pipelines.play_tokens import Array
+from auditing.finding import Finding, Verdict
+from auditing.pipelines.batches import Problem, checked
+from auditing.pipelines.target_batch import Array, Call, Tokens
 
 RELATIVE, ABSOLUTE = 2e-4, 2e-5  # tolerances: float32
 LOOSE = 5e-3  # of a loss in bfloat16
-LARGEST_SMOOTHING = 0.5
 PROBABILITY_SUM = 1e-3  # from 1
-RIGHT = "the mean over labelled positions, in nats"
+UNSURE = 8.0  # nats: the loss of whatever character is predicted, by logits of a special token
+LEAST_HIDDEN, NEAR = 0.5, 0.03  # of the positions that an evaluation scores; a tolerance
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Windows that a loss was measured on."""
+    """Windows that a loss was measured on; all arrays are `[batch, seq_len]`."""
 
     loss: float
-    log_probs: Array  # [batch, seq_len, n_logits]; nan where the model does not predict
-    labels: Array  # [batch, seq_len]
-    weights: Array  # [batch, seq_len]: 1 where there is a label, 0 elsewhere; between if there may be one
-    truth: Array  # [batch, seq_len]; -1 where there is no text
-    ignored: int | None = None  # the label of all other positions
-    groups: Array | None = None  # [batch] the batch of each window, if there are several
-    are_probabilities: bool = False  # whether the "logits" were
+    log_probs: Array  # and [n_logits]; nan where the model does not predict
+    labels: Array
+    labelled: Array  # bool
+    truth: Array  # -1 where there is no text
+    ignored: int | None  # the label of all other positions
 
-    def mean(self, log_probs: Array | None = None, weights: Array | None = None) -> float:
-        """The right number, or that of other log-probabilities or weights."""
-        return weighted(losses_of(self.log_probs if log_probs is None else log_probs, self.labels),
-                        self.weights if weights is None else weights)  # fmt: skip
+    def mean(self, log_probs: Array | None = None, labelled: Array | None = None) -> float:
+        """The right number, the mean over labelled positions in nats, or that of other logits or labels."""
+        losses = losses_of(self.log_probs if log_probs is None else log_probs, self.labels)
+        return mean_of(losses[self.labelled if labelled is None else labelled])
 
 
 def are_probabilities(logits: Array) -> bool:
@@ -39,15 +39,9 @@ def are_probabilities(logits: Array) -> bool:
     return bool(len(rows) and rows.min() >= 0 and np.abs(rows.sum(-1) - 1).max() < PROBABILITY_SUM)
 
 
-def to_log_probs(logits: Array) -> Array:
-    """The log-probabilities that logits stand for; the logarithm if they are probabilities already."""
-    logits = logits.astype(np.float64)
-    return np.log(np.maximum(logits, 1e-30)) if are_probabilities(logits) else log_softmax(logits)
-
-
 def log_softmax(logits: Array) -> Array:
-    """log softmax over the last axis."""
-    shifted = logits - logits.max(-1, keepdims=True)
+    """The log-probabilities that logits stand for, in float64."""
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
@@ -58,75 +52,101 @@ def losses_of(log_probs: Array, targets: Array) -> Array:
     return np.where(valid, -picked, np.nan)
 
 
-def weighted(losses: Array, weights: Array) -> float:
-    """The weighted mean, in which a nan of weight 0 is left out; nan if there are no weights."""
-    return float(np.average(losses[weights > 0], weights=weights[weights > 0])) if weights.any() else np.nan
+def mean_of(values: Array) -> float:
+    """The mean; nan if there are none."""
+    return float(values.mean()) if values.size else np.nan
 
 
-def name_of(measured: Sequence[Measured], characters: Sequence[str], tolerance: float = RELATIVE) -> tuple[str, str]:
+def check_loss(measured: Sequence[Measured], tokens: Tokens) -> Finding:
+    """Is the loss the mean over labelled positions in nats?"""
+    what, bug = name_of(measured, tokens.characters)
+    cause = f"The loss is {what}." if what else "None of the usual means: another loss or a penalty may be added."
+    verdict = Verdict.DIFFERS if bug in ("mean-of-means", "unknown-loss") else Verdict.BROKEN
+    found, expected = f"{measured[0].loss:.4f}", f"{measured[0].mean():.4f}"
+    return checked("loss of known logits", found, expected, "exact", (bug, cause) if bug else None, verdict)
+
+
+def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[str, str]:
     """The known number that the loss equals each time, and its bug, "" if it is right; ("", "unknown-loss") if none.
 
     `characters` are the text of each ordinary id. The right mean comes first, so it is preferred.
     """
-    if all(np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured):  # bfloat16 or float16
-        tolerance = max(tolerance, LOOSE)
+    is_rounded = all(np.float32(each.loss).view(np.uint32) & 0x1FFF == 0 for each in measured)  # bfloat16, float16
     every = [known_numbers(each, characters) for each in measured]
-    for what, (_, bug) in every[0].items():
-        values = [numbers.get(what, (np.nan,))[0] for numbers in every]
-        if all(abs(v - m.loss) <= tolerance * abs(v) + ABSOLUTE for v, m in zip(values, measured, strict=True)):
-            return what, bug
+    for name in every[0]:
+        values = np.array([numbers.get(name, np.nan) for numbers in every])
+        close = (LOOSE if is_rounded else RELATIVE) * np.abs(values) + ABSOLUTE
+        if (np.abs(values - [each.loss for each in measured]) <= close).all():
+            return name
     return "", "unknown-loss"
 
 
-def known_numbers(m: Measured, characters: Sequence[str]) -> dict[str, tuple[float, str]]:
-    """The value and the bug of every number, the right one first."""
-    losses, mean, total = losses_of(m.log_probs, m.labels), m.mean(), m.mean() * m.weights.sum()
-    ignored = losses_of(m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored))
-    counted = weighted(np.where(m.weights > 0, losses, ignored), np.ones(losses.shape))
+def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str], float]:
+    """The value of every number, by its description and its bug; the right one first."""
+    mean, total = m.mean(), m.mean() * m.labelled.sum()
+    losses, places = losses_of(m.log_probs, m.labels), np.arange(m.labels.shape[1])
+    of_ignored = losses_of(m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored))
+    counted = np.where(m.labelled, losses, of_ignored)
+    windows = [mean_of(row[here]) for row, here in zip(losses, m.labelled, strict=True) if here.any()]
+    before, after = m.labelled & (places > 0), m.labelled & (places < places[-1])
     transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
-
-    def mean_of(groups: Array) -> float:
-        means = [weighted(losses[groups == group], m.weights[groups == group]) for group in np.unique(groups)]
-        return float(np.nanmean(means)) if np.isfinite(means).any() else np.nan
-
-    def shifted(by: int) -> float:
-        """The mean for the logits `by` positions before each label."""
-        weights = m.weights.copy()
-        weights[:, slice(None, by) if by > 0 else slice(by, None)] = 0
-        return m.mean(np.roll(m.log_probs, by, axis=1), weights)
-
-    return {
-        RIGHT: (mean, ""),
-        f"the mean with label smoothing {_smoothing(m):.2f}": (m.loss if _smoothing(m) else np.nan, ""),
-        "the mean in bits, not nats": (mean / np.log(2), "bits-not-nats"),
-        "exp of the mean: a perplexity": (float(np.exp(min(mean, 700))), "bits-not-nats"),
-        "the sum over labelled positions, not their mean": (total, "wrong-mean"),
-        "the sum divided by all positions, labelled or not": (total / m.labels.size, "wrong-mean"),
-        "the sum divided by the number of windows": (total / len(m.labels), "wrong-mean"),
-        "the mean over windows of their means": (mean_of(np.arange(len(m.labels))), "mean-of-means"),
-        "the mean over batches of their means": (np.nan if m.groups is None else mean_of(m.groups), "mean-of-means"),
-        "the mean over all positions, visible characters included": (
-            weighted(losses_of(m.log_probs, m.truth), (m.truth >= 0).astype(float)),
+    spread = mean_of(-m.log_probs.mean(-1)[m.labelled]) - mean
+    smoothing = round((m.loss - mean) / spread, 2) if spread else 0.0
+    numbers = [
+        (mean, "", "the mean over labelled positions, in nats"),
+        (mean + smoothing * spread * (0 < smoothing < 0.5), "", f"the mean with label smoothing {smoothing}"),
+        (mean / np.log(2), "bits-not-nats", "the mean in bits, not nats"),
+        (np.exp(min(mean, 700)), "bits-not-nats", "exp of the mean: a perplexity"),
+        (total, "wrong-mean", "the sum over labelled positions, not their mean"),
+        (total / m.labels.size, "wrong-mean", "the sum divided by all positions, labelled or not"),
+        (total / len(m.labels), "wrong-mean", "the sum divided by the number of windows"),
+        (mean_of(np.array(windows)), "mean-of-means", "the mean over windows of their means"),
+        (
+            mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0]),
             "wrong-mean",
+            "the mean over all positions, visible too",
         ),
-        "a mean that counts the ignored label as a character": (counted, "wrong-ignored-label"),
-        "the mean of a softmax of the softmax": (m.mean(log_softmax(np.exp(m.log_probs))), "softmax-twice"),
-        "minus the mean probability, without the logarithm": (-weighted(np.exp(-losses), m.weights), "no-logarithm"),
-        "the mean for the logits of each position and the next label": (shifted(1), "misaligned"),
-        "the mean for the logits of each position and the last label": (shifted(-1), "misaligned"),
-        "the mean for logits [seq_len, batch] and labels [batch, seq_len]": (m.mean(transposed), "misaligned"),
-        **{
-            f"the mean without the labels {name!r} (id {i})": (
-                m.mean(weights=m.weights * (m.labels != i)),
-                "wrong-ignored-label",
-            )
-            for i, name in enumerate(characters)
-        },
-    }
+        (mean_of(counted), "wrong-ignored-label", "a mean that counts the ignored label as a character"),
+        (m.mean(log_softmax(np.exp(m.log_probs))), "softmax-twice", "the mean of a softmax of the softmax"),
+        (-mean_of(np.exp(-losses[m.labelled])), "no-logarithm", "minus the mean probability, without the logarithm"),
+        (m.mean(np.roll(m.log_probs, 1, 1), before), "misaligned", "the mean for logits and the next position's label"),
+        (m.mean(np.roll(m.log_probs, -1, 1), after), "misaligned", "the mean for logits and the last position's label"),
+        (m.mean(transposed), "misaligned", "the mean for logits [seq_len, batch] and labels [batch, seq_len]"),
+    ]
+    for i in range(len(characters)):
+        without = m.mean(labelled=m.labelled & (m.labels != i))
+        numbers.append((without, "wrong-ignored-label", f"the mean without the labels {characters[i]!r} (id {i})"))
+    return {(what, bug): float(value) for value, bug, what in numbers}
 
 
-def _smoothing(m: Measured) -> float:
-    """The share of label smoothing (Szegedy et al. 2016) that would explain the loss, in steps of 0.01, or 0."""
-    spread = weighted(-m.log_probs.mean(-1), m.weights) - m.mean()
-    share = (m.loss - m.mean()) / spread if spread else 0.0
-    return round(share, 2) if 0 < share < LARGEST_SMOOTHING and abs(share - round(share, 2)) < 1e-3 else 0.0
+def check_evaluation(call: Call, text: Array, tokens: Tokens) -> Finding:
+    """Is the result of `evaluate` the mean loss in nats over hidden characters?
+
+    Known logits have the same loss for every character: first everywhere, then another one at visible characters, then
+    another one in every other call of the model.
+    """
+    n = tokens.n_tokens
+    same, unsure = np.zeros((n, n)), np.zeros((n, n))
+    unsure[:, tokens.names.index("[UNK]")] = UNSURE
+    losses = -log_softmax(same)[0, 0], -log_softmax(unsure)[0, 0]
+    of_visible = np.where(np.arange(n)[:, None] == tokens.mask, same, unsure)
+    value, _ = call("evaluate", text, same)
+    scale = value / losses[0] or np.nan
+    hidden = (call("evaluate", text, of_visible)[0] / scale - losses[1]) / (losses[0] - losses[1])  # of those scored
+    by_call, shown = call("evaluate", text, same, unsure)
+    n_hidden = np.array([(ids == tokens.mask).sum() for ids in shown])
+    of_call = np.resize(losses, len(shown))
+    right = (of_call * n_hidden).sum() / max(n_hidden.sum(), 1)
+    problem: Problem = None
+    if not n_hidden.any():
+        problem = "unmasked-evaluation", "The model sees text in which nothing is hidden."
+    elif not abs(scale - 1) < RELATIVE:
+        is_bits = abs(scale * np.log(2) - 1) < RELATIVE
+        problem = ("bits-not-nats", "It is in bits.") if is_bits else ("wrong-mean", "It is not the mean of losses.")
+    elif hidden < LEAST_HIDDEN:
+        problem = "wrong-mean", f"Only {hidden:.0%} of the scored positions show [MASK]."
+    elif abs(by_call - right) > NEAR * right:
+        problem = "mean-of-means", "Batches count alike, whatever the number of their labels."
+    verdict = Verdict.DIFFERS if problem and problem[0] == "mean-of-means" else Verdict.BROKEN
+    evidence = f"{hidden:.0%} show [MASK]"
+    return checked("evaluate() of known logits", f"{value:.4f}", f"{losses[0]:.4f}", evidence, problem, verdict)

@@ -1,22 +1,25 @@
-"""Exact losses on the positions that a pipeline masks: unigram, counting, and the floor.
+"""Exact losses on the positions that a pipeline masks: unigram and the floor.
 
 This runs in the process of the audit, which holds the play and its automaton; the target's process has the text only.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 import torch
 
-from auditing.pipelines.play_tokens import Array, Tokens
-from auditing.pipelines.windows_read import Reading
-from data.counting import count
+from auditing.finding import Finding, Verdict
+from auditing.pipelines.batches import Problem, checked
+from auditing.pipelines.target_batch import Array, Tokens
+from auditing.pipelines.windows_read import Reading, split
 from data.play.floor import Floor
 from data.play.grammar import LENGTH, grammar, play
 
 TRAINING_SHARE = 0.9
+LEAK, MIN_WINDOWS = 5.0, 20  # standard errors below the floor; with fewer windows they say too little
+NEAR_UNIGRAM = 0.1  # nats: a model this close to the unigram does not use the neighbors
 
 
 class Play:
@@ -27,8 +30,7 @@ class Play:
         self.tokens = Tokens(grammar().alphabet)
         id_of = {ord(character): i for i, character in enumerate(self.tokens.characters)}
         ids = np.array([id_of.get(code, 0) for code in range(256)])[np.frombuffer(play(length).encode(), np.uint8)]
-        split = int(length * TRAINING_SHARE)
-        self.training, self.validation = ids[:split], ids[split:]
+        self.training, self.validation = np.split(ids, [int(length * TRAINING_SHARE)])
 
     @cached_property
     def exact(self) -> Floor:
@@ -36,26 +38,11 @@ class Play:
         return Floor(grammar())
 
     def references(self, readings: Sequence[Reading]) -> dict[str, Array]:
-        """The losses of unigram, counting and floor in nats at the scored positions of all readings, `[n_scored]`."""
+        """The losses of unigram and floor in nats at the scored positions of all readings, `[n_scored]`."""
         counts = np.bincount(self.training, minlength=self.tokens.n_ordinary) + 0.5
         truth = np.concatenate([each.truth[each.scored] for each in readings])
-        return {
-            "unigram": -np.log(counts / counts.sum())[truth],
-            "counting": self.counting(readings),
-            "floor": np.concatenate([self.floor(each) for each in readings]),
-        }
-
-    def counting(self, readings: Sequence[Reading]) -> Array:
-        """The loss of n-grams of the visible neighbors."""
-        shown, masked, scored = [], [], []
-        for each in readings:
-            known = self.tokens.is_ordinary(each.inputs) & each.is_text
-            ids = np.where(each.hidden, each.truth, np.where(known, each.inputs, 0))
-            for found, value, end in ((shown, ids, 0), (masked, ~known, True), (scored, each.scored, False)):
-                found.append(np.pad(value, ((0, 0), (0, 1)), constant_values=end).ravel())
-        windows, is_masked = np.concatenate(shown)[None], np.concatenate(masked)[None]
-        losses = count(self.training, windows, is_masked, self.tokens.n_ordinary).losses
-        return losses[np.concatenate(scored)[is_masked[0]]]
+        floor = np.concatenate([self.floor(each) for each in readings])
+        return {"unigram": -np.log(counts / counts.sum())[truth], "floor": floor}
 
     def floor(self, reading: Reading) -> Array:
         """The loss of the exact posterior, given everything that the pipeline shows of its text.
@@ -64,12 +51,13 @@ class Play:
         window, and pieces that follow each other are one.
         """
         n_chars = self.tokens.n_ordinary
-        at = [(row, run) for row, offsets in enumerate(reading.offsets) for run in pieces(offsets)]
-        shown = np.full((len(at), max(len(run) for _, run in at)), n_chars)  # [MASK] says nothing
+        texts = [(row, np.flatnonzero(is_text)) for row, is_text in enumerate(reading.is_text)]
+        at = [(row, piece) for row, places in texts for piece in split(places, reading.offsets[row, places])]
+        shown = np.full((len(at), max(len(piece) for _, piece in at)), n_chars)  # [MASK] says nothing
         wanted = np.zeros(shown.shape, dtype=bool)
-        for i, (row, run) in enumerate(at):
-            shown[i, : len(run)] = np.minimum(reading.inputs[row, run], n_chars)
-            wanted[i, : len(run)] = reading.scored[row, run]
+        for i, (row, piece) in enumerate(at):
+            shown[i, : len(piece)] = np.minimum(reading.inputs[row, piece], n_chars)
+            wanted[i, : len(piece)] = reading.scored[row, piece]
         prob = replacement_prob(reading, n_chars)
         posterior = self.exact.posteriors(torch.from_numpy(shown), torch.from_numpy(wanted), prob).numpy()
         truth = reading.truth[reading.scored]
@@ -83,19 +71,33 @@ def replacement_prob(reading: Reading, n_chars: int) -> float:
     return min(float(different) * n_chars / (n_chars - 1), 1.0)
 
 
-def pieces(offsets: Array) -> list[Array]:
-    """The positions of one window by continuous piece of the text. `offsets` `[seq_len]` are -1 where there is none."""
-    positions = np.flatnonzero(offsets >= 0)
-    return np.split(positions, np.flatnonzero(np.diff(offsets[positions]) != 1) + 1) if len(positions) else []
+def check_losses(
+    losses: Array, references: Mapping[str, Array], readings: Sequence[Reading], when: str, leak: Problem
+) -> list[Finding]:
+    """Is the loss below unigram, and not below the floor? `leak` is one that explains it."""
+    loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
+    bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
+    problem: Problem = (bug, f"Not clearly below it {when}: too short or broken.")
+    problem = problem if loss > unigram - NEAR_UNIGRAM else None
+    z, n_windows = z_score(losses - references["floor"], readings)
+    is_leak = n_windows >= MIN_WINDOWS and z < -LEAK
+    leak = leak or ("leak", "The model knows more than its inputs show; no change of a batch shows the source.")
+    found, evidence = f"{loss:.3f} ({loss - floor:+.3f})", f"z={z:.0f}, {n_windows} windows"
+    below, n = f"below {unigram - NEAR_UNIGRAM:.3f}", f"of {len(losses):,}"
+    return [
+        checked("loss at [MASK], unigram", f"{loss:.3f}", below, n, problem, Verdict.DIFFERS),
+        checked("loss at [MASK], floor", found, f"at least {floor:.3f}", evidence, leak if is_leak else None),
+    ]
 
 
-def standard_error(differences: Array, readings: Sequence[Reading]) -> tuple[float, int]:
-    """The standard error of the mean of differences at the scored positions, `[n_scored]`, and the number of windows.
+def z_score(differences: Array, readings: Sequence[Reading]) -> tuple[float, int]:
+    """The mean of differences at the scored positions, `[n_scored]`, in standard errors, and the number of windows.
 
-    Windows are independent, the positions of one are not. It is the error of a ratio, because windows have different
+    Windows are independent, the positions of one are not. The error is that of a ratio, because windows have different
     numbers of positions.
     """
-    rows = np.concatenate([each.scored.sum(1) for each in readings])  # positions of each window
-    windows = np.repeat(np.arange(len(rows)), rows)
-    sums, n_windows = np.bincount(windows, weights=differences - differences.mean()), (rows > 0).sum()
-    return math.sqrt((sums**2).sum() * n_windows / max(n_windows - 1, 1)) / len(differences), int(n_windows)
+    per_window = np.concatenate([each.scored.sum(1) for each in readings])
+    windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
+    sums, mean = np.bincount(windows, weights=differences - differences.mean()), float(differences.mean())
+    error = math.sqrt((sums**2).sum() * n_windows / max(n_windows - 1, 1)) / len(differences)
+    return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0, n_windows

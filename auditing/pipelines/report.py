@@ -11,39 +11,35 @@ CONCLUSIONS = {
     Verdict.DIFFERS: "Nothing is certainly wrong; see what differs.",
     Verdict.BROKEN: "Something is broken.",
 }
+CAPTION = (
+    "The loss of the pipeline at [MASK] while it trains. The lines are exact, on the same positions: guessing by"
+    " frequency, and the lowest possible loss."
+)
 
 
 def report(audit: PipelineAudit) -> Report:
     """The findings with a title and a summary."""
-    facts = audit.facts
-    _, _, loss = audit.curve[-1]
     title = (
-        f"Pipeline {audit.target}: {facts['model']}, {facts['n_weights']:,} weights, {facts['optimizer']}; trained on"
-        f" the play for {facts['training_seconds']:.0f} s, {facts['steps']:,} steps, {facts['tokens']:,} tokens"
-    )
-    summary = (
-        f"{CONCLUSIONS[worst(audit.findings)]} Loss at [MASK], in nats per character: {loss:.3f} after training; on the"
-        " same positions " + ", ".join(f"{name} {value:.3f}" for name, value in audit.references.items()) + "."
-    )
-    return Report(title, audit.findings, summary)
+        "Pipeline {0}: {model}, {n_weights:,} weights, {optimizer}; trained on the play for {training_seconds:.0f} s,"
+        " {steps:,} steps"
+    ).format(audit.target, **audit.facts)
+    exact = ", ".join(f"{name} {value:.3f}" for name, value in audit.references.items())
+    summary = f"Loss at [MASK], in nats per character: {audit.curve[-1][2]:.3f} after training; exact: {exact}."
+    return Report(title, audit.findings, f"{CONCLUSIONS[worst(audit.findings)]} {summary}")
 
 
 def pictures(audit: PipelineAudit) -> list[tuple[str, bytes]]:
-    """Captions and PNG files: the loss curve with lines for unigram, counting and floor."""
+    """Captions and PNG files: the loss curve with lines for unigram and floor."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     seconds, _, losses = zip(*audit.curve, strict=True)
     axes.plot(seconds, losses, marker="o", markersize=3, color="C0", label="the pipeline")
-    for (name, value), style in zip(audit.references.items(), (":", "--", "-"), strict=True):
+    for (name, value), style in zip(audit.references.items(), (":", "-"), strict=True):
         axes.axhline(value, color="black", linewidth=1, linestyle=style, label=f"{name} {value:.3f}")
     axes.set(xlabel="seconds of training", ylabel="nats per [MASK]", ylim=(0, None))
     axes.legend()
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=120)
-    caption = (
-        "The loss of the pipeline at [MASK] while it trains. The lines are exact, on the same positions: guessing by"
-        " frequency, counting n-grams, and the lowest possible loss."
-    )
-    return [(caption, content.getvalue())]
+    return [(CAPTION, content.getvalue())]

@@ -4,7 +4,7 @@ import importlib
 import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 import auditing.pipelines.audit
 from auditing.pipelines import calls
 from auditing.pipelines.audit import PipelineAudit, audit_with
-from auditing.pipelines.play_tokens import Array
 from auditing.pipelines.references import Play
+from auditing.pipelines.target_batch import Array
 from auditing.pipelines.windows_read import Reading
 
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
@@ -36,9 +36,6 @@ class Remembering(Play):
 
     def floor(self, reading: Reading) -> Array:
         return self.once(super().floor, reading)
-
-    def counting(self, readings: Sequence[Reading]) -> Array:
-        return self.once(super().counting, readings)
 
 
 @pytest.fixture(scope="session")

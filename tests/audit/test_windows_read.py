@@ -1,16 +1,13 @@
-"""Windows are found in their text, so the truth is known whatever the labels are; references are exact there."""
+"""Windows are found in their text, so the truth is known whatever the labels are; the floor is exact there."""
 
 import numpy as np
 import pytest
 import torch
-from auditing.pipelines.batch import Batch
-from auditing.pipelines.levels import compare
-from auditing.pipelines.perturbation import draw_masks
 
 from auditing.errors import TargetError
-from auditing.pipelines.references import replacement_prob
+from auditing.pipelines.references import check_losses, replacement_prob
+from auditing.pipelines.target_batch import Batch
 from auditing.pipelines.windows_read import read_windows
-from data.counting import count
 
 SEQ_LEN = 64
 
@@ -52,9 +49,7 @@ def test_the_text_behind_masks_is_found(small_play, masked):
 def test_special_tokens_around_the_text_are_no_text(small_play, masked):
     truth, inputs, labels, _ = masked
     found = read(small_play, *framed(small_play, inputs, labels))
-    np.testing.assert_array_equal(found.truth[:, 1:-4], truth)
-    assert (found.truth[:, 0] == -1).all()
-    assert (found.truth[:, -4:] == -1).all()
+    np.testing.assert_array_equal(found.truth, np.pad(truth, [(0, 0), (1, 4)], constant_values=-1))
 
 
 def test_wrong_labels_do_not_hide_the_truth(small_play, masked):
@@ -75,14 +70,6 @@ def test_an_ordinary_id_on_most_positions_is_the_ignored_label(small_play, maske
     assert read(small_play, inputs, np.where(selected, truth, 0)).ignored == 0
 
 
-def test_windows_in_order_are_found_even_if_almost_everything_is_hidden(small_play):
-    truth = small_play.validation[: 16 * SEQ_LEN].reshape(16, SEQ_LEN)
-    random = np.random.Generator(np.random.PCG64(0))
-    hidden = random.random(truth.shape) < np.where(np.arange(16) == 0, 0.15, 0.95)[:, None]
-    inputs = np.where(hidden, small_play.tokens.mask, truth)
-    np.testing.assert_array_equal(read(small_play, inputs, np.full_like(inputs, -100)).truth, truth)
-
-
 def test_another_text_raises(small_play, masked):
     _, inputs, labels, _ = masked
     with pytest.raises(TargetError, match=r"inputs \[16, 64\] do not show the text"):
@@ -91,53 +78,33 @@ def test_another_text_raises(small_play, masked):
         read(small_play, np.full_like(inputs, small_play.tokens.padding), labels)
 
 
-def test_references_are_the_floor_and_counting_of_the_same_positions(small_play, masked):
+def test_the_floor_is_exact_on_the_same_positions(small_play, masked):
     truth, _, _, selected = masked
-    n_chars = small_play.tokens.n_ordinary
     inputs, labels = np.where(selected, small_play.tokens.mask, truth), np.where(selected, truth, -100)
     where = torch.from_numpy(selected)
-    expected = small_play.floor.losses(torch.from_numpy(truth), where)[where]
-    counted = count(small_play.training, truth, selected, n_chars).losses
+    expected = small_play.exact.losses(torch.from_numpy(truth), where)[where]
     for of_windows in ((inputs, labels), framed(small_play, inputs, labels)):
-        references = small_play.references([read(small_play, *of_windows)])
-        np.testing.assert_allclose(references.floor, expected, rtol=1e-9)
-        np.testing.assert_allclose(references.counting, counted)
-        np.testing.assert_allclose(references.unigram, -small_play.unigram[truth[selected]])
+        np.testing.assert_allclose(small_play.floor(read(small_play, *of_windows)), expected, rtol=1e-9)
 
 
-def test_the_posterior_knows_that_characters_are_replaced(small_play, masked):
-    _, inputs, labels, _ = masked
-    reading = read(small_play, inputs, labels)
-    assert reading.replaced.any()
+def test_the_floor_knows_that_characters_are_replaced(small_play, masked):
+    reading = read(small_play, *masked[1:3])
     prob = replacement_prob(reading, small_play.tokens.n_ordinary)
     assert 0.005 < prob < 0.04
-    posterior = np.exp(small_play.posterior(reading, reading.hidden | reading.replaced)[reading.replaced])
-    np.testing.assert_allclose(posterior.sum(-1), 1)
-    of_truth = posterior[np.arange(len(posterior)), reading.truth[reading.replaced]]
-    assert 0.3 < of_truth.mean() < 1
+    assert 0.3 < small_play.floor(reading).mean() < 1
 
 
-def test_masks_of_the_audits_own_hide_the_same_share(small_play, masked):
-    truth, inputs, labels, _ = masked
-    anew_inputs, anew_labels, reading = draw_masks(read(small_play, inputs, labels), small_play.tokens.mask, seed=0)
-    np.testing.assert_array_equal(reading.truth, truth)
-    np.testing.assert_array_equal(anew_labels[reading.scored], truth[reading.scored])
-    np.testing.assert_array_equal(anew_inputs == truth, ~reading.hidden)
-    assert 0.08 < reading.hidden.mean() < 0.17
+def test_a_loss_is_below_the_floor_in_standard_errors_of_windows(small_play, masked):
+    reading = read(small_play, *masked[1:3])
+    noise = np.random.Generator(np.random.PCG64(0)).normal(size=len(reading.scored))[reading.scored.nonzero()[0]]
+    floor = np.ones(len(noise))
 
+    def finding(losses, readings):
+        references = {"unigram": 3 * floor, "floor": floor}
+        return check_losses(losses, references, readings, "now", None)[1]
 
-def test_a_difference_is_in_standard_errors_of_windows():
-    windows = np.repeat(np.arange(100), 10)
-    random = np.random.Generator(np.random.PCG64(0))
-    of_window = random.normal(size=100)[windows]  # the positions of a window are the same
-    level = compare(1.0 + of_window, np.ones(1000), windows)
-    assert level.error == pytest.approx(of_window.std() / 10, rel=0.02)
-    assert compare(np.zeros(1000), 1.0 + 0.1 * random.normal(size=1000), windows).z < -5
-    assert compare(np.ones(1000), np.ones(1000), windows).z == 0
-
-
-def test_few_windows_are_no_evidence_of_a_leak():
-    windows = np.repeat(np.arange(100), 10)
-    noise = 0.1 * np.random.default_rng(0).normal(size=1000)
-    assert compare(np.zeros(1000), 1.0 + noise, windows).is_leak
-    assert not compare(np.zeros(1000), 1.0 + noise, windows // 10).is_leak
+    assert finding(floor + noise, [reading]).bug is None  # the positions of a window are the same
+    below = floor - 0.5 + 0.1 * noise
+    assert finding(below, [reading]).bug is None  # 16 windows say too little
+    double = {"unigram": np.tile(3 * floor, 2), "floor": np.tile(floor, 2)}
+    assert check_losses(np.tile(below, 2), double, [reading] * 2, "now", None)[1].bug == "leak"
