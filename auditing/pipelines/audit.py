@@ -10,8 +10,8 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
 from auditing.pipelines.batches import Problem, check_batches, check_rebuilt, checked
-from auditing.pipelines.known_losses import check_evaluation, check_loss
-from auditing.pipelines.predictions import Predictions, check_others, check_predictions
+from auditing.pipelines.known_losses import check_evaluation
+from auditing.pipelines.predictions import Predictions, check_loss, check_others, check_predictions
 from auditing.pipelines.references import Play, check_losses
 from auditing.pipelines.target_batch import Array, Batch, Call
 from auditing.pipelines.windows_read import read_windows
@@ -34,18 +34,13 @@ class PipelineAudit:
     facts: dict[str, Any] = field(default_factory=dict)  # of the model and the training
     findings: list[Finding] = field(default_factory=list)
     curve: list[tuple[float, int, float]] = field(default_factory=list)
-    references: dict[str, float] = field(default_factory=dict)  # unigram, counting, floor
+    references: dict[str, float] = field(default_factory=dict)  # unigram, floor
 
 
-def audit_pipeline(
-    target: str, minutes: float, seed: int, seconds_per_call: float, announce: Announce
-) -> PipelineAudit:
-    """Train and measure the target in a process of its own, within some minutes.
-
-    Raises TargetError if it cannot be audited.
-    """
+def audit_pipeline(target: str, minutes: float, seed: int, seconds: float, announce: Announce) -> PipelineAudit:
+    """Audit the target in a process of its own, within some minutes. Raises TargetError if that is not possible."""
     end = time.monotonic() + 60 * minutes
-    with TargetProcess(target, "auditing.pipelines.calls", seconds_per_call) as process:
+    with TargetProcess(target, "auditing.pipelines.calls", seconds) as process:
         return audit_with(process.call, target, Play(), end, seed, announce)
 
 
@@ -86,12 +81,11 @@ def _without_training(call: Call, play: Play, seed: int, audit: PipelineAudit) -
         every.append(Predictions(call, which, batches, readings))
         audit.findings += check_batches(readings, play.tokens, which)
         if every[-1].n_scored:
-            finding, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which, seed)
+            finding, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which)
             audit.findings += [finding, *check_others(every[-1], rebuilt)]
     measured = every[1] if every[1].n_scored >= MIN_SCORED else every[0]
     if measured.n_scored:
-        measured_losses = measured.of_known_logits(play.tokens.n_tokens, seed)
-        audit.findings += [measured.check_logits(), check_loss(measured_losses, play.tokens)]
+        audit.findings.append(check_loss(measured, play.tokens, seed))
         audit.findings += check_predictions(measured, play.tokens.n_ordinary, seed)
     if audit.facts["evaluates"]:
         audit.findings.append(check_evaluation(call, play.validation[:N_EVALUATED], play.tokens))

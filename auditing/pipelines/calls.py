@@ -27,7 +27,6 @@ from auditing.pipelines.target_batch import INPUTS, Array, Batch, Tokens, array,
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
 SERVED = ("make_model", "make_batches", "shake", "train", "measure", "unchanged", "evaluate")
-LARGEST_BATCH = 65_536  # ids: the exact posterior of each takes time
 LEARNING_RATE, WARMUP_STEPS, MAX_NORM = 1e-3, 100, 1.0  # of the audit's optimizer, and its clipping
 IMPOSSIBLE = -1e4  # as a logit: finite, so that sums with a weight of 0 stay finite
 
@@ -56,17 +55,16 @@ class Served:
         self.model, given = made if isinstance(made, tuple | list) and len(made) == 2 else (made, None)
         if not isinstance(self.model, nn.Module):
             raise TargetError(f"make_model returned {describe(made)}: it must return a module, or (module, optimizer)")
-        weights = dict(self.model.named_parameters())
-        trainable = [weight for weight in weights.values() if weight.requires_grad]
+        trainable = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.is_ours = given is None
         self.optimizer: Any = torch.optim.AdamW(trainable, LEARNING_RATE) if self.is_ours and trainable else given
-        self.before = {name: weight.detach().clone() for name, weight in weights.items()}
+        self.before = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         seeds = itertools.count(seed)  # the iterable is made again, with another seed, when it ends
         self.stream = (batch for i in seeds for batch in self._batches(text, i, True))
         self.n_steps, self.n_logits = 0, self.tokens.n_tokens
         return {
             "model": type(self.model).__name__,
-            "n_weights": sum(weight.numel() for weight in weights.values()),
+            "n_weights": sum(weight.numel() for weight in self.before.values()),
             "optimizer": type(self.optimizer).__name__ + (f", learning rate {LEARNING_RATE:g}" if self.is_ours else ""),
             "evaluates": callable(getattr(self.target, "evaluate", None)),
         }
@@ -79,11 +77,7 @@ class Served:
         for batch in self._batches(text, seed, training):
             self.kept[name].append(batch)
             found.append(read(batch, self.tokens))
-            if found[-1].inputs.size > LARGEST_BATCH:
-                shape = list(found[-1].inputs.shape)
-                raise TargetError(f"make_batches made a batch {shape}: make it {LARGEST_BATCH:,} ids at most")
-            n += found[-1].inputs.size
-            if n >= n_characters:
+            if (n := n + found[-1].inputs.size) >= n_characters:
                 break
         if not found:
             raise TargetError(f"make_batches called with ids [{len(text)}] and training={training} made no batch")

@@ -1,4 +1,4 @@
-"""Known logits take the model's place: the loss and the evaluation must return their mean, and wrong ones are named."""
+"""Names the mean that a loss is: every usual wrong one is a number that follows from the logits and the labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ class Measured:
     labelled: Array  # bool
     truth: Array  # -1 where there is no text
     ignored: int | None  # the label of all other positions
+    are_probabilities: bool = False  # whether the "logits" were
 
     def mean(self, log_probs: Array | None = None, labelled: Array | None = None) -> float:
         """The right number, the mean over labelled positions in nats, or that of other logits or labels."""
@@ -57,15 +58,6 @@ def mean_of(values: Array) -> float:
     return float(values.mean()) if values.size else np.nan
 
 
-def check_loss(measured: Sequence[Measured], tokens: Tokens) -> Finding:
-    """Is the loss the mean over labelled positions in nats?"""
-    what, bug = name_of(measured, tokens.characters)
-    cause = f"The loss is {what}." if what else "None of the usual means: another loss or a penalty may be added."
-    verdict = Verdict.DIFFERS if bug in ("mean-of-means", "unknown-loss") else Verdict.BROKEN
-    found, expected = f"{measured[0].loss:.4f}", f"{measured[0].mean():.4f}"
-    return checked("loss of known logits", found, expected, "exact", (bug, cause) if bug else None, verdict)
-
-
 def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[str, str]:
     """The known number that the loss equals each time, and its bug, "" if it is right; ("", "unknown-loss") if none.
 
@@ -86,7 +78,7 @@ def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str
     mean, total = m.mean(), m.mean() * m.labelled.sum()
     losses, places = losses_of(m.log_probs, m.labels), np.arange(m.labels.shape[1])
     of_ignored = losses_of(m.log_probs, np.full_like(m.labels, -1 if m.ignored is None else m.ignored))
-    counted = np.where(m.labelled, losses, of_ignored)
+    counted, visible = np.where(m.labelled, losses, of_ignored), mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0])
     windows = [mean_of(row[here]) for row, here in zip(losses, m.labelled, strict=True) if here.any()]
     before, after = m.labelled & (places > 0), m.labelled & (places < places[-1])
     transposed = m.log_probs.swapaxes(0, 1).reshape(m.log_probs.shape)
@@ -101,11 +93,7 @@ def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str
         (total / m.labels.size, "wrong-mean", "the sum divided by all positions, labelled or not"),
         (total / len(m.labels), "wrong-mean", "the sum divided by the number of windows"),
         (mean_of(np.array(windows)), "mean-of-means", "the mean over windows of their means"),
-        (
-            mean_of(losses_of(m.log_probs, m.truth)[m.truth >= 0]),
-            "wrong-mean",
-            "the mean over all positions, visible too",
-        ),
+        (visible, "wrong-mean", "the mean over all positions, visible ones included"),
         (mean_of(counted), "wrong-ignored-label", "a mean that counts the ignored label as a character"),
         (m.mean(log_softmax(np.exp(m.log_probs))), "softmax-twice", "the mean of a softmax of the softmax"),
         (-mean_of(np.exp(-losses[m.labelled])), "no-logarithm", "minus the mean probability, without the logarithm"),
@@ -113,9 +101,9 @@ def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str
         (m.mean(np.roll(m.log_probs, -1, 1), after), "misaligned", "the mean for logits and the last position's label"),
         (m.mean(transposed), "misaligned", "the mean for logits [seq_len, batch] and labels [batch, seq_len]"),
     ]
-    for i in range(len(characters)):
+    for i, name in enumerate(characters):
         without = m.mean(labelled=m.labelled & (m.labels != i))
-        numbers.append((without, "wrong-ignored-label", f"the mean without the labels {characters[i]!r} (id {i})"))
+        numbers.append((without, "wrong-ignored-label", f"the mean without the labels {name!r} (id {i})"))
     return {(what, bug): float(value) for value, bug, what in numbers}
 
 

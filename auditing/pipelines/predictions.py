@@ -3,7 +3,7 @@
 Some things must move the prediction of a hidden character, such as its neighbors; others must not, such as its label.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
 from auditing.pipelines.batches import Problem, checked, differ
-from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of
-from auditing.pipelines.target_batch import Array, Batch, Call
+from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
+from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
 from auditing.pipelines.windows_read import Reading
 
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
@@ -53,20 +53,9 @@ class Predictions:
                 )
             flat, logits = logits, np.full((*r.inputs.shape, logits.shape[-1]), np.nan, dtype=np.float32)
             logits[r.labelled] = flat
-        log_probs = np.log(np.maximum(logits, 1e-30)) if are_probabilities(logits) else log_softmax(logits)
-        return Measured(loss, log_probs, r.labels, r.labelled, r.truth, r.ignored)
-
-    def of_known_logits(self, n_tokens: int, seed: int) -> list[Measured]:
-        """The losses of random logits in the model's place, of batches with labels."""
-        table = np.random.Generator(np.random.PCG64(seed)).normal(size=(n_tokens, n_tokens))
-        return [self.measured(i, None, table) for i, reading in enumerate(self.readings) if reading.labelled.any()]
-
-    def check_logits(self) -> Finding:
-        """Are the logits probabilities, so that the cross-entropy applies a second softmax?"""
-        are = are_probabilities(self.call("measure", self.name, self.fullest, {})[1])
-        twice: Problem = ("softmax-twice", "The model ends with a softmax, and cross-entropy applies another.")
-        found, expected = f"{'' if are else 'not '}probabilities", "not probabilities"
-        return checked("logits", found, expected, "exact", twice if are else None)
+        are = are_probabilities(logits)
+        log_probs = np.log(np.maximum(logits, 1e-30)) if are else log_softmax(logits)
+        return Measured(loss, log_probs, r.labels, r.labelled, r.truth, r.ignored, are)
 
     def losses(self) -> Array:
         """The losses at the scored positions of all batches, `[n_scored]`."""
@@ -81,22 +70,50 @@ class Predictions:
         return float(np.abs(np.nan_to_num((self.measured(i, changes).log_probs - self.before[i])[at])).max(initial=0))
 
 
+def check_loss(predictions: Predictions, tokens: Tokens, seed: int) -> Finding:
+    """Is the loss the mean over labelled positions in nats? It is that of random logits in the model's place."""
+    table = np.random.Generator(np.random.PCG64(seed)).normal(size=(tokens.n_tokens, tokens.n_tokens))
+    labelled = [i for i, reading in enumerate(predictions.readings) if reading.labelled.any()]
+    own, measured = predictions.measured(labelled[0]), [predictions.measured(i, None, table) for i in labelled]
+    what, bug = name_of(measured, tokens.characters)
+    cause = f"The loss is {what}." if what else "None of the usual means: another loss or a penalty may be added."
+    if own.are_probabilities:
+        bug, cause = "softmax-twice", "The model ends with a softmax, and cross-entropy applies another."
+    verdict = Verdict.DIFFERS if bug in ("mean-of-means", "unknown-loss") else Verdict.BROKEN
+    found, expected = f"{measured[0].loss:.4f}", f"{measured[0].mean():.4f}"
+    return checked("loss of known logits", found, expected, "exact", (bug, cause) if bug else None, verdict)
+
+
 def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> list[Finding]:
     """A finding per change in `RULES`, for one scored position per window, the one nearest to the middle.
 
     If the same batch gives other predictions each time, nothing else can be said.
     """
-    i = predictions.fullest
-    noise = predictions.moved(i, {})
-    again: Problem = ("not-deterministic", "Dropout is active in evaluation, or the model draws.")
+    i, random = predictions.fullest, np.random.Generator(np.random.PCG64(seed))
+    arrays, reading, noise = predictions.batches[i].arrays, predictions.readings[i], predictions.moved(i, {})
     if noise > STILL:
+        again: Problem = ("not-deterministic", "Dropout is active in evaluation, or the model draws.")
         return [checked("the same batch again", moves(noise), "it does not move", "exact", again, Verdict.DIFFERS)]
+    x, places = reading.inputs, np.arange(reading.inputs.shape[1])
+    target = np.where(reading.scored, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
+    visible, half = reading.is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
+    rows, drawn, shuffled = visible.nonzero()[0], random.integers(n_ordinary, size=x.shape), x.copy()
+    shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
+    changed = {  # where, and the new values
+        "labels": (reading.labelled, drawn),
+        "other windows": (visible & ~half, drawn),
+        "characters on the left": (visible & (places < target), drawn),
+        "characters on the right": (visible & (places > target), drawn),
+        "order of the characters": (visible, shuffled),
+    }
     findings = []
-    for name, changes, where in _changes(predictions.batches[i], predictions.readings[i], n_ordinary, seed):
-        moved, (must_move, bug, cause) = predictions.moved(i, changes, where), RULES[name]
+    for name, (must_move, bug, cause) in RULES.items():
+        key, at = "labels" if name == "labels" else "inputs", reading.scored & (places == target)
+        at &= half | (name != "other windows")
+        moved = predictions.moved(i, {key: np.where(*changed[name], arrays[key])}, at)
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
         expected, problem = "it moves" if must_move else "it does not move", (bug, cause) if is_wrong else None
-        findings.append(checked(f"change of {name}", moves(moved), expected, f"{where.sum()} positions", problem))
+        findings.append(checked(f"change of {name}", moves(moved), expected, f"{at.sum()} positions", problem))
     return findings
 
 
@@ -122,27 +139,3 @@ def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Findi
 def moves(moved: float) -> str:
     """How much a prediction moves, in words."""
     return f"log P moves by {moved:.2g}" if moved > BLOCKED else "log P does not move"
-
-
-def _changes(
-    batch: Batch, reading: Reading, n_ordinary: int, seed: int
-) -> Iterator[tuple[str, dict[str, Array], Array]]:
-    """Name, changed tensors, and the positions whose prediction counts, bool."""
-    random, x = np.random.Generator(np.random.PCG64(seed)), batch.inputs
-    visible, places = reading.is_text & (x < n_ordinary), np.arange(x.shape[1])
-    target = np.where(reading.scored, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
-    at = reading.scored & (places == target)
-
-    def other(values: Array, where: Array) -> Array:
-        steps = random.integers(1, n_ordinary, values.shape)
-        return np.where(where, (np.clip(values, 0, n_ordinary - 1) + steps) % n_ordinary, values)
-
-    half = (random.permutation(len(x)) % 2 == 0)[:, None]
-    yield "labels", {"labels": other(batch.labels, reading.labelled)}, at
-    yield "other windows", {"inputs": other(x, visible & ~half)}, at & half
-    yield "characters on the left", {"inputs": other(x, visible & (places < target))}, at
-    yield "characters on the right", {"inputs": other(x, visible & (places > target))}, at
-    shuffled = x.copy()
-    for row, here in enumerate(visible):
-        shuffled[row, here] = random.permutation(x[row, here])
-    yield "order of the characters", {"inputs": shuffled}, at

@@ -47,8 +47,8 @@ class Play:
     def floor(self, reading: Reading) -> Array:
         """The loss of the exact posterior, given everything that the pipeline shows of its text.
 
-        A visible character may be a replacement, in the share that the batch has of them. Each piece of text is its own
-        window, and pieces that follow each other are one.
+        A visible character may be a replacement, in the share that the batch has of them. Pieces of text that follow
+        each other are one window.
         """
         n_chars = self.tokens.n_ordinary
         texts = [(row, np.flatnonzero(is_text)) for row, is_text in enumerate(reading.is_text)]
@@ -58,17 +58,12 @@ class Play:
         for i, (row, piece) in enumerate(at):
             shown[i, : len(piece)] = np.minimum(reading.inputs[row, piece], n_chars)
             wanted[i, : len(piece)] = reading.scored[row, piece]
-        prob = replacement_prob(reading, n_chars)
+        visible = reading.is_text & (reading.inputs < n_chars)
+        different = float((reading.replaced & visible).sum() / max(visible.sum(), 1))
+        prob = min(different * n_chars / (n_chars - 1), 1.0)  # 1 of n_chars random characters is the true one
         posterior = self.exact.posteriors(torch.from_numpy(shown), torch.from_numpy(wanted), prob).numpy()
         truth = reading.truth[reading.scored]
         return -np.log(posterior[np.arange(len(truth)), truth])
-
-
-def replacement_prob(reading: Reading, n_chars: int) -> float:
-    """The probability that a visible character is a random one, as a batch shows. 1 of n_chars is the true one."""
-    visible = reading.is_text & (reading.inputs < n_chars)
-    different = (reading.replaced & visible).sum() / max(visible.sum(), 1)
-    return min(float(different) * n_chars / (n_chars - 1), 1.0)
 
 
 def check_losses(
@@ -91,10 +86,9 @@ def check_losses(
 
 
 def z_score(differences: Array, readings: Sequence[Reading]) -> tuple[float, int]:
-    """The mean of differences at the scored positions, `[n_scored]`, in standard errors, and the number of windows.
+    """The mean of differences `[n_scored]` in standard errors, and the number of windows.
 
-    Windows are independent, the positions of one are not. The error is that of a ratio, because windows have different
-    numbers of positions.
+    Windows are independent, their positions are not. The error is that of a ratio, as windows differ in positions.
     """
     per_window = np.concatenate([each.scored.sum(1) for each in readings])
     windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())

@@ -18,9 +18,7 @@ Call = Callable[..., Any]  # a function of the target's process by name: call(na
 SPECIAL = ("[PAD]", "[MASK]", "[CLS]", "[SEP]", "[UNK]")
 INPUTS = ("input_ids", "inputs", "input", "x", "src", "tokens", 0)  # 0 and 1: of a tuple
 LABELS = ("labels", "label", "targets", "target", "y", "tgt", 1)
-FORM = (
-    "a batch must be a dict with input_ids and labels, or a tuple (inputs, labels, ...), both integers [batch, seq_len]"
-)
+FORM = "a batch must be a dict with input_ids and labels, or a tuple (inputs, labels, ...), ids [batch, seq_len]"
 
 
 class Tokens:
@@ -58,10 +56,7 @@ class Batch:
 
 
 def tensor_names(batch: Any) -> tuple[dict[Any, Tensor], Any, Any]:
-    """The tensors of a batch by key, or by number in a tuple, and the keys of the inputs and of the labels.
-
-    Raises TargetError if it has another form.
-    """
+    """The tensors of a batch by key or number, and the keys of the inputs and labels. Raises TargetError if not."""
     given: Any = dict(enumerate(batch)) if isinstance(batch, tuple | list) else batch
     pairs = given.items() if isinstance(given, Mapping) else ()
     tensors: dict[Any, Tensor] = {key: value for key, value in pairs if isinstance(value, Tensor)}

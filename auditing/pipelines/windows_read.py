@@ -26,18 +26,15 @@ class Reading:
     ignored: int | None  # the label of all other positions; None if every position has a label
 
     @property
-    def is_text(self) -> Array:
-        """Positions of the text, bool: all but [CLS], [SEP] and [PAD]."""
+    def is_text(self) -> Array:  # bool: all but [CLS], [SEP] and [PAD]
         return self.truth >= 0
 
     @property
-    def replaced(self) -> Array:
-        """Text that shows another character or special token, bool."""
+    def replaced(self) -> Array:  # bool: text that shows another character or special token
         return self.is_text & ~self.hidden & (self.inputs != self.truth)
 
     @property
-    def scored(self) -> Array:
-        """The positions at which losses are compared: text that [MASK] hides and that has a label, bool."""
+    def scored(self) -> Array:  # bool: hidden text with a label, where losses are compared
         return self.hidden & self.labelled
 
 

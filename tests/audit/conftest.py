@@ -1,6 +1,5 @@
 """Fixtures for audits of pipelines in the test's own process."""
 
-import importlib
 import pickle
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 import auditing.pipelines.audit
+from auditing.host import import_target
 from auditing.pipelines import calls
 from auditing.pipelines.audit import PipelineAudit, audit_with
 from auditing.pipelines.references import Play
@@ -22,20 +22,15 @@ PIPELINES = Path(__file__).parent / "pipelines"
 
 
 class Remembering(Play):
-    """Computes the references of equal batches once: most pipelines mask their text alike."""
+    """Computes the floor of equal batches once: most pipelines mask their text alike."""
 
-    def __init__(self, length: int):
-        super().__init__(length)
-        self.known: dict[bytes, Any] = {}
-
-    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        key = pickle.dumps((function.__name__, arguments))
-        if key not in self.known:
-            self.known[key] = function(*arguments)
-        return self.known[key].copy()
+    known: dict[bytes, Array] = {}
 
     def floor(self, reading: Reading) -> Array:
-        return self.once(super().floor, reading)
+        key = pickle.dumps(reading)
+        if key not in self.known:
+            self.known[key] = super().floor(reading)
+        return self.known[key]
 
 
 @pytest.fixture(scope="session")
@@ -46,21 +41,17 @@ def small_play() -> Play:
 @pytest.fixture
 def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PipelineAudit]:
     """Audits a target, or one of tests/audit/pipelines by name, on little text; it trains for one step at least."""
-    monkeypatch.syspath_prepend(str(PIPELINES))
-    monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
-    monkeypatch.setattr(auditing.pipelines.audit, "N_EVALUATED", 2048)
-    monkeypatch.setattr(auditing.pipelines.audit, "N_POINTS", 2)
+    for name, value in (("N_CHECKED", 2048), ("N_EVALUATED", 2048), ("N_POINTS", 2)):
+        monkeypatch.setattr(auditing.pipelines.audit, name, value)
 
-    def run(target: Any, seconds: float = 0.0) -> PipelineAudit:
-        name = target if isinstance(target, str) else "target"
-        module, _, attribute = name.partition(":")
+    def run(target: Any) -> PipelineAudit:
         if isinstance(target, str):
-            target = importlib.import_module(module)
-        functions = calls.functions(getattr(target, attribute) if attribute else target)
+            target = import_target(f"{PIPELINES}/{target}")
+        functions = calls.functions(target)
 
         def call(name: str, *arguments: Any) -> Any:
             return functions[name](*arguments)
 
-        return audit_with(call, name, small_play, time.monotonic() + seconds, 0, lambda line: None)
+        return audit_with(call, "target", small_play, time.monotonic(), 0, lambda line: None)
 
     return run

@@ -20,8 +20,6 @@ def encoded(self, inputs, **options):
     return Encoder.forward(self, inputs, **options)
 
 
-# The model.
-
 # Layers that expect [seq_len, batch] and get [batch, seq_len].
 batch_second = target(model(None, batch_first=False))
 # An inverted attention mask: each position attends to itself only.
@@ -62,12 +60,10 @@ def not_in_optimizer_model(tokens):
 learning_rate_zero = target(make_model=learning_rate_zero_model)
 not_in_optimizer = target(make_model=not_in_optimizer_model)
 
-# The labels and the loss.
-
 
 def empty(x, tokens, training):
     """So few masks that some batches have no label: their mean is NaN."""
-    selected = torch.rand(x.shape) < (0.0003 if training else 0.15)
+    selected = torch.rand(x.shape) < (0.00003 if training else 0.15)
     return torch.where(selected, tokens.mask, x), torch.where(selected, x, IGNORED)
 
 
@@ -108,8 +104,6 @@ ignored_label_counted = target(batches=lambda x, tokens, training: mask(x, token
 # No masks in training, so the model learns to repeat its input.
 unmasked_training = target(batches=lambda x, tokens, training: (x, x) if training else mask(x, tokens))
 
-# The evaluation.
-
 
 def means(model, ids, tokens):
     """Evaluation that averages the means of batches, which have different numbers of labels."""
@@ -133,8 +127,6 @@ bits = target(evaluate=lambda *given: plain.evaluate(*given) / math.log(2))
 unmasked_evaluation = target(
     batches=lambda x, tokens, training: mask(x, tokens) if training else (x, x.clone()), evaluate=without_masks
 )
-
-# Leaks.
 
 
 def leaking(**others):

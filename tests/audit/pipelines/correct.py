@@ -9,24 +9,20 @@ from torch.nn.utils.rnn import pad_sequence
 N_HEADS = 4
 
 
-def padded(rows, tokens, **others):
+def padded(rows, tokens):
     """Masked and padded rows, whose padding nobody attends to."""
     x = pad_sequence(rows, batch_first=True, padding_value=tokens.padding)
     inputs, labels = mask(x, tokens)
-    return {"inputs": inputs, "labels": labels, "src_key_padding_mask": x == tokens.padding, **others}
-
-
-def framed(first, second, tokens):
-    """[CLS] first [SEP] second [SEP]."""
-    cls, sep = first.new_tensor([tokens.cls]), first.new_tensor([tokens.sep])
-    return torch.cat([cls, first, sep, second, sep])
+    return {"inputs": inputs, "labels": labels, "src_key_padding_mask": x == tokens.padding}
 
 
 def of_pairs(x, tokens, training):
     """Two pieces of the text, the second one from another window for every other row; both have any length."""
     ends = torch.randint(9, SEQ_LEN // 2 - 3, (len(x), 2)).tolist()
     others = [x[i] if i % 2 else x[i - 1] for i in range(len(x))]
-    return padded([framed(x[i, :a], others[i][-b:], tokens) for i, (a, b) in enumerate(ends)], tokens)
+    cls, sep = x.new_tensor([tokens.cls]), x.new_tensor([tokens.sep])
+    rows = [torch.cat([cls, x[i, :a], sep, others[i][-b:], sep]) for i, (a, b) in enumerate(ends)]
+    return padded(rows, tokens)
 
 
 def of_any_length(x, tokens, training):

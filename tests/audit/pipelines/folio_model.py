@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import torch
 from torch.nn.functional import cross_entropy
 
 sys.path.append(str(Path(__file__).parents[3]))
@@ -38,14 +37,3 @@ def loss_and_logits(model, batch):
     positions = (labels != padding).nonzero()[:, 0]
     logits = model(inputs, positions)
     return cross_entropy(logits, labels[positions]), logits
-
-
-def evaluate(model, ids, tokens):
-    """Each character of the text hidden once per 7 windows, with no character replaced."""
-    losses = []
-    with torch.no_grad():
-        for i, x in enumerate(ids[: len(ids) // SEQ_LEN * SEQ_LEN].view(-1, SEQ_LEN).split(BATCH)):
-            positions = torch.arange(i % 7, x.numel(), 7)
-            inputs = x.flatten().index_fill(0, positions, tokens.mask).view(x.shape)
-            losses.append(cross_entropy(model(inputs, positions), x.flatten()[positions], reduction="none"))
-    return torch.cat(losses).mean().item()

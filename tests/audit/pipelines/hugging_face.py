@@ -45,13 +45,3 @@ def make_batches(ids, tokens, seed, training):
 def loss_and_logits(model, batch):
     output = model(**batch)
     return output.loss, output.logits
-
-
-def evaluate(model, ids, tokens):
-    total = n = 0
-    with torch.no_grad():
-        for batch in make_batches(ids, tokens, 0, training=False):
-            n_labelled = int((batch["labels"] != -100).sum())
-            total += model(**batch).loss.item() * n_labelled
-            n += n_labelled
-    return total / n
