@@ -113,7 +113,9 @@ def _inputs_changed(before: Batch, after: Batch, reading: Reading, other: Array,
         return "leak-length", "The width or the padding of windows depends on hidden characters."
     is_labelled = [each.labels != reading.ignored for each in (before, after)]
     masks_differ = (is_labelled[0] != is_labelled[1]) | ((x == tokens.mask) != (y == tokens.mask))
-    differ = (x != y) & (reading.replaced | read_windows(after, other, tokens).replaced)
+    differ = x != y
+    if differ.any():
+        differ &= reading.replaced | read_windows(after, other, tokens).replaced
     if not differ.any() and not masks_differ.any():
         return None
     if (x != y).any() and sorted(map(bytes, x)) == sorted(map(bytes, y)):

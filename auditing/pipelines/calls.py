@@ -140,7 +140,7 @@ class Served:
             each[np.ix_(of_audit, of_audit)] = torch.as_tensor(table, dtype=wide.dtype)
 
         def see(model: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            given = [named.get(name) for name in INPUTS] + [*arguments, *named.values()]
+            given = [named.get(str(name)) for name in INPUTS] + [*arguments, *named.values()]
             tensors = [value.cpu() for value in given if isinstance(value, Tensor) and value.dtype == torch.long]
             seen.extend([value for value in tensors if value.dim() == 2][:1])
             positions[:] = [value for value in tensors if value.dim() == 1][:1]

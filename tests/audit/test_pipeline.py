@@ -24,12 +24,10 @@ def bugs(audit, verdict=Verdict.BROKEN):
     return {finding.bug for finding in audit.findings if finding.verdict == verdict}
 
 
-CORRECT = "plain.py folio_model.py labml_mlm.py hugging_face.py " + " ".join(
-    f"correct.py:{name}" for name in ("any_length", "packed", "pairs", "spans")
-)
+CORRECT = "plain.py folio_model.py labml_mlm.py hugging_face.py correct.py:pairs correct.py:packed correct.py:spans"
 
 
-@pytest.mark.parametrize("name", CORRECT.split())
+@pytest.mark.parametrize("name", [*CORRECT.split(), "correct.py:any_length"])
 def test_correct_pipelines_have_nothing_broken(audit, name):
     found = audit(name)
     assert bugs(found) == set()
@@ -123,7 +121,6 @@ def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypa
     [
         (["nothing.py"], "cannot import 'nothing.py'"),
         (["json"], "the target has no function make_model: it needs make_model, make_batches, loss_and_logits"),
-        (["json", "--minutes", "-1"], "--minutes -1 is not above 0"),
         (["json", "--html", "missing/a.html"], "cannot write missing/a.html"),
     ],
 )
@@ -142,13 +139,11 @@ def fail(*_):
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ({"make_model": None}, "no function make_model"),
         ({"make_model": lambda tokens: 3}, "make_model returned 3: it must return a module"),
         ({"make_model": fail}, r"make_model\(Tokens\) raised ValueError: out of ideas \(test_pipeline.py, line \d+\)"),
         ({"make_batches": lambda *_: 3}, "make_batches returned 3"),
         ({"make_batches": lambda *_: []}, r"ids \[90000\] and training=True made no batch"),
         ({"make_batches": fail}, r"make_batches\(int64 \[90000\], .*raised ValueError: out of ideas"),
-        ({"make_batches": lambda ids, *_: [ids[:32]]}, r"gave int64 \[32\]: a batch must be a dict"),
         ({"make_batches": lambda ids, *_: [{"a": ids.view(-1, 10)}]}, r"gave \{a: int64 \[9000, 10\]\}: a batch must"),
         (
             {"make_batches": lambda ids, *_: [(ids.flip(0)[:3200].view(-1, 32), ids[:3200].view(-1, 32))]},

@@ -16,22 +16,18 @@ def model(forward, **attributes):
     return type("Encoder", (Encoder,), {"forward": forward, **attributes} if forward else attributes)
 
 
-def encoded(self, inputs, **options):
-    return Encoder.forward(self, inputs, **options)
-
-
 # Layers that expect [seq_len, batch] and get [batch, seq_len].
 batch_second = target(model(None, batch_first=False))
 # An inverted attention mask: each position attends to itself only.
-blocked_attention = target(model(lambda self, inputs: encoded(self, inputs, mask=OWN)))
+blocked_attention = target(model(lambda self, inputs: Encoder.forward(self, inputs, mask=OWN)))
 # A causal mask left in a masked language model.
-causal = target(model(lambda self, inputs: encoded(self, inputs, mask=CAUSAL)))
+causal = target(model(lambda self, inputs: Encoder.forward(self, inputs, mask=CAUSAL)))
 # Dropout as a function, which does not know that the model is evaluated.
-dropout_in_evaluation = target(model(lambda self, inputs: dropout(encoded(self, inputs), 0.1)))
+dropout_in_evaluation = target(model(lambda self, inputs: dropout(Encoder.forward(self, inputs), 0.1)))
 # Positions that are made and never added.
 no_positions = target(model(lambda self, inputs: self.decoder(self.layers(self.embedding(inputs)))))
 # A softmax at the end of the model, before the one in the cross-entropy.
-softmax_twice = target(model(lambda self, inputs: encoded(self, inputs).softmax(-1)))
+softmax_twice = target(model(lambda self, inputs: Encoder.forward(self, inputs).softmax(-1)))
 
 
 def label_in_decoder_loss(model, batch):
@@ -192,7 +188,7 @@ position_ids = target(batches=leaking(position_ids=lambda x, inputs: (x + 7) % S
 positions_of_lines = target(batches=leaking(position_ids=line_positions))
 # A decoder whose memory is the text before masking.
 text_in_batch = target(
-    model(lambda self, inputs, text: encoded(self, inputs, extra=self.embedding(text))),
+    model(lambda self, inputs, text: Encoder.forward(self, inputs, extra=self.embedding(text))),
     batches=leaking(text=lambda x, inputs: x),
 )
 # A feature of the text before masking: how often each character occurs in its window.
