@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
-from configs.rows import check_mixture, check_stages
+from configs.rows import check_mixture, check_stages, check_weights
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from runs.schema import matches
@@ -43,6 +43,7 @@ def check(values: Mapping[str, Any]) -> None:
     check_tokens(values)
     _check_masking(values)
     _check_objective(values)
+    check_weights(values)
     if values["data.within_documents"] and values["data.sampling"] != "random":
         raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
 

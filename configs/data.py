@@ -29,6 +29,7 @@ class DataConfigs(Branch):
     corpus: Annotated[str, Key("auto, tiny_shakespeare, play, or the path of a UTF-8 text: a file or folder")] = "auto"
     sampling: Annotated[Literal["random", "shuffled"], Key("random: anywhere; shuffled: in epochs")] = "random"
     within_documents: Annotated[bool, Key("no window crosses the border of two files, or rows of Parquet")] = False
+    weights: Annotated[list, Key("shares of the windows by folder, such as [books: 2, code: 1]; empty: by size")] = []
     tokens: Annotated[str, Key("characters, bytes, bpe:N, or a path: tokenizer.json or vocabulary.json")] = "characters"
     unknown_below: Annotated[float, Key("characters rarer than this share become [UNK]", low=0, high=1)] = 0.0
     extra_characters: Annotated[str, Key("characters to add to the vocabulary; --init-from adds those of its run")] = ""
@@ -103,7 +104,7 @@ def windows(c: DataConfigs) -> "Windows | Prefetched":
             f" {longest:,}: shorten training.stages or take a longer text"
         )
     seed = derived_seed(root.seed, "windows")
-    if c.stored_tokens or root.objective.nsp or root.objective.sop or c.sampling != "random":
+    if c.stored_tokens or root.objective.nsp or root.objective.sop or c.sampling != "random" or c.weights:
         from configs.other_windows import other_windows
 
         return other_windows(root, longest, seed)

@@ -1,9 +1,13 @@
 """Training windows of pairs, in epochs, and of a text that stays on the disk."""
 
+from itertools import accumulate
 from typing import Any
 
+import torch
+from torch.nn.functional import pad
+
 from configs.keys import ConfigError
-from data.documents import DocumentWindows
+from data.documents import DocumentWindows, WeightedWindows
 from data.pairs import PairWindows
 from data.prefetch import Prefetched
 from data.shuffled import ShuffledWindows
@@ -23,11 +27,35 @@ def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
     ids = stored.training if stored else c.training_ids
     if root.objective.pairs:
         windows: Windows = PairWindows(root.objective.pairs, ids, c.loaded.training, c.vocabulary, seed, longest)
+    elif c.weights:
+        windows = weighted_windows(c, longest, seed)
     elif stored and c.within_documents:
         windows = DocumentWindows(ids, stored.documents, seed=seed)
     else:
         windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
     return Prefetched(windows, root.torch_device) if stored else windows
+
+
+def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
+    """Windows of all folders of a text in the proportions of `data.weights`; `c` is the branch of the config tree."""
+    stored, tokens = c.loaded.stored, c.stored_tokens
+    n_chars = stored.folder_chars if stored else {}
+    weights = {str(folder): weight for row in c.weights for folder, weight in row.items()}
+    if weights.keys() != n_chars.keys():
+        found = ", ".join(f"{name!r}" for name in [*n_chars][:10]) if stored else "one file and no folders"
+        raise ConfigError(f"data.weights must name each folder of {c.loaded.name!r} once, which has {found}")
+    ends = torch.tensor(list(accumulate(n_chars.values())))
+    folders = torch.searchsorted(tokens.document_chars, ends, right=True)
+    documents = tokens.documents
+    if not c.within_documents:  # a window may cross the borders of documents, but not those of folders
+        documents, folders = pad(documents, (1, 0))[folders], torch.arange(len(folders)) + 1
+    shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
+    windows = WeightedWindows(tokens.training, documents, folders, shares, seed=seed)
+    n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(prepend=folders.new_zeros(1))
+    for folder, weight, n in zip(n_chars, shares.tolist(), n_starts.tolist(), strict=True):
+        if weight and not n:
+            raise CorpusError(f"data.weights: no training text of {folder!r} has {longest:,} tokens: give it weight 0")
+    return windows
 
 
 def check_large_text(root: Any, longest: int) -> None:

@@ -1,4 +1,4 @@
-"""Checks of the keys that are rows {until: ..., ...}: `training.stages` and `masking.mixture`."""
+"""Checks of the keys that are rows: `training.stages`, `masking.mixture` and `data.weights`."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -41,6 +41,23 @@ def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
         if not sum(shares.values()) > 0:
             raise ConfigError(f"{where}: the shares must not all be 0")
     _check_untils("masking.mixture", rows)
+
+
+def check_weights(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `data.weights` is malformed or does not fit the other keys."""
+    rows = values["data.weights"]
+    pairs = [pair for row in rows for pair in (row.items() if isinstance(row, dict) else [("", None)])]
+    shares = [share for _, share in pairs]
+    is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
+    if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):
+        raise ConfigError("data.weights is not of the form [books: 2, code: 1], each folder once with a number from 0")
+    if rows and not sum(shares) > 0:
+        raise ConfigError("data.weights: the weights must not all be 0")
+    for key in ("objective.nsp", "objective.sop"):
+        if rows and values[key]:
+            raise ConfigError(f"{key} draws its own windows: leave out data.weights")
+    if rows and values["data.sampling"] != "random":
+        raise ConfigError("data.weights: data.sampling=shuffled visits the whole text: use random")
 
 
 def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from data.subwords import TokensError, library, read_tokenizer, renumbered
 from runs.files import write_atomically
 
 MIN_FREQUENCY = 2
-VERSION = 1  # of the training; a new version ignores cached tokenizers
+VERSION = 2  # of the training; a new version ignores cached tokenizers
 # Words with the space before them and with apostrophes inside, numbers, punctuation, and runs of space up to the last
 # newline. No match crosses a newline before a non-space or depends on what follows it, so a text may be cut there.
 SPLIT = r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s*\n|\s+(?!\S)|\s"

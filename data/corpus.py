@@ -40,8 +40,7 @@ The built-in play takes its place. For the real text,
 class Corpus:
     """A text in two parts: models, strategies and counting learn from `training`; `validation` only measures them.
 
-    Of a text that is `stored` on the disk, they are the first 4 million characters of each part: a sample. `name`
-    identifies the corpus in a run's config and metrics: `tiny_shakespeare`, `play`, or an absolute path.
+    If the text is `stored`, they are samples of 4 million characters. `name` is `tiny_shakespeare`, `play` or a path.
     """
 
     name: str
@@ -63,8 +62,8 @@ class Corpus:
 
     @property
     def is_sample(self) -> bool:
-        """Whether `training` is only the beginning of the training text."""
-        return self.stored is not None and self.stored.n_training_chars > len(self.training)
+        """Whether `training` is only a part of the training text."""
+        return self.stored is not None and sum(self.stored.n_training) > len(self.training)
 
     @property
     def sha256(self) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import gzip
 import os
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -109,6 +110,38 @@ def read_blocks(source: Source) -> Iterator[Block]:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise CorpusError(f"data.corpus: cannot read {str(source.path)!r} ({reason})") from error
     source.check_unchanged()
+
+
+def read_ranges(source: Source, n_chars: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, str]]:
+    """Parts of a file of `n_chars` characters, at ascending ranges of offsets: each offset with the text that begins
+    there. A part may come in several pieces. Raises CorpusError."""
+    left, offset = deque(ranges), 0
+    if is_plain(source.path) and source.size == n_chars:  # ASCII, so that an offset is a number of bytes
+        source.check_unchanged()
+        with open(source.path, "rb") as file:
+            for begin, end in left:
+                file.seek(begin)
+                yield begin, file.read(end - begin).decode()
+        return
+    for block in read_blocks(source):
+        for begin, end in inside(left, offset, len(block.text)):
+            yield offset + begin, block.text[begin:end]
+        offset += len(block.text)
+        if not left:
+            return
+
+
+def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
+    """The parts of ascending ranges that are inside a text, as offsets in it. `ranges` keep what comes after it.
+
+    The text begins at `offset`; texts follow each other.
+    """
+    while ranges and ranges[0][0] < offset + length:
+        begin, end = ranges.popleft()
+        yield max(begin - offset, 0), min(end - offset, length)
+        if end > offset + length:
+            ranges.appendleft((offset + length, end))
+            return
 
 
 def _opened(path: Path) -> Any:

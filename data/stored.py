@@ -5,7 +5,7 @@ import hashlib
 import json
 import mmap
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from data.sources import CorpusError, is_plain, list_sources, read_blocks
+from data.sources import CorpusError, inside, is_plain, list_sources, read_ranges
+from data.split import split
 from data.survey import Surveyed, survey
 from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
@@ -24,8 +25,9 @@ from runs.files import reporting_os_errors, write_json
 from runs.locks import locked
 from runs.reading import read_bytes
 
-SAMPLE = 4_000_000  # characters at the beginning of each part: the sample for strategies and counting
-VERSION = 1  # of the conversion; a new version converts again
+SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting
+PIECE = 4_000  # characters of the sample that follow each other in the text
+VERSION = 2  # of the conversion; a new version converts again
 
 
 def path_of_large_text(name: str, in_memory: int) -> Path | None:
@@ -78,6 +80,7 @@ class StoredText:
     """The files of a text, and what the survey found in them."""
 
     files: list[Surveyed] = field(repr=False)
+    folders: list[str]  # of each file, ascending: that directly below the text's folder, or "." if it is in none
     cache: Path
     announce: Callable[[str], None] = field(repr=False)
 
@@ -91,15 +94,30 @@ class StoredText:
                 files = survey(sources, cache / "files.jsonl", announce, n_bytes_read)
         except OSError as error:
             raise CorpusError(f"data.corpus: cannot prepare {str(path)!r} ({error.strerror or error})") from error
-        return cls(files, cache, announce)
+        first = {file.sha256: file for file in reversed(files)}
+        if len(first) < len(files):
+            announce(f"leaving out {len(files) - len(first):,} of {len(files):,} files, which are copies of others")
+        parts = {file.path: file.path.relative_to(path).parts for file in files}
+        folders = {file: found[0] if len(found) > 1 else "." for file, found in parts.items()}
+        kept = sorted((f for f in files if first[f.sha256] is f), key=lambda f: folders[f.path])
+        return cls(kept, [folders[file.path] for file in kept], cache, announce)
 
     @cached_property
     def n_chars(self) -> int:
         return sum(file.n_chars for file in self.files)
 
     @cached_property
-    def n_training_chars(self) -> int:
-        return int(self.n_chars * 0.9)
+    def n_training(self) -> list[int]:
+        """How many characters at the beginning of each file are for training."""
+        return split(self.files, self.folders)
+
+    @cached_property
+    def folder_chars(self) -> dict[str, int]:
+        """The number of training characters of each folder, in the order of the text."""
+        found = dict.fromkeys(self.folders, 0)
+        for folder, n in zip(self.folders, self.n_training, strict=True):
+            found[folder] += n
+        return found
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -108,40 +126,39 @@ class StoredText:
 
     @cached_property
     def sha256(self) -> str:
-        """Identifies the text: the hash of a single plain file, or a hash of the files' hashes."""
+        """Identifies the text: the hash of a single plain file, or a hash of the files' hashes and of their split."""
         hashes = [file.sha256 for file in self.files]
         if len(hashes) == 1 and is_plain(self.files[0].path):
             return hashes[0]
+        if len(hashes) > 1:
+            hashes = [f"{one} {n}" for one, n in zip(hashes, self.n_training, strict=True)]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
     @cached_property
     def samples(self) -> tuple[str, str]:
-        """The first SAMPLE characters of the training and of the validation part."""
-        path = self.cache / f"samples-{self.sha256[:16]}.json"
+        """SAMPLE characters of the training and of the validation part, in pieces spread over it; or the whole part."""
+        path = self.cache / f"samples-{VERSION}-{self.sha256[:16]}.json"
         try:
             training, validation = json.loads(read_bytes(path))
         except (OSError, ValueError):
-            with shown("sampling", self.n_training_chars, " characters") as n_chars_done:
-                training = self._part(0, self.n_training_chars, n_chars_done)
-                validation = self._part(self.n_training_chars, self.n_chars, n_chars_done)
+            training, validation = self._sampled()
             with reporting_os_errors(self.announce, str(path)):
                 write_json(path, [training, validation])
         return training, validation
 
-    def _part(self, begin: int, end: int, n_chars_done: Callable[[int], None]) -> str:
-        """The characters from `begin` to `end`, but at most SAMPLE."""
-        end, offset, found = min(end, begin + SAMPLE), 0, []
-        for file in self.files:
-            if offset + file.n_chars <= begin:
-                offset += file.n_chars
-                continue
-            for block in read_blocks(file):
-                found.append(block.text[max(0, begin - offset) : end - offset])
-                offset += len(block.text)
-                n_chars_done(len(block.text))
-                if offset >= end:
-                    return "".join(found)
-        return "".join(found)
+    def _sampled(self) -> tuple[str, str]:
+        n_training, found, offsets = sum(self.n_training), ([], []), [0, 0]
+        wanted = [pieces(n_training), pieces(self.n_chars - n_training)]
+        with shown("sampling", self.n_chars, " characters") as n_chars_done:
+            for file, n in zip(self.files, self.n_training, strict=True):
+                lengths = n, file.n_chars - n
+                of_file = [list(inside(*each)) for each in zip(wanted, offsets, lengths, strict=True)]
+                ranges = of_file[0] + [(n + begin, n + end) for begin, end in of_file[1]]
+                for begin, text in read_ranges(file, file.n_chars, ranges) if ranges else ():
+                    found[begin >= n].append(text)
+                offsets = [offset + length for offset, length in zip(offsets, lengths, strict=True)]
+                n_chars_done(file.n_chars)
+        return "".join(found[0]), "".join(found[1])
 
     def tokenized(self, vocabulary: Vocabulary) -> "StoredTokens":
         """The token ids, converted first if they are not in the cache. Raises CorpusError."""
@@ -154,7 +171,7 @@ class StoredText:
                     return StoredTokens.open(folder)
                 self.announce(f"converting {n_bytes / 1e6:,.1f} MB of text to tokens, once, in {folder}")
                 with shown("converting", self.n_chars, " characters") as n_chars_done:
-                    convert(self.files, vocabulary, self.n_training_chars, folder, n_chars_done)
+                    convert(self.files, vocabulary, self.n_training, folder, n_chars_done)
                 return StoredTokens.open(folder)
         except OSError as error:
             reason = error.strerror or error
@@ -168,6 +185,7 @@ class StoredTokens:
     training: StoredIds
     validation: StoredIds
     documents: torch.Tensor  # [n_documents] the number of training ids up to the end of each document
+    document_chars: torch.Tensor  # [n_documents] the same in characters
 
     @classmethod
     def open(cls, folder: Path) -> "StoredTokens":
@@ -176,7 +194,16 @@ class StoredTokens:
         training, validation = (
             StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
         )
-        return cls(training, validation, torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)))
+        ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)).view(-1, 2)
+        return cls(training, validation, *ends.T.contiguous())
+
+
+def pieces(n_chars: int) -> deque[tuple[int, int]]:
+    """The ranges of the sample in a text of `n_chars`."""
+    if n_chars <= SAMPLE:
+        return deque([(0, n_chars)])
+    n = SAMPLE // PIECE
+    return deque((i * n_chars // n, i * n_chars // n + PIECE) for i in range(n))
 
 
 def _short_hash(text: str) -> str:

@@ -1,8 +1,8 @@
 """Converts the files of a text to token ids on the disk: once, on all cores, and from where it stopped if killed.
 
 The folder of a conversion holds `training.ids` and `validation.ids`, arrays of the smallest integer type; `documents`,
-the ends of the training documents, int64; `progress.json`, how much of the others is valid; and, when all is done,
-`done.json`, with the type and how often each id occurs.
+the ends of the training documents in ids and in characters, int64; `progress.json`, how much of the others is valid;
+and, when all is done, `done.json`, with the type and how often each id occurs.
 """
 
 import contextlib
@@ -30,31 +30,33 @@ TRAINING, VALIDATION, DOCUMENTS = FILES = "training.ids", "validation.ids", "doc
 def convert(
     sources: Sequence[Source],
     vocabulary: Vocabulary,
-    n_training_chars: int,
+    n_training: Sequence[int],
     folder: Path,
     n_chars_done: Callable[[int], None] = lambda n: None,
 ) -> None:
     """Write the token ids of files into `folder`; continues where an earlier call stopped.
 
-    The first `n_training_chars` characters are for training, the others for validation. `n_chars_done` is called with
-    the number of characters that have been converted since its last call. Raises CorpusError or OSError.
+    The first `n_training` characters of each file are for training, the others for validation. `n_chars_done` is called
+    with the number of characters that have been converted since its last call. Raises CorpusError or OSError.
     """
     dtype = np.min_scalar_type(vocabulary.n_ids_in_text - 1)  # the smallest that holds all ids
     reading = sources[0]
 
-    def blocks() -> Iterator[Block]:
+    def parts_of_all() -> Iterator[tuple[str, Block]]:
         nonlocal reading
-        for reading in sources:
-            yield from read_blocks(reading)
+        for reading, n in zip(sources, n_training, strict=True):
+            yield from _parts(read_blocks(reading), n)
 
     with _output(folder) as (files, n_done, note):
-        parts = _parts(blocks(), n_training_chars)
-        for _, block in islice(parts, n_done):
+        parts, n_chars = parts_of_all(), 0  # of the training text
+        for part, block in islice(parts, n_done):
+            n_chars += len(block.text) if part == TRAINING else 0
             n_chars_done(len(block.text))
         written = time.monotonic()
         for part, block, ids, ends in in_order(partial(_encoded, vocabulary, dtype), parts):
             if part == TRAINING:
-                files[DOCUMENTS].write((files[TRAINING].tell() // dtype.itemsize + ends).data)
+                files[DOCUMENTS].write((ends + np.array([files[TRAINING].tell() // dtype.itemsize, n_chars])).data)
+                n_chars += len(block.text)
             files[part].write(ids.data)
             n_done += 1
             n_chars_done(len(block.text))
@@ -101,9 +103,9 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     return sum(in_order(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
-def _parts(blocks: Iterable[Block], n_training_chars: int) -> Iterator[tuple[str, Block]]:
-    """Each block with the part that it belongs to; the block at the border is cut."""
-    left = n_training_chars
+def _parts(blocks: Iterable[Block], n_training: int) -> Iterator[tuple[str, Block]]:
+    """Each block of a file with the part that it belongs to; the block at the border is cut."""
+    left = n_training
     for block in blocks:
         if left > len(block.text):
             yield TRAINING, block
@@ -119,11 +121,12 @@ def _parts(blocks: Iterable[Block], n_training_chars: int) -> Iterator[tuple[str
 def _encoded(
     vocabulary: Vocabulary, dtype: np.dtype, part_and_block: tuple[str, Block]
 ) -> tuple[str, Block, np.ndarray, np.ndarray]:
-    """A block with its token ids, `[n]`, and the number of ids up to the end of each document."""
+    """A block with its token ids, `[n]`, and the number of ids and of characters up to the end of each document."""
     part, block = part_and_block
     borders = sorted({0, *block.ends, len(block.text)})
     documents = [vocabulary.encode(block.text[begin:end]).numpy().astype(dtype) for begin, end in pairwise(borders)]
     n_ids = np.cumsum([0, *map(len, documents)])
-    ends = n_ids[np.searchsorted(borders, np.unique(block.ends)).astype(np.int64)]
+    chars = np.unique(block.ends).astype(np.int64)
+    ends = np.stack([n_ids[np.searchsorted(borders, chars)], chars], axis=1)
     ids = np.concatenate(documents) if documents else np.empty(0, dtype)
-    return part, block, ids, ends.astype(np.int64)
+    return part, block, ids, ends

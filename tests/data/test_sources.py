@@ -12,12 +12,13 @@ import pyarrow.parquet
 import pytest
 import torch
 
-import data.stored
 from data import corpus, sources
 from data.byte_tokens import ByteVocabulary
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.sources import list_sources, read_blocks
+from data.stored import StoredTokens
+from data.tokenization import convert
 from data.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary
 from tests.conftest import one_line
@@ -81,14 +82,17 @@ def write_mixed(path: Path) -> Path:
 @pytest.mark.parametrize("write", [write_one, write_hundred, write_gzip, write_parquet, write_mixed])
 def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path], Path], tmp_path: Path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
-    assert loaded.training + loaded.validation == TEXT
+    files = zip(loaded.stored.files, loaded.stored.n_training, strict=True)
+    halves = [("".join(block.text for block in read_blocks(file)), n) for file, n in files]
+    assert "".join(text for text, _ in halves) == TEXT
+    training, validation = "".join(text[:n] for text, n in halves), "".join(text[n:] for text, n in halves)
+    assert (loaded.training, loaded.validation) == (training, validation)
     assert loaded.counts == Counter(TEXT)
-    split = int(len(TEXT) * 0.9)
     for vocabulary in (Vocabulary(loaded.counts), ByteVocabulary()):
         tokens = loaded.stored.tokenized(vocabulary)
-        expected = vocabulary.encode(TEXT[:split])
+        expected = vocabulary.encode(training)
         assert tokens.training.ids.tolist() == expected.tolist()
-        assert tokens.validation.ids.tolist() == vocabulary.encode(TEXT[split:]).tolist()
+        assert tokens.validation.ids.tolist() == vocabulary.encode(validation).tolist()
         assert tokens.training.ids.element_size() == 1
         assert tokens.training.counts.tolist() == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
 
@@ -106,10 +110,10 @@ def test_one_file_and_a_hundred_cut_between_lines_have_the_same_subwords(tmp_pat
     one, hundred = (load_corpus(str(tmp_path / name)) for name in ("one", "hundred"))
     vocabulary = vocabulary_of("bpe:400", one, (), lambda line: None)
     assert len(hundred.stored.files) == 100
-    split = int(len(TEXT) * 0.9)
-    for tokens in (one.stored.tokenized(vocabulary), hundred.stored.tokenized(vocabulary)):
-        assert tokens.training.ids.tolist() == vocabulary.encode(TEXT[:split]).tolist()
-        assert tokens.validation.ids.tolist() == vocabulary.encode(TEXT[split:]).tolist()
+    for loaded in (one, hundred):
+        tokens = loaded.stored.tokenized(vocabulary)
+        assert tokens.training.ids.tolist() == vocabulary.encode(loaded.training).tolist()
+        assert tokens.validation.ids.tolist() == vocabulary.encode(loaded.validation).tolist()
         assert tokens.training.ids.dtype == torch.uint16
 
 
@@ -119,10 +123,10 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     (path / "1.txt").write_text("one ö")
     pyarrow.parquet.write_table(pyarrow.table({"text": ["zwei", "drei ", "vier"]}), path / "2.parquet")
     (path / "3.txt").write_text("five" * 10)
-    loaded = load_corpus(str(path))
-    tokens = loaded.stored.tokenized(Vocabulary(loaded.counts))
-    split = int((5 + 4 + 5 + 4 + 40) * 0.9)
-    assert tokens.documents.tolist() == [5, 9, 14, 18, split]
+    convert(list_sources(path), ByteVocabulary(), [5, 13, 30], tmp_path / "ids")
+    ends = StoredTokens.open(tmp_path / "ids")
+    assert ends.documents.tolist() == [6, 10, 15, 19, 49]  # in bytes
+    assert ends.document_chars.tolist() == [5, 9, 14, 18, 48]
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
@@ -218,11 +222,3 @@ def test_an_empty_folder_and_a_text_without_validation_tokens_are_refused(tmp_pa
     loaded = load_corpus(str(tmp_path / "text.txt"))
     with pytest.raises(CorpusError, match="the text is too short"):
         loaded.stored.tokenized(ByteVocabulary())
-
-
-def test_the_sample_is_the_beginning_of_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(data.stored, "SAMPLE", 12_345)
-    loaded = load_corpus(str(write_hundred(tmp_path / "texts")))
-    split = int(len(TEXT) * 0.9)
-    assert loaded.is_sample
-    assert (loaded.training, loaded.validation) == (TEXT[:12_345], TEXT[split:][:12_345])
