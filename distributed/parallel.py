@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 
 from data.masking import MaskedBatch
@@ -26,7 +27,7 @@ from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
-from training.muon import Muon
+from training.muon import Muon, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
 from training.step import TrainingStep, Update
 
@@ -124,24 +125,28 @@ class ParallelStep(InAllProcesses, TrainingStep):
 
 
 class ParallelMuon(InAllProcesses, Muon):
-    """Divides the matrices of a shape among the processes."""
+    """Divides the matrices of a shape among the processes: in chunks of one per process, which bound the memory."""
 
-    def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
-        directions = super().directions(matrices, momentum)
-        if is_sharded(matrices[0]):  # and an update needs whole matrices
-            directions = self.processes.join(directions.transpose(0, 1), matrices[0].shape[0]).transpose(0, 1)
-        return directions
+    def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
+        n = self.processes.n
+        exchanged = self.of_sharded if is_sharded(matrices[0]) else self.of_whole
+        for chunk in (matrices[begin : begin + n] for begin in range(0, len(matrices), n)):
+            self.apply(chunk, exchanged(chunk, group["momentum"]), group)
 
-    def orthogonal(self, directions: list[torch.Tensor]) -> list[torch.Tensor]:
-        mine = [batch[self.processes.share(len(batch))] for batch in directions]
-        return self.processes.join_all(super().orthogonal(mine), [len(batch) for batch in directions])
+    def of_whole(self, chunk: list[torch.Tensor], momentum: float) -> torch.Tensor:
+        """The updates of a chunk `[n, rows, columns]`."""
+        mine = chunk[min(self.processes.rank, len(chunk) - 1)]  # one more of the last in a process that has none
+        return self.processes.join(orthogonal(self.directions([mine], momentum)), self.processes.n)[: len(chunk)]
 
-    def apply(
-        self, matrices: list[torch.Tensor], updates: torch.Tensor, lr: float | torch.Tensor, weight_decay: float
-    ) -> None:
-        if is_sharded(matrices[0]):
-            updates = updates[:, self.processes.share(updates.shape[1])]
-        super().apply(matrices, updates, lr, weight_decay)
+    def of_sharded(self, chunk: list[torch.Tensor], momentum: float) -> torch.Tensor:
+        """This process's rows of the updates of a chunk. An update needs a whole matrix, which each process gets."""
+        n, rows = self.processes.n, chunk[0].shape[0]
+        size = -(-rows // n)
+        directions = self.directions(chunk, momentum)
+        n_chunk, n_rows, _ = directions.shape
+        mine = self.processes.exchange(pad(directions, (0, 0, 0, size - n_rows, 0, n - n_chunk))).flatten(0, 1)
+        update = pad(orthogonal(mine[None, :rows])[0], (0, 0, 0, n * size - rows))
+        return self.processes.exchange(update.contiguous().unflatten(0, (n, size)))[:n_chunk, :n_rows]
 
 
 class ParallelClock(InAllProcesses, TrainingClock):

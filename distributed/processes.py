@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -118,19 +118,16 @@ class Processes:
 
     def join(self, mine: torch.Tensor, n: int) -> torch.Tensor:
         """The blocks of all processes as one tensor of length `n`: `mine` is that of this one, `share(n)`."""
-        return self.join_all([mine], [n])[0]
+        padded = torch.cat([mine, mine.new_zeros(-(-n // self.n) - len(mine), *mine.shape[1:])])
+        joined = padded.new_empty(self.n, *padded.shape)
+        dist.all_gather(list(joined.unbind()), padded)
+        return joined.flatten(0, 1)[:n]
 
-    def join_all(self, mine: Sequence[torch.Tensor], lengths: Sequence[int]) -> list[torch.Tensor]:
-        """`join` for several tensors of one type, in one exchange."""
-        padded = [
-            torch.cat([block, block.new_zeros(-(-n // self.n) - len(block), *block.shape[1:])])
-            for block, n in zip(mine, lengths, strict=True)
-        ]
-        flat = torch.cat([block.flatten() for block in padded])
-        parts = flat.new_empty(self.n, len(flat))
-        dist.all_gather(list(parts.unbind()), flat)
-        of_each = zip(parts.split([block.numel() for block in padded], dim=1), mine, lengths, strict=True)
-        return [part.reshape(-1, *block.shape[1:])[:n] for part, block, n in of_each]
+    def exchange(self, blocks: torch.Tensor) -> torch.Tensor:
+        """Give block i of the contiguous `[n, ...]` to process i; returns the blocks that this one gets from all."""
+        received = torch.empty_like(blocks)
+        dist.all_to_all_single(received, blocks)
+        return received
 
 
 @contextmanager

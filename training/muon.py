@@ -42,35 +42,35 @@ class Muon(Optimizer):
             for matrix in group["params"]:
                 if matrix.grad is not None:
                     by_shape.setdefault(matrix.shape, []).append(matrix)
-            shapes = list(by_shape.values())
-            directions = [self.directions(matrices, group["momentum"]) for matrices in shapes]
-            for matrices, updates in zip(shapes, self.orthogonal(directions), strict=True):
-                self.apply(matrices, updates, group["lr"], group["weight_decay"])
+            for matrices in by_shape.values():
+                self.average(matrices, group["momentum"])
+                self.update(matrices, group)
 
-    def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
-        """Update the momenta of matrices of one shape; returns the next directions `[n, rows, columns]`."""
+    def average(self, matrices: list[torch.Tensor], momentum: float) -> None:
+        """Update the momenta of matrices."""
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
-        gradients = [local(matrix.grad) for matrix in matrices]
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
-        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
-        return torch.stack(torch._foreach_lerp(gradients, momenta, momentum))  # Nesterov momentum
+        torch._foreach_lerp_(momenta, [local(matrix.grad) for matrix in matrices], 1 - momentum)
 
-    def orthogonal(self, directions: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The orthogonal updates `[n, rows, columns]` for the directions of each shape."""
-        return [orthogonal(batch) for batch in directions]
+    def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
+        """The next directions `[n, rows, columns]` of matrices of one shape: Nesterov momentum."""
+        momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
+        return torch.stack(torch._foreach_lerp([local(matrix.grad) for matrix in matrices], momenta, momentum))
 
-    def apply(
-        self, matrices: list[torch.Tensor], updates: torch.Tensor, lr: float | torch.Tensor, weight_decay: float
-    ) -> None:
-        """Add `updates` of length `lr` to matrices of one shape."""
+    def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Update matrices of one shape."""
+        self.apply(matrices, orthogonal(self.directions(matrices, group["momentum"])), group)
+
+    def apply(self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]) -> None:
+        """Add orthogonal `updates` `[n, rows, columns]` to matrices of one shape."""
         rows, columns = matrices[0].shape
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
-        rate = lr * max(1.0, rows / columns) ** 0.5
+        rate = group["lr"] * max(1.0, rows / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]
-        torch._foreach_mul_(parts, 1 - lr * weight_decay)
-        torch._foreach_sub_(parts, list((rate * updates.to(parts[0].dtype)).unbind()))
+        torch._foreach_mul_(parts, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_sub_(parts, list(updates.to(parts[0].dtype).mul_(rate).unbind()))
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:

@@ -1,19 +1,21 @@
-"""Steps of several processes: `python tests/distributed/steps.py gradients CONFIG OUT`, or `not_finite CONFIG`."""
+"""Steps of several processes: `python tests/distributed/steps.py gradients|muon CONFIG OUT`, or `not_finite CONFIG`."""
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
-from distributed.sharding import load_whole, whole, whole_weights
+from distributed.sharding import load_whole, sharded_like, whole, whole_weights
 from training.schedule import Stage
 
 
@@ -49,6 +51,28 @@ def gradients(config: str, out: str) -> None:
             torch.save({"loss": loss, **found}, Path(out))
 
 
+def muon(config: str, out: str) -> None:
+    """Write the weights after two updates by Muon, and the new memory of the last one, in bytes."""
+    with connected(config) as (group, configs):
+        model, (_, optimizer, *_) = configs.network, configs.update.optimizers
+        for i in range(2):
+            for j, matrix in enumerate(optimizer.param_groups[0]["params"]):
+                gradient = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(100 * i + j))
+                matrix.grad = sharded_like(gradient, matrix)
+            n_bytes = new_memory(optimizer.step)
+        weights = whole_weights(model)
+        if group.is_first:
+            torch.save((weights, n_bytes), Path(out))
+
+
+def new_memory(function: Callable[[], Any]) -> int:
+    """The largest sum of the tensors that a function allocates, at any moment, in bytes."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        function()
+    events = [each for each in profiler.profiler.kineto_results.events() if each.name() == "[memory]"]
+    return max(accumulate(each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())))
+
+
 def not_finite(config: str) -> None:
     """Train while the loss of the last process is NaN in one step.
 
@@ -75,4 +99,4 @@ def broken(outcome_of, model, batch):
 
 
 if __name__ == "__main__":
-    {"gradients": gradients, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])
+    {"gradients": gradients, "muon": muon, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])

@@ -33,6 +33,23 @@ def test_the_loss_and_the_gradients_of_a_step_are_those_of_one_process(launcher,
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_muon_in_chunks_gives_the_update_of_one_process(launcher, tmp_path, n, parallel):
+    """With 3 processes, neither the matrices of a shape nor their rows can be divided evenly."""
+    n_layers, d_model, d_ff = 8, 64, 80
+    sizes = {"model__n_layers": n_layers, "model__d_model": d_model, "model__d_ff": d_ff}
+    config = launcher.config(training__parallel=parallel, training__chars_per_step=3 * 1024, **sizes)
+    steps.muon(config, str(tmp_path / "1.pt"))
+    launcher.run(n, steps.__file__, "muon", config, str(tmp_path / "n.pt"))
+    (one, _), (several, n_bytes) = (torch.load(tmp_path / name) for name in ("1.pt", "n.pt"))
+    torch.testing.assert_close(several, one, rtol=1e-5, atol=1e-6)
+    largest = 4 * max(3 * d_model**2, 2 * d_model * d_ff)
+    n_weights = n_layers * (4 * d_model**2 + 3 * d_model * d_ff)
+    assert n_bytes < 4 * n_weights / (n if parallel == "fsdp" else 1) + 4 * largest
+    assert n_bytes < (2 * n + 8) * largest  # whatever the number of layers
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher, parallel):
     outputs = launcher.run(2, steps.__file__, "not_finite", launcher.config(training__parallel=parallel))
     (digest, skipped), (other, _) = (output.splitlines()[-1].split() for output in outputs)
