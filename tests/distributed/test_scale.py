@@ -1,0 +1,100 @@
+"""The figures of docs/scale.md follow from the code, the presets and the recorded benchmarks."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from configs.command_line import PRESETS, read_config, resolve
+from model.modern import Layer, rotary_table
+from runs.files import ROOT
+from tests.conftest import configs_for
+from tests.distributed.steps import new_memory
+from training.checkpoint import save_checkpoint
+from training.optimizers import optimize_or_undo
+
+PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
+RECORDED = ROOT / "benchmarks" / "results" / "amd-epyc-2-cores"
+H200 = 989e12  # operations per second
+MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]  # layers, d_model, d_ff, window
+
+
+def recorded(file: str, row: str, column: str) -> float:
+    table = json.loads((RECORDED / file).read_text())["table"]
+    return float(next(each for each in table if each[""] == row)[column].replace(",", ""))
+
+
+def operations(n_layers: int, d: int, d_ff: int, length: int) -> float:
+    return 3 * n_layers * (2 * (4 * d**2 + 3 * d * d_ff) + 4 * length * d)
+
+
+def weights(n_layers: int, d: int, d_ff: int, _: int) -> int:
+    return n_layers * (4 * d**2 + 3 * d * d_ff)
+
+
+def says(*figures: str) -> None:
+    assert [figure for figure in figures if figure not in PAGE] == []
+
+
+def test_operations():
+    layer, length = Layer(64, 2, 96, dropout=0.0, is_first=False).to("meta"), 32
+    x = torch.zeros(1, length, 64, device="meta", requires_grad=True)
+    with FlopCounterMode(display=False) as counted, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        layer(x, *rotary_table(length, 32, x.device)).sum().backward()
+    assert counted.get_total_flops() == operations(1, 64, 96, length) * length
+    values = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})
+    assert tuple(values[f"model.{key}"] for key in ("n_layers", "d_model", "d_ff")) == MODELS[0][:3]
+
+
+def test_hours():
+    rate = recorded("throughput.json", "6 layers of 384, 8 x 256: Folio", "characters per second") * operations(
+        *MODELS[0]
+    )
+    says(f"{rate / 1e9:.0f} billion operations per second")
+    for shape, unit, name in zip(MODELS, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
+        cpu, (low, high) = (
+            1e9 * operations(*shape) / rate / 3_600,
+            (operations(*shape) * 1e9 / H200 / s for s in (0.3, 0.1)),
+        )
+        row = f"| {operations(*shape) / 1e6:,.0f} M | {cpu:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
+        says(row + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours")
+    reader = [
+        recorded("large_text.json", f"reader: windows of {n} x 256", "characters per second, not cached")
+        for n in (8, 256)
+    ]
+    for shape, digits, model in ((MODELS[0], 1, "H200s with the preset"), (MODELS[-1], 0, "with the largest model")):
+        low, high = (rate * operations(*shape) / H200 / share for rate, share in zip(reader, (0.3, 0.1), strict=True))
+        says(f"{low:.{digits}f} to {high:.{digits}f} {model}")
+    says(f"{1e12 / reader[1] / 3_600:.0f} hours, whatever the model")
+
+
+def test_memory(tmp_path):
+    c = configs_for("play", model__d_model=64, model__n_layers=8)
+    c.trainer.training_step(c.training.stage_rows[0])
+    adamw, muon = c.update.optimizers
+    matrices = muon.param_groups[0]["params"]
+    for matrix in c.network.parameters():
+        matrix.grad = torch.ones_like(matrix)
+    n, n_others = (sum(p.numel() for group in each.param_groups for p in group["params"]) for each in (muon, adamw))
+    kept = [*matrices, *(m.grad for m in matrices), *(muon.state[m]["momentum_buffer"] for m in matrices)]
+    undo = new_memory(lambda: optimize_or_undo(c.network, [muon], torch.tensor(True))) - new_memory(muon.step)
+    assert sum(each.nbytes for each in kept) == 12 * n
+    assert undo == pytest.approx(4 * (n + n_others), rel=0.1)
+    sizes = [f"{12 + 4} bytes"] + [f"{16 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
+    says(" | ".join(sizes), " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]))
+    save_checkpoint(tmp_path / "last", c.network.state_dict(), c.trainer.state_dict())
+    assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
+    says(f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter")
+    gpu = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})
+    says(f"which is {16 * gpu['model.ngram_rows'] * gpu['model.d_model'] / 1e9:.1f} GB for the preset `gpu`")
+
+
+def test_storage_and_conversion():
+    assert [np.min_scalar_type(n - 1).itemsize for n in (256, 257, 8_192)] == [1, 2, 2]
+    characters, bpe = (
+        recorded("large_text.json", f"conversion: {kind}", "MB per second") for kind in ("characters", "bpe:8192")
+    )
+    says(f"| {1e3 / characters:.0f} seconds | {1e6 / characters / 3_600:.1f} hours |")
+    says(f"| {1e3 / bpe / 60:.1f} minutes | {1e6 / bpe / 86_400:.1f} days |")
