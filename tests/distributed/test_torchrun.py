@@ -1,7 +1,10 @@
 """The torchrun command itself, and the values that a program takes from it."""
 
+import os
 import signal
+import socket
 import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -11,10 +14,12 @@ from configs.command_line import parse, resolve
 from configs.devices import available_device
 from configs.keys import ConfigError
 from distributed import meeting
+from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
-from tests.conftest import TINY
+from tests.conftest import TINY, only_run
 from tests.distributed.conftest import Launcher
+from tests.waiting import until
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
@@ -27,6 +32,39 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
     )
     assert started.returncode == 1
     assert run.status()["status"] == "interrupted"
+
+
+COMMANDS = {  # of Slurm: two machines, of which each has one device
+    "scontrol": "echo 127.0.0.1",
+    "srun": '"$@" & echo $! > first; "$@" & echo $! > second; wait %1; one=$?; wait %2 && exit $one',
+    "torchrun": f'exec {sys.executable} -m torch.distributed.run "$@"',
+}
+
+
+def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost(launcher, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "devices.md").read_text()
+    config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3, training__evaluations=1)
+    for name, command in COMMANDS.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/"))
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "run.sh").write_text(page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PORT", str(free.getsockname()[1]))
+    for name, value in {"JOB_ID": "7", "NNODES": "2", "GPUS_ON_NODE": "1", "JOB_NODELIST": "a,b"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with open(tmp_path / "output", "w") as output:
+        script = subprocess.Popen(
+            ["bash", "run.sh"], cwd=tmp_path, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        until(lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")), 120)
+        os.kill(int((tmp_path / "second").read_text()), signal.SIGKILL)
+        until(lambda: "resuming at step" in (tmp_path / "output").read_text(), 120)
+        only_run(tmp_path / "logs" / "7")  # it is the same run
+    finally:
+        os.killpg(script.pid, signal.SIGKILL)
 
 
 @pytest.fixture
