@@ -122,7 +122,10 @@ class StoredText:
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each character occurs in the whole text."""
-        return sum((Counter(file.counts) for file in self.files), Counter())
+        found = Counter[str]()
+        for file in self.files:
+            found.update(file.counts)
+        return found
 
     @cached_property
     def sha256(self) -> str:

@@ -34,10 +34,10 @@ def text(tmp_path: Path) -> Path:
     return in_files(tmp_path / "texts", play(60_000), 30)
 
 
-def test_a_large_text_trains_as_it_does_in_memory(text: Path, tmp_path: Path, train, monkeypatch):
-    on_disk = train(training__max_steps=STEPS, data__corpus=str(text))
+def test_a_large_text_trains_as_it_does_in_memory(tmp_path: Path, train, monkeypatch):
     whole = tmp_path / "whole.txt"
     whole.write_text(play(60_000))
+    on_disk = train(training__max_steps=STEPS, data__corpus=str(whole))
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
     in_memory = train(training__max_steps=STEPS, data__corpus=str(whole))
     check_same_weights(on_disk.run, in_memory.run)

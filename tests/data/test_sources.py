@@ -4,13 +4,11 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-import torch
 
 from data import corpus, sources
 from data.byte_tokens import ByteVocabulary
@@ -19,7 +17,6 @@ from data.play.grammar import play
 from data.sources import list_sources, read_blocks
 from data.stored import StoredTokens
 from data.tokenization import convert
-from data.vocabularies import vocabulary_of
 from data.vocabulary import Vocabulary
 from tests.conftest import one_line
 
@@ -95,26 +92,6 @@ def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path]
         assert tokens.validation.ids.tolist() == vocabulary.encode(validation).tolist()
         assert tokens.training.ids.element_size() == 1
         assert tokens.training.counts.tolist() == expected.bincount(minlength=vocabulary.n_ordinary).tolist()
-
-
-def test_one_file_and_a_hundred_cut_between_lines_have_the_same_subwords(tmp_path: Path):
-    """A border inside a word would cut it in two: files are documents."""
-    lines = TEXT.splitlines(keepends=True)
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "text.txt").write_text(TEXT)
-    (tmp_path / "hundred").mkdir()
-    begins = [i for i, line in enumerate(lines) if not line.isspace()]
-    begins = [begins[i * len(begins) // 100] for i in range(100)]
-    for number, (begin, end) in enumerate(pairwise([*begins, len(lines)])):
-        (tmp_path / "hundred" / f"{number:03}.txt").write_text("".join(lines[begin:end]))
-    one, hundred = (load_corpus(str(tmp_path / name)) for name in ("one", "hundred"))
-    vocabulary = vocabulary_of("bpe:400", one, (), lambda line: None)
-    assert len(hundred.stored.files) == 100
-    for loaded in (one, hundred):
-        tokens = loaded.stored.tokenized(vocabulary)
-        assert tokens.training.ids.tolist() == vocabulary.encode(loaded.training).tolist()
-        assert tokens.validation.ids.tolist() == vocabulary.encode(loaded.validation).tolist()
-        assert tokens.training.ids.dtype == torch.uint16
 
 
 def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):

@@ -17,12 +17,13 @@ from training.optimizers import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
 RECORDED = ROOT / "benchmarks" / "results" / "amd-epyc-2-cores"
+SPEED, KINDS = "characters per second", ("characters", "bpe:8192")
 H200 = 989e12  # operations per second
 MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]  # layers, d_model, d_ff, window
 
 
-def recorded(file: str, row: str, column: str) -> float:
-    table = json.loads((RECORDED / file).read_text())["table"]
+def recorded(name: str, row: str, column: str) -> float:
+    table = json.loads((RECORDED / f"{name}.json").read_text())["table"]
     return float(next(each for each in table if each[""] == row)[column].replace(",", ""))
 
 
@@ -44,30 +45,22 @@ def test_operations():
     with FlopCounterMode(display=False) as counted, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         layer(x, *rotary_table(length, 32, x.device)).sum().backward()
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
-    values = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})
-    assert tuple(values[f"model.{key}"] for key in ("n_layers", "d_model", "d_ff")) == MODELS[0][:3]
 
 
 def test_hours():
-    rate = recorded("throughput.json", "6 layers of 384, 8 x 256: Folio", "characters per second") * operations(
-        *MODELS[0]
-    )
+    per_char = [operations(*shape) for shape in MODELS]
+    rate = recorded("throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
     says(f"{rate / 1e9:.0f} billion operations per second")
-    for shape, unit, name in zip(MODELS, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
-        cpu, (low, high) = (
-            1e9 * operations(*shape) / rate / 3_600,
-            (operations(*shape) * 1e9 / H200 / s for s in (0.3, 0.1)),
-        )
-        row = f"| {operations(*shape) / 1e6:,.0f} M | {cpu:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
+    for n, unit, name in zip(per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
+        low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
+        row = f"| {n / 1e6:,.0f} M | {1e9 * n / rate / 3_600:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
         says(row + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours")
-    reader = [
-        recorded("large_text.json", f"reader: windows of {n} x 256", "characters per second, not cached")
-        for n in (8, 256)
-    ]
-    for shape, digits, model in ((MODELS[0], 1, "H200s with the preset"), (MODELS[-1], 0, "with the largest model")):
-        low, high = (rate * operations(*shape) / H200 / share for rate, share in zip(reader, (0.3, 0.1), strict=True))
-        says(f"{low:.{digits}f} to {high:.{digits}f} {model}")
-    says(f"{1e12 / reader[1] / 3_600:.0f} hours, whatever the model")
+    slow, fast = (recorded("large_text", f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256))
+    for n, digits, model in ((per_char[0], 1, "H200s with the preset"), (per_char[-1], 0, "with the largest model")):
+        says(f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}")
+    says(f"{1e12 / fast / 3_600:.0f} hours, whatever the model")
+    step = 32_768 * per_char[-1] / H200
+    says(f"in {8 * weights(*MODELS[-1]) / 50e9:.2f} s", f"{step / 0.3:.1f} to {step / 0.1:.1f} s there")
 
 
 def test_memory(tmp_path):
@@ -93,8 +86,6 @@ def test_memory(tmp_path):
 
 def test_storage_and_conversion():
     assert [np.min_scalar_type(n - 1).itemsize for n in (256, 257, 8_192)] == [1, 2, 2]
-    characters, bpe = (
-        recorded("large_text.json", f"conversion: {kind}", "MB per second") for kind in ("characters", "bpe:8192")
-    )
+    characters, bpe = (recorded("large_text", f"conversion: {kind}", "MB per second") for kind in KINDS)
     says(f"| {1e3 / characters:.0f} seconds | {1e6 / characters / 3_600:.1f} hours |")
     says(f"| {1e3 / bpe / 60:.1f} minutes | {1e6 / bpe / 86_400:.1f} days |")
