@@ -32,5 +32,6 @@ def python_command() -> str:
     """The beginning of a command that starts a program with as many processes as this one."""
     if not started_by_torchrun():
         return "python"
-    machines = "--standalone" if n_on_machine() == n_started() else "--nnodes=... --rdzv-id=... --rdzv-endpoint=..."
+    several = "--nnodes=... --rdzv-backend=c10d --rdzv-id=... --rdzv-endpoint=..."
+    machines = "--standalone" if n_on_machine() == n_started() else several
     return f"torchrun {machines} --nproc_per_node={n_on_machine()}"

@@ -121,7 +121,7 @@ class ParallelStep(InAllProcesses, TrainingStep):
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
         super().observe(batch, self.processes.join(losses, len(batch.positions)))
         for learned in tree_leaves(self.masker.state_dict()["segmenter"]):
-            self.processes.copy_first(learned)  # sums on a GPU depend on their order
+            self.processes.copy(learned)  # sums on a GPU depend on their order
 
 
 class ParallelMuon(InAllProcesses, Muon):
@@ -129,14 +129,19 @@ class ParallelMuon(InAllProcesses, Muon):
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
         n = self.processes.n
-        exchanged = self.of_sharded if is_sharded(matrices[0]) else self.of_whole
         for chunk in (matrices[begin : begin + n] for begin in range(0, len(matrices), n)):
-            self.apply(chunk, exchanged(chunk, group["momentum"]), group)
+            if is_sharded(chunk[0]):
+                self.apply(chunk, self.of_sharded(chunk, group["momentum"]), group)
+            else:
+                self.update_whole(chunk, group)
 
-    def of_whole(self, chunk: list[torch.Tensor], momentum: float) -> torch.Tensor:
-        """The updates of a chunk `[n, rows, columns]`."""
-        mine = chunk[min(self.processes.rank, len(chunk) - 1)]  # one more of the last in a process that has none
-        return self.processes.join(orthogonal(self.directions([mine], momentum)), self.processes.n)[: len(chunk)]
+    def update_whole(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Each process computes the update of one matrix, and sends it to all."""
+        rank = self.processes.rank
+        mine = orthogonal(self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"]))
+        for owner, matrix in enumerate(chunk):
+            update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
+            self.apply([matrix], update, group)
 
     def of_sharded(self, chunk: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """This process's rows of the updates of a chunk. An update needs a whole matrix, which each process gets."""

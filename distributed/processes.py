@@ -107,9 +107,10 @@ class Processes:
         self.of_all()
         dist.init_process_group(backend, store=store_of_attempt(), rank=self.rank, world_size=self.n, timeout=TIMEOUT)
 
-    def copy_first(self, tensor: torch.Tensor) -> None:
-        """Overwrite a tensor by that of the first process, in place."""
-        dist.broadcast(tensor, src=0)
+    def copy(self, tensor: torch.Tensor, rank: int = 0) -> torch.Tensor:
+        """Overwrite a tensor by that of one process, in place."""
+        dist.broadcast(tensor, src=rank)
+        return tensor
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over all processes, in place."""

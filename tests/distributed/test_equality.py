@@ -46,7 +46,7 @@ def test_muon_in_chunks_gives_the_update_of_one_process(launcher, tmp_path, n, p
     largest = 4 * max(3 * d_model**2, 2 * d_model * d_ff)
     n_weights = n_layers * (4 * d_model**2 + 3 * d_model * d_ff)
     assert n_bytes < 4 * n_weights / (n if parallel == "fsdp" else 1) + 4 * largest
-    assert n_bytes < (2 * n + 8) * largest  # whatever the number of layers
+    assert n_bytes < 12 * largest  # whatever the number of layers
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

@@ -36,7 +36,7 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
 
 COMMANDS = {  # of Slurm: two machines, of which each has one device
     "scontrol": "echo 127.0.0.1",
-    "srun": '"$@" & echo $! > first; "$@" & echo $! > second; wait %1; one=$?; wait %2 && exit $one',
+    "srun": '"$@" & one=$!; "$@" & two=$!; echo $two > lost; wait $one; code=$?; wait $two && exit $code',
     "torchrun": f'exec {sys.executable} -m torch.distributed.run "$@"',
 }
 
@@ -60,7 +60,7 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
         )
     try:
         until(lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")), 120)
-        os.kill(int((tmp_path / "second").read_text()), signal.SIGKILL)
+        os.kill(int((tmp_path / "lost").read_text()), signal.SIGKILL)
         until(lambda: "resuming at step" in (tmp_path / "output").read_text(), 120)
         only_run(tmp_path / "logs" / "7")  # it is the same run
     finally:
