@@ -128,12 +128,9 @@ class ParallelMuon(InAllProcesses, Muon):
     """Divides the matrices of a shape among the processes: in chunks of one per process, which bound the memory."""
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        n = self.processes.n
-        for chunk in (matrices[begin : begin + n] for begin in range(0, len(matrices), n)):
-            if is_sharded(chunk[0]):
-                self.apply(chunk, self.of_sharded(chunk, group["momentum"]), group)
-            else:
-                self.update_whole(chunk, group)
+        n, update = self.processes.n, self.update_sharded if is_sharded(matrices[0]) else self.update_whole
+        for begin in range(0, len(matrices), n):
+            update(matrices[begin : begin + n], group)
 
     def update_whole(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Each process computes the update of one matrix, and sends it to all."""
@@ -143,15 +140,16 @@ class ParallelMuon(InAllProcesses, Muon):
             update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
             self.apply([matrix], update, group)
 
-    def of_sharded(self, chunk: list[torch.Tensor], momentum: float) -> torch.Tensor:
-        """This process's rows of the updates of a chunk. An update needs a whole matrix, which each process gets."""
+    def update_sharded(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Each process gets the rows of one matrix, because an update needs all, and sends back those of the update."""
         n, rows = self.processes.n, chunk[0].shape[0]
         size = -(-rows // n)
-        directions = self.directions(chunk, momentum)
+        directions = self.directions(chunk, group["momentum"])
         n_chunk, n_rows, _ = directions.shape
         mine = self.processes.exchange(pad(directions, (0, 0, 0, size - n_rows, 0, n - n_chunk))).flatten(0, 1)
         update = pad(orthogonal(mine[None, :rows])[0], (0, 0, 0, n * size - rows))
-        return self.processes.exchange(update.contiguous().unflatten(0, (n, size)))[:n_chunk, :n_rows]
+        updates = self.processes.exchange(update.contiguous().unflatten(0, (n, size)))
+        self.apply(chunk, updates[:n_chunk, :n_rows], group)
 
 
 class ParallelClock(InAllProcesses, TrainingClock):

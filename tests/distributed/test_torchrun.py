@@ -55,9 +55,7 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with open(tmp_path / "output", "w") as output:
-        script = subprocess.Popen(
-            ["bash", "run.sh"], cwd=tmp_path, stdout=output, stderr=output, start_new_session=True
-        )
+        script = subprocess.Popen(["bash", "run.sh"], cwd=tmp_path, stdout=output, start_new_session=True)
     try:
         until(lambda: list(tmp_path.glob("logs/7/mlm/*/checkpoints/last.safetensors")), 120)
         os.kill(int((tmp_path / "lost").read_text()), signal.SIGKILL)
