@@ -12,8 +12,8 @@ from model.modern import Layer, rotary_table
 from runs.files import ROOT
 from tests.conftest import configs_for
 from tests.distributed.steps import new_memory
-from training.checkpoint import save_checkpoint
-from training.optimizers import optimize_or_undo
+from training.checkpoint import Content, save_checkpoint
+from training.health_checks import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
 RECORDED = ROOT / "benchmarks" / "results" / "amd-epyc-2-cores"
@@ -72,16 +72,16 @@ def test_memory(tmp_path):
         matrix.grad = torch.ones_like(matrix)
     n, n_others = (sum(p.numel() for group in each.param_groups for p in group["params"]) for each in (muon, adamw))
     kept = [*matrices, *(m.grad for m in matrices), *(muon.state[m]["momentum_buffer"] for m in matrices)]
-    undo = new_memory(lambda: optimize_or_undo(c.network, [muon], torch.tensor(True))) - new_memory(muon.step)
+    undo = new_memory(lambda: optimize_or_undo([muon], torch.tensor(True))) - new_memory(muon.step)
     assert sum(each.nbytes for each in kept) == 12 * n
-    assert undo == pytest.approx(4 * (n + n_others), rel=0.1)
-    sizes = [f"{12 + 4} bytes"] + [f"{16 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
+    assert undo == pytest.approx(8 * n, rel=0.1)
+    sizes = [f"{12 + 8} bytes"] + [f"{20 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
     says(" | ".join(sizes), " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]))
-    save_checkpoint(tmp_path / "last", c.network.state_dict(), c.trainer.state_dict())
+    save_checkpoint(tmp_path / "last", Content.of(c.network.state_dict(), c.trainer.state_dict()))
     assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
     says(f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter")
     gpu = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})
-    says(f"which is {16 * gpu['model.ngram_rows'] * gpu['model.d_model'] / 1e9:.1f} GB for the preset `gpu`")
+    says(f"which is {8 * gpu['model.ngram_rows'] * gpu['model.d_model'] / 1e9:.1f} GB for the preset `gpu`")
 
 
 def test_storage_and_conversion():
