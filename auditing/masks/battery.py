@@ -1,7 +1,7 @@
 """The battery: tests every declared pair of an outcome and a circumstance for independence."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ LAGS = 40  # tokens
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)  # of calls
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 16  # of replacements
+ROUNDING = 0.2  # the smallest effect of a window's length: a count per window is rounded
 RARE = 120  # relations that are observed less often are not tested
 
 
@@ -183,9 +184,20 @@ def selection(table: Table) -> Iterator[Pair]:
     yield sample.by("position", "eighth of the window", table.eighths, 1)
     repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
     yield sample.by("token before", "same token before (1) or not (0):", repeats, ordered=False)
+    chosen = table.selected.astype(int)
+    before = np.concatenate([np.zeros_like(chosen[:1]), chosen[:-1]])
+    yield sample.by("call before", "the same place of the call before, not selected (0) or selected (1):", before)
     yield sample.neighbors()
     if sample.n_rows > 1:
         yield sample.rows()
+    ids, expected = table.originals.ravel()[sample.at], sample.expected
+    columns = np.arange(sample.width)
+    mirror = chosen[..., ::-1] * (columns != columns[::-1])  # a middle column has no other one
+    other, counts = mirror.ravel()[sample.at], np.bincount(sample.windows)[sample.windows]
+    sample.expected = (counts * expected - other) / np.maximum(1, counts - 1)  # of the others in the window
+    yield sample.by("mirror", "the mirrored place, not selected (0) or selected (1):", mirror)
+    sample.expected = expected * sample.mean_in(ids) / max(1e-9, sample.mean)  # ids may have rates of their own
+    yield successive(sample, "same id", "at the next occurrence of a selected id", np.lexsort((ids, sample.calls)), ids)
 
 
 def kinds(table: Table) -> Iterator[Pair]:
@@ -195,19 +207,41 @@ def kinds(table: Table) -> Iterator[Pair]:
         if 0.005 < sample.mean < 0.995:
             yield from sample.by_all()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
-            yield successive(sample)
+            order = np.arange(len(sample.at))
+            yield successive(sample, "neighbors", "after another one", order, sample.windows)
+            before = shifted(table.selected.astype(int), 1, 0)
+            yield sample.by("neighbors", "selected token before (1) or none (0):", before, ordered=False)
+            if sample.n_rows > 1:
+                yield sample.rows()
 
 
-def successive(sample: Sample) -> Pair:
-    """Whether a kind repeats from one selected position of a window to the next."""
+def successive(sample: Sample, circumstance: str, along: str, order: np.ndarray, group: np.ndarray) -> Pair:
+    """Whether an outcome repeats from one position to the next of its group, in an order of the positions."""
+    one, two = order[:-1], order[1:]
+    inside = (group[one] == group[two]) & (sample.calls[one] == sample.calls[two])
+    one, two = one[inside], two[inside]
     residuals, variance = sample.outcomes - sample.expected, sample.expected * (1 - sample.expected)
-    counts = np.bincount(sample.windows)[sample.windows]
-    products = residuals[1:] * residuals[:-1] + variance[1:] / np.maximum(1, counts[1:] - 1)
-    inside = sample.windows[1:] == sample.windows[:-1]
-    scores, totals = (np.bincount(sample.calls[1:][inside], part[inside], sample.n_calls)[:, None]
-                      for part in (products, variance[1:]))  # fmt: skip
+    # The mean of a window makes the outcomes in it differ.
+    correction = variance / np.maximum(1, np.bincount(sample.windows)[sample.windows] - 1)
+    products = residuals[one] * residuals[two] + correction[two] * (sample.windows[one] == sample.windows[two])
+    scores, totals = (
+        np.bincount(sample.calls[two], part, sample.n_calls)[:, None] for part in (products, variance[two])
+    )
     found = of_means((1 - sample.mean) * scores, totals, sample.mean)
-    return Pair("kind", "neighbors", sample.what, "after another one", found)
+    return Pair(sample.outcome, circumstance, sample.what, along, found)
+
+
+def by_length(table: Table) -> Iterator[Pair]:
+    """Whether the selection or a kind depends on how long a window is, among windows of at least 16 tokens."""
+    lengths = table.eligible.sum(2, keepdims=True)
+    for outcome, what, where, happens in (
+        ("selected", "the share selected", table.eligible, table.selected),
+        ("kind", "the share of [MASK]", table.selected, table.masked),
+    ):
+        sample = Sample(table, outcome, what, where & (lengths >= 16), happens)
+        if 0.005 < sample.mean < 0.995:
+            pair = sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
+            yield replace(pair, effect=ROUNDING * sample.mean if outcome == "selected" else None)
 
 
 def replacements(table: Table) -> Iterator[Pair]:
@@ -247,16 +281,18 @@ def replacements(table: Table) -> Iterator[Pair]:
     for along, (here, there) in relations.items():
         yield related("original", "random tokens", along, here[used], there[used], calls[used], n_calls)
     flat = np.where(table.eligible, table.originals, -1).ravel()
-    for step, side in ((-1, "before"), (1, "after")):
+    for step, side in ((-1, "before"), (1, "after"), (-width, "in the row above")):
         here, there = (flat[(place + step) % len(flat)] == tokens for place in (at, at[other]))
         yield related("neighbors", f"random tokens that equal the token {side}", "", here, there, calls, n_calls)
     texts = flat.reshape(-1, width)
     here, there = ((texts[of] == tokens[:, None]).sum(1) for of in (windows, windows[other]))
     yield related("window", "random tokens occur in their window", "", here, there, calls, n_calls)
     chance, order = tokens == tokens[other], np.argsort(old, kind="stable")
+    columns = calls * width + at % width
     for name, what, following, group in (
         ("other replacements", "the next random token is the same", np.arange(len(at)), windows),
         ("original", "the same original gets the same random token", order, old),
+        ("rows", "the next row has the same random token there", np.argsort(columns, kind="stable"), columns),
     ):
         one, two = following[:-1], following[1:]
         one, two = one[group[one] == group[two]], two[group[one] == group[two]]

@@ -45,7 +45,7 @@ def named(pair: Pair) -> str:
         return ("first-position" if at_ends else "never-selected") if len(zeros) else pair.name
     if pair.key == ("selected", "neighbors"):
         best = int(shares[1:20].argmax()) + 1
-        if pair.found.mean < 0.5 and shares[best] > 0.8 and shares[0] < 0.5:
+        if pair.found.mean < 0.5 and shares[best] > max(0.8, shares[0]):
             return "regular-pattern"
         return "never-neighbors" if shares[0] < pair.found.mean else pair.name
     return pair.name

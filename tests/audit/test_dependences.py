@@ -38,23 +38,63 @@ def test_a_dependence_is_described_by_its_numbers():
     assert len(finding.chart) == 32
 
 
-def random_table(rng: np.random.Generator) -> Table:
-    """BERT's recipe on small windows, without a masker."""
-    shape = (128, 8, 64)
-    originals = rng.integers(N_ORDINARY, size=shape)
-    originals[:, ::2, 0], originals[:, ::2, -1] = CLS, SEP
-    selected, draw = (rng.random(shape) < 0.15) & (originals < N_ORDINARY), rng.random(shape)
-    replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, rng.integers(N_ORDINARY, size=shape), originals))
+SHAPE = 128, 8, 64
+
+
+def random_text(rng: np.random.Generator) -> np.ndarray:
+    ids = rng.integers(N_ORDINARY, size=SHAPE)
+    ids[:, ::2, 0], ids[:, ::2, -1] = CLS, SEP
+    return ids
+
+
+def table_of(rng, originals: np.ndarray, *, chosen=None, draw=None, random=None) -> Table:
+    """BERT's recipe without a masker: of the positions `chosen`, with the kinds by `draw` and the random tokens
+    `random`, if these are not drawn independently."""
+    selected = (rng.random(SHAPE) < 0.15 if chosen is None else chosen) & (originals < N_ORDINARY)
+    draw = rng.random(SHAPE) if draw is None else draw
+    random = rng.integers(N_ORDINARY, size=SHAPE) if random is None else random
+    replaced = np.where(draw < 0.8, MASK, np.where(draw < 0.9, random, originals))
     tokens = TokenIds(N_TOKENS, MASK, PAD, (PAD, MASK, CLS, SEP), (CLS, SEP))
-    source = np.arange(originals.size).reshape(shape)
+    source = np.arange(originals.size).reshape(SHAPE)
     inputs, labels = np.where(selected, replaced, originals), np.where(selected, originals, -100)
-    return Table(originals, inputs, labels, np.ones(shape, dtype=bool), source, tokens, mask=MASK, ignored=-100)
+    return Table(originals, inputs, labels, np.ones(SHAPE, dtype=bool), source, tokens, mask=MASK, ignored=-100)
+
+
+def planted(rng: np.random.Generator, pair: tuple[str, str], ids: np.ndarray) -> Table:
+    """A table in which an outcome depends on one thing."""
+    free, column = rng.random(SHAPE) < 0.15, rng.random((128, 1, 64))
+    match pair:
+        case ("selected", "mirror"):
+            return table_of(rng, ids, chosen=np.concatenate([free[..., :32], free[..., 31::-1]], axis=2))
+        case ("selected", "call before"):
+            return table_of(rng, ids, chosen=np.concatenate([free[:1], free[1:] & ~free[:-1]]))
+        case ("selected", "same id"):
+            return table_of(rng, ids, chosen=(rng.random((128, N_TOKENS)) < 0.15)[np.arange(128)[:, None, None], ids])
+        case ("kind", "rows"):
+            return table_of(rng, ids, draw=np.broadcast_to(column, SHAPE))
+        case ("kind", "neighbors"):
+            return table_of(rng, ids, chosen=free, draw=rng.random(SHAPE) * np.where(np.roll(free, 1, 2), 0.7, 1))
+        case ("replacement", "rows"):
+            same = np.broadcast_to((N_ORDINARY * column).astype(int), SHAPE)
+            return table_of(rng, ids, draw=np.full(SHAPE, 0.85), random=same)
+    return table_of(rng, ids, random=np.roll(ids, 1, 1))
+
+
+PLANTED = ["selected mirror", "selected call before", "selected same id", "kind rows", "kind neighbors"]
+PLANTED += ["replacement rows", "replacement neighbors"]
+
+
+@pytest.mark.parametrize("pair", PLANTED)
+def test_the_battery_finds_a_dependence(pair):
+    rng = np.random.default_rng(11)
+    found = [each for each in battery(planted(rng, tuple(pair.split(" ", 1)), random_text(rng))) if each.is_found]
+    assert " ".join(max(found, key=lambda each: each.z).key) == pair
 
 
 def test_p_values_are_those_of_chance():
     """Of independent draws, 5% of the tests have a p-value below 5%, or fewer, as several classes share a test."""
     rng = np.random.default_rng(7)
-    p = np.array([pair.found.p for _ in range(12) for pair in battery(random_table(rng))])
+    p = np.array([pair.found.p for _ in range(12) for pair in battery(table_of(rng, random_text(rng)))])
     assert len(p) > 800
     assert (p < 0.05).mean() < 0.06
     assert (p < 0.5).mean() > 0.2
