@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks import throughput
 from benchmarks.command import key_words, recipe
-from benchmarks.time_to_loss import LOSSES, PEERS, measure, peer_keys, seconds_to
+from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer_keys
 from benchmarks.trials import RUNS, last_losses, run_in, train
 from benchmarks.turns import in_words, seconds_per_call, take_turns
 from configs.callbacks import steering, writing
@@ -287,7 +287,7 @@ def peers(step: Step) -> None:
         keys = {} if name == "Folio" else peer_keys(name, "gpu")
         words = step.words(keys | {"training.max_seconds": 180.0, "training.evaluations": 12})
         found = measure(train(words, MODELS)[0])
-        reached = ", ".join(f"{loss} in {seconds_to(loss, found['curve']):.0f} s" for loss in LOSSES)
+        reached = ", ".join(f"{loss}: {median_seconds(loss, [found])}" for loss in LOSSES)
         step.add(name, f"{found['loss.valid']:.3f} at the end; {reached}")
 
 
