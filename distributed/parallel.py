@@ -135,7 +135,7 @@ class ParallelMuon(InAllProcesses, Muon):
     def update_whole(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Each process computes the update of one matrix, and sends it to all."""
         rank = self.processes.rank
-        mine = orthogonal(self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"]))
+        mine = orthogonal(self.directions([chunk[min(rank, len(chunk) - 1)]], group["momentum"])).contiguous()
         for owner, matrix in enumerate(chunk):
             update = self.processes.copy(mine if owner == rank else torch.empty_like(mine), owner)
             self.apply([matrix], update, group)
