@@ -11,7 +11,7 @@ AXES = ("step", "chars", "seconds")
 LOSS = "loss.valid"
 CURVE = (*AXES, LOSS, "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
 MAX_POINTS = 500  # of a curve
-SAME_EXPERIMENT = {"seed", "name", "logs"}  # keys in which repeats of a run may differ
+SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}  # keys in which repeats of a run may differ
 SHOWN = ("name", "best", "seed", "began", "group", "references", "configs", "explicit", "hidden", "folder")
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE

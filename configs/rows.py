@@ -46,7 +46,9 @@ def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
 def check_weights(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if `data.weights` is malformed or does not fit the other keys."""
     rows = values["data.weights"]
-    pairs = [pair for row in rows for pair in (row.items() if isinstance(row, dict) else [("", None)])]
+    pairs: list[tuple[Any, Any]] = [
+        pair for row in rows for pair in (row.items() if isinstance(row, dict) else [("", None)])
+    ]
     shares = [share for _, share in pairs]
     is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
     if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):

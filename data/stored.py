@@ -150,7 +150,8 @@ class StoredText:
         return training, validation
 
     def _sampled(self) -> tuple[str, str]:
-        n_training, found, offsets = sum(self.n_training), ([], []), [0, 0]
+        n_training, offsets = sum(self.n_training), [0, 0]
+        found: tuple[list[str], list[str]] = ([], [])
         wanted = [pieces(n_training), pieces(self.n_chars - n_training)]
         with shown("sampling", self.n_chars, " characters") as n_chars_done:
             for file, n in zip(self.files, self.n_training, strict=True):
