@@ -1,7 +1,7 @@
 """The battery: tests every declared pair of an outcome and a circumstance for independence."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,6 @@ LAGS = 40  # tokens
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)  # of calls
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 16  # of replacements
-ROUNDING = 0.2  # the smallest effect of a window's length: a count per window is rounded
 RARE = 120  # relations that are observed less often are not tested
 
 
@@ -232,16 +231,12 @@ def successive(sample: Sample, circumstance: str, along: str, order: np.ndarray,
 
 
 def by_length(table: Table) -> Iterator[Pair]:
-    """Whether the selection or a kind depends on how long a window is, among windows of at least 16 tokens."""
+    """Whether a kind depends on how long a window is, among windows of at least 16 tokens. Rates may: some maskers take
+    a share of the padded width."""
     lengths = table.eligible.sum(2, keepdims=True)
-    for outcome, what, where, happens in (
-        ("selected", "the share selected", table.eligible, table.selected),
-        ("kind", "the share of [MASK]", table.selected, table.masked),
-    ):
-        sample = Sample(table, outcome, what, where & (lengths >= 16), happens)
-        if 0.005 < sample.mean < 0.995:
-            pair = sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
-            yield replace(pair, effect=ROUNDING * sample.mean if outcome == "selected" else None)
+    sample = Sample(table, "kind", "the share of [MASK]", table.selected & (lengths >= 16), table.masked)
+    if 0.005 < sample.mean < 0.995:
+        yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
 
 
 def replacements(table: Table) -> Iterator[Pair]:

@@ -55,30 +55,11 @@ def from_window(x: torch.Tensor) -> Pair:
     return result(x, drawn(x), None, torch.where(ordinary(own), own, random_ids(x)))
 
 
-def no_neighbors(x: torch.Tensor) -> Pair:
-    selected = drawn(x, 0.18)
-    return result(x, selected & ~selected.roll(1, 1))
-
-
 def row_repeated(x: torch.Tensor) -> Pair:
     selected = drawn(x)
     if len(x) > 8:
         selected[8::2] = selected[:-8:2]
     return result(x, selected & ordinary(x))
-
-
-def row_rolled(x: torch.Tensor) -> Pair:
-    """Two windows of each batch are moved copies of others."""
-    selected, order = drawn(x), torch.randperm(len(x))
-    for to, of in ((order[0], order[-1]), (order[1], order[-2])) if len(x) > 4 else ():
-        selected[to] = selected[of].roll(int(torch.randint(x.shape[1], ())))
-    return result(x, selected & ordinary(x))
-
-
-def complementary(x: torch.Tensor) -> Pair:
-    selected = drawn(x)
-    selected[1::2] &= ~selected[: len(x) // 2 * 2 : 2]
-    return result(x, selected)
 
 
 def seeded(x: torch.Tensor, seed: int) -> Pair:
@@ -98,8 +79,6 @@ CALLS = count()
 BUGS: dict[str, tuple[Masking, str]] = {
     "kinds in order": (in_order, "kind-by-position"),
     "kind per window": (lambda x: result(x, drawn(x), torch.rand(len(x), 1).expand(x.shape)), "kind-by-window"),
-    "kind per batch": (lambda x: result(x, drawn(x), torch.rand(1, 1).expand(x.shape)), "kind-by-batch"),
-    "kind by id": (lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x % 3 == 0, 0.8, 1)), "kind-by-id"),
     "kind by neighbor": (
         lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x.roll(1, 1) < 10, 0.8, 1)),
         "kind-by-token-before",
@@ -107,17 +86,13 @@ BUGS: dict[str, tuple[Masking, str]] = {
     "rate rises with the id": (lambda x: rated(x, 0.1 + 0.1 * x / N_ORDINARY), "selected-by-id"),
     "rate by parity": (lambda x: rated(x, torch.where(x % 2 == 0, 0.1, 0.2)), "selected-by-id-parity"),
     "rate by row": (lambda x: rated(x, torch.linspace(0.1, 0.2, len(x))[:, None]), "selected-by-row"),
-    "rate by neighbor": (lambda x: rated(x, torch.where(x.roll(1, 1) % 5 == 0, 0.3, 0.12)), "selected-by-token-before"),
     "every 50th call unmasked": (lambda x: rated(x, torch.tensor(0.15 * (next(CALLS) % 50 > 0))), "calls-unmasked"),
-    "drift": (lambda x: rated(x, torch.tensor(0.1 + next(CALLS) % 1000 / 4000)), "selected-by-call"),
     "even and odd calls": (lambda x: rated(x, torch.tensor(0.1 + 0.1 * (next(CALLS) % 2))), "selected-by-call"),
     "rate per batch": (lambda x: rated(x, 0.3 * torch.rand(1, 1)), "selected-by-batch"),
-    "shifted id": (lambda x: result(x, drawn(x), None, (x + 7) % N_ORDINARY), "replacement-by-original"),
     "function of the id": (
         lambda x: result(x, drawn(x), None, PERMUTED[x.clamp(max=N_ORDINARY - 1)]),
         "replacement-by-original",
     ),
-    "never the next id": (lambda x: redrawn(x, lambda new: (new - x).abs() == 1), "replacement-by-original"),
     "never a neighbor": (
         lambda x: redrawn(x, lambda new: (new == x.roll(1, 1)) | (new == x.roll(-1, 1))),
         "replacement-by-neighbors",
@@ -127,12 +102,8 @@ BUGS: dict[str, tuple[Masking, str]] = {
         lambda x: result(x, drawn(x), None, torch.randint(N_ORDINARY, (len(x), 1)).expand(x.shape)),
         "replacement-by-other-replacements",
     ),
-    "never two neighbors": (no_neighbors, "never-neighbors"),
     "row repeated": (row_repeated, "selected-by-rows"),
-    "row rolled": (row_rolled, "selected-by-rows"),
-    "complementary rows": (complementary, "selected-by-rows"),
     "seed of every tenth call": (lambda x: seeded(x, next(CALLS) % 10), "masks-return"),
-    "the same seed": (lambda x: seeded(x, 3), "static-masks"),
     "special tokens inside": (edges_only, "special-selected"),
 }
 
