@@ -27,7 +27,7 @@ from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
-from training.muon import Muon, orthogonal
+from training.muon import Muon, local, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
 from training.step import TrainingStep, Update
 
@@ -144,12 +144,12 @@ class ParallelMuon(InAllProcesses, Muon):
         """Each process gets the rows of one matrix, because an update needs all, and sends back those of the update."""
         n, rows = self.processes.n, chunk[0].shape[0]
         size = -(-rows // n)
-        directions = self.directions(chunk, group["momentum"])
-        n_chunk, n_rows, _ = directions.shape
-        mine = self.processes.exchange(pad(directions, (0, 0, 0, size - n_rows, 0, n - n_chunk))).flatten(0, 1)
-        update = pad(orthogonal(mine[None, :rows])[0], (0, 0, 0, n * size - rows))
-        updates = self.processes.exchange(update.contiguous().unflatten(0, (n, size)))
-        self.apply(chunk, updates[:n_chunk, :n_rows], group)
+        n_rows = local(chunk[0]).shape[0]
+        blocks = pad(self.directions(chunk, group["momentum"]), (0, 0, 0, size - n_rows, 0, n - len(chunk)))
+        blocks = self.processes.exchange(blocks).flatten(0, 1)[None, :rows]  # one name, so that memory is freed
+        blocks = pad(orthogonal(blocks)[0], (0, 0, 0, n * size - rows)).contiguous()
+        blocks = self.processes.exchange(blocks.unflatten(0, (n, size)))
+        self.apply(chunk, blocks[: len(chunk), :n_rows], group)
 
 
 class ParallelClock(InAllProcesses, TrainingClock):

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
 
 from configs.command_line import parse
 from configs.experiment import configs_of
@@ -65,12 +66,30 @@ def muon(config: str, out: str) -> None:
             torch.save((weights, n_bytes), Path(out))
 
 
+class NewTensors(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations make, whichever thread frees them; `peak` is the largest sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live, self.peak = WeakIdKeyDictionary(), 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        result = function(*arguments, **(keywords or {}))
+        given, found = (
+            {id(s): s for each in tree_leaves(tree) if isinstance(each, torch.Tensor) for s in [each.untyped_storage()]}
+            for tree in ([arguments, keywords], result)
+        )
+        for storage in (storage for key, storage in found.items() if key not in given):
+            self.live[storage] = storage.nbytes()
+        self.peak = max(self.peak, sum(self.live.values()))
+        return result
+
+
 def new_memory(function: Callable[[], Any]) -> int:
     """The largest sum of the tensors that a function allocates, at any moment, in bytes."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with NewTensors() as counted:
         function()
-    events = [each for each in profiler.profiler.kineto_results.events() if each.name() == "[memory]"]
-    return max(accumulate(each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())))
+    return counted.peak
 
 
 def not_finite(config: str) -> None:
