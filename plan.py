@@ -54,6 +54,8 @@ def main(arguments: list[str]) -> int:
 
 def plan(options: Namespace) -> None:
     """Measure speeds, train the ladder, fit the law, and print the plan."""
+    if options.write and (options.write.is_dir() or not options.write.absolute().parent.is_dir()):
+        raise InputError(f"cannot write {options.write}: name a file in a folder that exists")
     values, began = parse(options.keys).values, time.monotonic()
     from configs.experiment import configs_of
     from planning.ladder import climb, measured, measured_shapes, rungs, say

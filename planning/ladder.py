@@ -112,7 +112,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
             is_long = all(rung.n_chars >= fewest * chars_per_step for rung in found)
             if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
                 return sorted(found, key=lambda rung: rung.seconds)
-    raise InputError(f"a ladder needs more than {seconds:.0f} s on this machine: raise --seconds or --ladder-seconds")
+    raise InputError(f"a ladder needs more than {seconds:g} s on this machine: raise --seconds or --ladder-seconds")
 
 
 def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:

@@ -42,11 +42,12 @@ def test_a_plan_of_the_play_is_trained(tmp_path, monkeypatch, capsys, train):
 SHORT = ["--seconds", "1", "data.corpus=play", *KEYS]
 REFUSED = [
     (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
-    (SHORT, "a ladder needs more than 0 s"),
+    (SHORT, "a ladder needs more than 0.1 s"),
 ]
 REFUSED += [
     ([], "--seconds --chars --loss is required"),
     (["--loss", "1", "data.corpos=x"], "did you mean data.corpus?"),
+    (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
 
 
