@@ -54,7 +54,7 @@ EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout":
 
 
 class Step:
-    """What a step may use, and the rows that it has found."""
+    """A step that runs: its text, its share of the time, and the rows that it has found."""
 
     def __init__(self, file: Path, scale: float, is_dry: bool):
         self.file, self.scale, self.is_dry = file, scale, is_dry

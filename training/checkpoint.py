@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a checkpoint will hold: copies on the CPU, which do not change while it is written."""
+    """The content of a checkpoint to write: copies on the CPU, which do not change meanwhile."""
 
     tensors: dict[str, torch.Tensor]
     text: str

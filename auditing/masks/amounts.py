@@ -17,13 +17,13 @@ from auditing.statistics import LEVEL, of_means
 
 HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they were stated
 RATE_TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
-TOLERANCE = 0.0025  # differences of a share below this are not reported, even if they are no chance
+TOLERANCE = 0.0025  # differences of a share below this are not reported, even if chance does not explain them
 MANY_WORDS = 5  # the mean run of selected tokens, in words, above which words are joined
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a target should do, and where that is stated: by the user, its attributes, or only the nearest recipe."""
+    """The rate and the shares that a target should have, and who states them: the user, its attributes, or a recipe."""
 
     rate: float | None  # None: each window has its own
     shares: Shares

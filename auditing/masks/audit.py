@@ -137,7 +137,7 @@ def audit_measured(measured: Measured, target: str) -> MasksAudit:
 
 
 def expected_of(measured: Measured, structure: Structure) -> Expected:
-    """What the target should do: by the options, its attributes, or else the nearest recipe."""
+    """The rate and the shares by the options, by the target's attributes, or else by the nearest recipe."""
     options, claims = measured.options, measured.facts.claims
     nearest = nearest_recipe(structure.rate.value, structure.shares, structure.unit, structure.varies)
     stated = recipe_named(options.recipe) if options.recipe else None

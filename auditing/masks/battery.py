@@ -191,7 +191,7 @@ def selection(table: Table) -> Iterator[Pair]:
         yield sample.rows()
     ids, expected = table.originals.ravel()[sample.at], sample.expected
     columns = np.arange(sample.width)
-    mirror = chosen[..., ::-1] * (columns != columns[::-1])  # a middle column has no other one
+    mirror = chosen[..., ::-1] * (columns != columns[::-1])  # not the middle column, which mirrors itself
     other, counts = mirror.ravel()[sample.at], np.bincount(sample.windows)[sample.windows]
     sample.expected = (counts * expected - other) / np.maximum(1, counts - 1)  # of the others in the window
     yield sample.by("mirror", "the mirrored place, not selected (0) or selected (1):", mirror)

@@ -22,7 +22,7 @@ def functions(imported: Any) -> dict[str, Callable[..., Any]]:
 
 
 def facts(loader: Any, options: MaskOptions) -> Facts:
-    """What is known about the ids of a loader's batches, from its collator's tokenizer or the options."""
+    """The ids of a loader's batches, as far as its collator's tokenizer or the options state them."""
     owner = getattr(loader, "collate_fn", loader)
     tokens = token_ids(owner, options)
     if tokens is None:

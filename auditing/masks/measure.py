@@ -39,7 +39,7 @@ class Measured:
 def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> Measured:
     """Measure a target through `call(name, *arguments)`, which reaches the functions of `auditing.masks.calls`.
 
-    `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or is no masker.
+    `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or does not mask.
     """
     facts: Facts = call("probe", options)
     text, workers, answers = call("write", "main", POOL, WIDTH, False, options.seed), [], []

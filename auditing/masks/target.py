@@ -143,7 +143,7 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
     found: dict[str, np.ndarray] = {}
     for name, part, fill in (("inputs", returned[0], padding), ("labels", returned[1], -100)):
         if not isinstance(part, list | torch.Tensor | np.ndarray):
-            raise TargetError(f"{line}: {name} is no tensor")
+            raise TargetError(f"{line}: {name} is not a tensor")
         if isinstance(part, torch.Tensor) and part.device.type != "cpu":
             raise TargetError(f"{line}: {name} is on another device than the argument")
         found[name] = matrix(part, fill)

@@ -107,7 +107,7 @@ def check_rebuilt(
 
 
 def _inputs_changed(before: Batch, after: Batch, reading: Reading, other: Array, tokens: Tokens) -> Problem:
-    """A piece of text may occur twice, so a character may change that is no replacement before and after."""
+    """A piece of text may occur twice, so a character may change that is not a replacement before or after."""
     x, y = before.inputs, after.inputs
     if x.shape != y.shape or ((x == tokens.padding).sum(1) != (y == tokens.padding).sum(1)).any():
         return "leak-length", "The width or the padding of windows depends on hidden characters."

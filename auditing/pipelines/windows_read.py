@@ -45,7 +45,9 @@ def read_windows(batch: Batch, text: Array, tokens: Tokens) -> Reading:
     pieces of text.
     """
     inputs, labels = batch.inputs, batch.labels
-    values, counts = np.unique(labels, return_counts=True)  # the ignored label is no character, or most frequent
+    values, counts = np.unique(
+        labels, return_counts=True
+    )  # the ignored label is not a character, or is the most frequent
     counts = np.where(tokens.is_ordinary(values), counts - labels.size / 2, counts + labels.size)
     ignored = int(values[counts.argmax()]) if counts.max() > 0 else None
     marks = [value for value in batch.others.values() if value.dtype == bool and value.shape == labels.shape]

@@ -1,4 +1,4 @@
-"""What an outcome depends on is found and named, also where no bug of the museum is like it."""
+"""Dependences of an outcome are found and named, including those that no bug of the museum has."""
 
 import numpy as np
 import pytest

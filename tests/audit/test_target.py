@@ -1,4 +1,4 @@
-"""Every kind of target is recognized and called as its users call it; what is no masker ends in one line."""
+"""Every kind of target is recognized and called as its users call it; anything else ends in one line."""
 
 import functools
 import os
@@ -150,7 +150,7 @@ def returns(value):
         (returns(lambda x: (x, x[0])), "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]"),
         (returns(lambda x: (x, x[:, 1:])), "the shape of labels is not [32, 64]"),
         (returns(lambda x: (x.float(), x)), "inputs holds float32 instead of integers"),
-        (returns(lambda x: (x, None)), "returned (int64 [32, 64], None): labels is no tensor"),
+        (returns(lambda x: (x, None)), "returned (int64 [32, 64], None): labels is not a tensor"),
         (returns(lambda x: (x, x.to("meta"))), "labels is on another device than the argument"),
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
         (returns(lambda x: exec("raise KeyboardInterrupt")), "the target raised KeyboardInterrupt"),

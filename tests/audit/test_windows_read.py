@@ -91,7 +91,7 @@ def test_the_floor_knows_that_characters_are_replaced(small_play, masked):
 
 @pytest.mark.parametrize(("copies", "below", "bug"), [(1, 0.5, None), (2, 0.0, None), (2, 0.5, "leak")])
 def test_a_leak_is_below_the_floor_in_standard_errors_of_windows(small_play, masked, copies, below, bug):
-    """16 windows say too little, and the positions of a window are no independent evidence."""
+    """16 windows say too little, and the positions of a window are not independent evidence."""
     readings = [read(small_play, *masked[1:3])] * copies
     rows = readings[0].scored.nonzero()[0]
     noise = np.tile(np.random.Generator(np.random.PCG64(0)).normal(size=16)[rows], copies)

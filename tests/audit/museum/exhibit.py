@@ -1,4 +1,4 @@
-"""What an exhibit is: a masker with one planted bug, and the name that the audit must give it."""
+"""An exhibit: a masker with one planted bug, and the name that the audit must give it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
