@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 from uuid import uuid4
 
+import psutil
+
 from auditing.errors import TargetEnded, TargetError
 
 HOST = Path(__file__).parent / "host.py"
@@ -31,14 +33,14 @@ class TargetProcess:
         self.target = target
         self.service = service
         self.seconds_per_call = seconds_per_call
-        self.mark = f"{MARK}={uuid4()}"
+        self.mark = str(uuid4())
 
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
         self.connection, theirs = Pipe()
         # -u: `_end` kills the process, and what it has printed must not be lost in a buffer.
         command = [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())]
-        environment = os.environ | dict([self.mark.split("=")])
+        environment = os.environ | {MARK: self.mark}
         # In a session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's children.
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -85,11 +87,12 @@ class TargetProcess:
         return f"the target's process ended with {how}"
 
     def _end(self) -> None:
-        with suppress(ProcessLookupError):  # it has ended, and so have its children
+        children = descendants(self.process.pid)  # before their parent ends: a child without one is not found
+        with suppress(ProcessLookupError):  # it has ended
             os.killpg(self.process.pid, signal.SIGKILL)
-        for child in marked(self.mark):  # those with a session of their own
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
+        for process in [*children, *marked(self.mark)]:  # those with a session of their own
+            with suppress(psutil.Error):
+                process.kill()
         self.process.wait()
         self.connection.close()
         self.printed.join(timeout=1.0)
@@ -98,13 +101,21 @@ class TargetProcess:
         self._end()
 
 
-def marked(mark: str) -> list[int]:
-    """The processes that have a variable in their environment; none on systems without /proc."""
+def descendants(pid: int) -> list[psutil.Process]:
+    """The children of a process, their children, and so on; none if the process has ended."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The processes whose environment has the mark; they are found even if their parent has ended."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark.encode() in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                found.append(process)
     return found
 
 

@@ -47,7 +47,7 @@ IMPORTERS = {
     "labml_db": {"board"},
 }
 RUNS_USES = {"numpy", "matplotlib", "yaml", "psutil", "pynvml"}
-AUDITING_USES = {"numpy", "torch", "matplotlib"}  # besides parts of its package pipelines
+AUDITING_USES = {"numpy", "torch", "matplotlib", "psutil"}  # besides parts of its package pipelines
 
 
 def sources(root: Path) -> dict[str, Path]:

@@ -31,7 +31,9 @@ def quits(x): os._exit(7)
 def exits(x): sys.exit("no")
 def aborts(x): os.abort()
 def hangs(x): time.sleep(1000)
-def starts_child(x): return subprocess.Popen(["sleep", "1000"], start_new_session=x > 0).pid
+def starts_child(x):
+    environment = {} if x > 1 else None
+    return subprocess.Popen(["/bin/sleep", "1000"], start_new_session=x > 0, env=environment).pid
 def interrupts(x): raise KeyboardInterrupt
 def floods(x): print("x" * 1_000_000); return x
 def sees_folio(x):
@@ -131,10 +133,10 @@ def test_a_target_that_hangs_is_ended(folder):
     wait_until_dead(pid)
 
 
-@pytest.mark.parametrize("own_session", [0, 1])
-def test_the_children_of_a_target_end_with_it(folder, own_session):
+@pytest.mark.parametrize("escape", [0, 1, 2], ids=["none", "its own session", "and an empty environment"])
+def test_the_children_of_a_target_end_with_it(folder, escape):
     with host("targets:starts_child") as process:
-        child = process.call("apply", own_session)
+        child = process.call("apply", escape)
     wait_until_dead(child)
 
 
