@@ -113,7 +113,7 @@ def _train(trial: Trial, measure: Callable[[RunFolder], dict[str, Any]]) -> Tria
     shutil.rmtree(run.checkpoints)  # hundreds of megabytes per run with a table of n-grams
     return trial | {
         "results": results,
-        "compiled": "\ncompiled for" in output,
+        "compiled": "\ncompiled in " in output,
         "wall_seconds": round(time.monotonic() - began, 1),
         "commit": before if commit() == before else f"{before.rstrip('+')}+",  # if the code changed meanwhile
     }

@@ -75,17 +75,22 @@ class ReferenceLosses(Callback):
 
 
 class Compiler(Callback):
-    """Has an objective compiled: for all shapes of the schedule before the first step, later for each new shape."""
+    """Has an objective compiled for each shape when its first batch comes.
 
-    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
-        self.compiled, self.around = compiled, around  # compiling happens inside of `around`
+    With `ahead`, the shapes of the schedule are compiled before the first step: of several processes, those that have
+    compiled wait for the others, and would take them for lost.
+    """
+
+    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]], ahead: bool):
+        self.compiled, self.around, self.ahead = compiled, around, ahead  # compiling happens inside of `around`
 
     def begin(self, trainer: Any) -> None:
         if trainer.progress() < 1:
-            self.compile(trainer, trainer.schedule.stages)
+            stages, now = trainer.schedule.stages, (trainer.progress(), trainer.step)
+            self.compile(trainer, stages if self.ahead else [stage_at(stages, *now)])
 
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if self.compiled.shapes and stage.shape not in self.compiled.shapes:  # a user has changed the masking rate
+        if self.compiled.shapes and stage.shape not in self.compiled.shapes:  # none if compiling has failed
             with trainer.clock.stopped():
                 self.compile(trainer, [stage])
         return stage, factor

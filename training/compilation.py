@@ -32,7 +32,8 @@ class Compiled:
     ) -> None:
         """Compile for the shapes of some stages, inside of `around`. No weight, optimizer or RNG state changes."""
         began = time.monotonic()
-        report("compiling the training step: half a minute or more (training.compile=false skips this)")
+        lengths = ", ".join(map(str, sorted({stage.seq_len for stage in stages})))
+        report(f"compiling the step for windows of {lengths} (training.compile=false skips this)")
         shapes = {stage.shape: stage for stage in stages}
         config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
         config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one compilation per shape is intended
@@ -53,7 +54,7 @@ class Compiled:
             report(f"training without torch.compile: {reason}")
             return
         self.shapes |= set(shapes)
-        report(f"compiled for {len(shapes)} shapes in {time.monotonic() - began:.0f} s")
+        report(f"compiled in {time.monotonic() - began:.0f} s")
 
     def agreed(self, reason: str) -> str:
         """The reason why compiling has failed, empty if it has not; several processes share one."""

@@ -156,7 +156,7 @@ def test_a_compiled_step_does_what_an_eager_one_does(two_threads, corpus_file):
     graphs.clear()
     lines: list[str] = []
     compiled.compiled.compile(compiled.step, stages, lines.append)
-    assert lines[-1].startswith("compiled for 1 shapes in "), lines
+    assert lines[-1].startswith("compiled in "), lines
     n_kept = counts["autograd_cache_saved"] + counts["autograd_cache_hit"]
     assert n_kept == graphs["unique_graphs"] > 0  # the next run can load all of them
     assert torch.equal(weights(compiled), before)  # compiling trains nothing
@@ -174,7 +174,7 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
     compilation = compiled.compiled
     compilation.compile(compiled.step, stages, lines.append)
-    assert lines[-1].startswith("compiled for 2 shapes in ")
+    assert lines[-1].startswith("compiled in ")
     assert compilation.shapes == {stage.shape for stage in stages}
     check_like_eager(eager, compiled, stages * 2)
     assert counts["unique_graphs"] == 2
@@ -183,6 +183,18 @@ def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
     torch.set_num_threads(2)  # a run may change their number, and nothing is compiled again
     check_like_eager(eager, compiled, [unknown, *stages])
     assert counts["unique_graphs"] == 3
+
+
+def test_a_run_compiles_a_stage_when_it_begins(corpus_file, train, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    torch._dynamo.reset()
+    keys = {"training__max_steps": 4, "training__evaluations": 2, "model__n_layers": 1}
+    compiled = []
+    trained = train(
+        on_row=lambda recording: compiled.append(sum("compiled in" in line for line in recording.lines)),
+        data__corpus=str(corpus_file), training__compile=True, **keys,
+    )  # fmt: skip
+    assert compiled == [1, 2], trained.callbacks.lines
 
 
 def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file, monkeypatch):
@@ -202,11 +214,11 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, c
     keys = {**COMPILED, "data__corpus": str(corpus_file), "training__max_steps": 24, "training__evaluations": 3}
     keys["model__ngram_dropout"] = 0.1
     whole = train(**keys)
-    assert any("compiled for 1 shapes" in line for line in whole.callbacks.lines), whole.callbacks.lines
+    assert any("compiled in " in line for line in whole.callbacks.lines), whole.callbacks.lines
     begun = train(stop_after=13, **keys).run
     resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], {**os.environ}, merged=True)
     code, output = resumed.wait(120), resumed.stdout.read()
     assert code == 0, output
-    assert "compiled for 1 shapes" in output
+    assert "compiled in " in output
     assert "warning" not in output
     check_same(whole.run, begun)
