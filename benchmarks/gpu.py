@@ -1,4 +1,4 @@
-"""All that only a GPU can show, by one command: make gpu, or
+"""All checks and measurements that need a GPU, in one command: make gpu, or
 
 python -m benchmarks.gpu [--minutes 40] [--only STEP] [--dry-run]
 
@@ -23,7 +23,7 @@ from configs.devices import best_device
 from configs.keys import ConfigError
 from runs.files import ROOT, write_atomically, write_json
 
-# The share of all minutes that each step may take, in 40ths.
+# The limit of each step, in minutes of a whole run of 40.
 MINUTES = {"environment": 1, "tests": 3, "repeatable": 2, "graph": 2, "agreement": 2, "resume": 3, "ceilings": 1}
 MINUTES |= {"throughput": 6, "search": 6, "finalists": 8, "long": 12, "peers": 9}
 IN_ALL, DRY_MINUTES = 40.0, 5.0
@@ -35,7 +35,8 @@ def main(options: Namespace, path: Path) -> int:
     if not options.dry_run and best_device() != "cuda":
         raise ConfigError("PyTorch found no CUDA device: --dry-run takes all steps with tiny shapes on a CPU")
     facts = machine()
-    folder = ROOT / "logs" / "benchmarks" / path.parent.name / f"{path.name}, {facts['commit']}, torch {facts['torch']}"
+    name = f"{path.name}{' dry run' * options.dry_run}, {facts['commit']}, torch {facts['torch']}"
+    folder = ROOT / "logs" / "benchmarks" / path.parent.name / name
     if options.dry_run or facts["commit"].endswith("+"):  # results of code that may have changed do not count
         shutil.rmtree(folder, ignore_errors=True)
     path, minutes = (folder / "report", DRY_MINUTES) if options.dry_run else (path, options.minutes)

@@ -74,3 +74,6 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     assert gpu.main(Namespace(only="tests", dry_run=False, minutes=40.0), path) == 0
     assert taken[len(gpu.MINUTES) :] == ["graph", "tests"]
     assert gpu.RESULTS.read_text().count("<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured") == 1
+    for dry_run in (True, False):  # a dry run does not count
+        gpu.main(Namespace(only=None, dry_run=dry_run, minutes=40.0), tmp_path / "other" / "gpu")
+    assert taken[len(gpu.MINUTES) + 2 :] == 2 * list(gpu.MINUTES)
