@@ -1,4 +1,4 @@
-"""Plan a run: which model to train, for how long, and which loss to expect. Small runs on this machine tell.
+"""Plan a run: which model to train, for how long, and which loss to expect, from small runs on this machine.
 
 python plan.py data.corpus=PATH --seconds 3600       the lowest loss within an hour of training
 python plan.py data.corpus=PATH --chars 1e9          with a billion characters
@@ -26,12 +26,12 @@ from planning.law import Interval, Law, fit
 from runs.errors import InputError
 from runs.files import write_atomically
 
-LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without a budget in seconds, and of one
+LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without --seconds; of --seconds
 LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
 
 
 class Choice(NamedTuple):
-    """A run that is not made yet."""
+    """A possible run."""
 
     shape: Any  # `planning.ladder.Shape`
     n_chars: int
@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> int:
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--seconds", type=number(float, 1), metavar="N", help="training time")
     budget.add_argument("--chars", type=number(float, 1), metavar="N", help="characters of training")
-    budget.add_argument("--loss", type=number(float, 0), metavar="X", help="loss.valid to reach")
-    ladder = f"time for the small runs (default: {LADDER_SHARE:.0%} of --seconds, or {LADDER_SECONDS:.0f})"
+    budget.add_argument("--loss", type=number(float, 0.001), metavar="X", help="loss.valid to reach")
+    ladder = f"time for the small runs (default: a tenth of --seconds, or {LADDER_SECONDS:.0f} s)"
     parser.add_argument("--ladder-seconds", type=number(float, 1), metavar="N", help=ladder)
     parser.add_argument("--write", type=Path, metavar="FILE.yaml", help="write the plan for experiment.py --config")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="keys of experiment.py")
@@ -96,7 +96,7 @@ def known_floor(data: Any) -> float | None:
 
 
 def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 1.0) -> Choice:
-    """The run within `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk.
+    """The run of `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk.
 
     If a loss is asked for, the budget is the least time in which some run is expected to reach it."""
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
@@ -124,7 +124,7 @@ def course(law: Law, choice: Choice, curve: Sequence[tuple[float, float]]) -> li
 
 
 def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> None:
-    """A table of the runs, and whether the text or the time limits their loss."""
+    """A table of the runs, and whether the text or the budget limits their loss."""
     print(
         f"{'':10} {'layers x d_model':>17} {'loss.valid (80%)':>23} {'characters':>12} {'epochs':>8} {'memory':>9} time"
     )
@@ -135,7 +135,7 @@ def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> 
     _, choice, twice = choices.values()
     more_text = replace(law, n_text=2 * law.n_text).predict(choice.shape.n_weights, choice.n_chars)
     by_budget, by_text = (choice.predicted.loss - loss for loss in (twice.predicted.loss, more_text.loss))
-    limit = "text" if by_text > by_budget else "time"
+    limit = "text" if by_text > by_budget else "budget"
     print(f"the {limit} is the limit: twice the budget gives {by_budget:.3f} less, twice the text {by_text:.3f}")
 
 

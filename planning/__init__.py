@@ -1,1 +1,1 @@
-"""Plans a run before it is paid for: a ladder of small runs, and a law that is fitted to them."""
+"""Plans for long runs: a ladder of small runs, and the law that is fitted to them."""

@@ -1,4 +1,4 @@
-"""A ladder of small runs: several sizes, each trained with several numbers of characters, by complete schedules."""
+"""A ladder of small runs: several sizes, each with several budgets of characters and a complete schedule."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run, the best first
 COUNTS = ((3, 4), (3, 3), (2, 3))  # sizes, and lengths of each, the best first
 RATIO = 2.0  # of the characters of a rung and of the next shorter one of its size
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
-SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # of the ladder's time, and per stage: for speeds
-SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # of a run; the cost of evaluating a character, in that of training on one
+SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: of the ladder's time; per stage and size
+SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # per run; of evaluating a character, relative to training on one
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
-say = partial(print, flush=True)  # such lines come while the ladder is built
+say = partial(print, flush=True)  # shows each line at once
 
 
 class Shape(NamedTuple):
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 class Rung(NamedTuple):
-    """A run to make."""
+    """A run of the ladder."""
 
     shape: Shape
     n_chars: int
@@ -93,10 +93,10 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
 
 
 def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int) -> list[Rung]:
-    """The rungs that fit into some seconds, the cheapest first; an evaluation reads `n_read` characters.
+    """The rungs that fit into `seconds`, the cheapest first; an evaluation reads `n_read` characters.
 
-    All sizes take the same time. They are the largest that train on a character per weight, or else the smallest.
-    Raises InputError if not even the shortest ladder fits.
+    All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
+    smallest. Raises InputError if not even the shortest ladder fits.
     """
     for fewest, (n_sizes, n_lengths) in product(FEWEST_STEPS, COUNTS):
         for first in reversed(range(len(shapes) - n_sizes + 1)):

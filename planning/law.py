@@ -2,11 +2,11 @@
 
     loss(N, D) = floor + A N^-a + B D'^-b N^-c
 
-N are the weights outside of tables, D the characters. With c = 0 this is the law of Hoffmann et al. (2022); in short
-runs, larger models also learn more per character. Of a text of U characters, repetitions are worth less than fresh
-text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U (Muennighoff et al. 2023). Excesses, the losses above the
-floor, vary by a factor from run to run. Few runs hardly determine so many parameters, so `fit` draws from all laws
-that suit them, with priors on the parameters; the spread of their predictions is the interval.
+N is the number of weights outside n-gram tables, D the number of characters. With c = 0 this is the law of Hoffmann et
+al. (2022); in short runs, larger models also learn more per character. Repetitions of a text of U characters are worth
+less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U (Muennighoff et al. 2023). Excesses, the losses
+above the floor, vary by a factor from run to run. Few runs hardly determine so many parameters, so `fit` draws many
+laws that fit them, with priors on the parameters; the spread of their predictions is the interval.
 """
 
 import math
@@ -84,7 +84,7 @@ class Law:
         return np.where((self.draws[[1, 3]] > 0).all(0), density, -np.inf)
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
-        """The loss of a run that has not been made, with the noise of a run, and the drift up to its compute."""
+        """The loss of a further run, with the noise of a run, and the drift up to its compute."""
         beyond = max(0.0, math.log(n_weights * n_chars / np.prod(self.runs[:2], axis=0).max()))
         spread = np.hypot(np.exp(self.draws[5]), DRIFT * beyond * self.draws[3])
         errors = np.random.default_rng(0).normal(0, spread)

@@ -46,6 +46,7 @@ REFUSED = [
 ]
 REFUSED += [
     ([], "--seconds --chars --loss is required"),
+    (["--loss", "0"], "--loss: 0.0 is out of range"),
     (["--loss", "1", "data.corpos=x"], "did you mean data.corpus?"),
     (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
@@ -54,6 +55,12 @@ REFUSED += [
 @pytest.mark.parametrize(("words", "reason"), REFUSED)
 def test_wrong_words_are_refused(words, reason, refusal):
     assert reason in refusal(plan.main, *words)
+
+
+def test_help_is_shown(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        plan.main(["--help"])
+    assert "a tenth of --seconds" in capsys.readouterr().out
 
 
 def test_a_loss_is_reached_in_the_least_time():
