@@ -52,7 +52,7 @@ def check_weights(values: Mapping[str, Any]) -> None:
     shares = [share for _, share in pairs]
     is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
     if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):
-        raise ConfigError("data.weights is not of the form [books: 2, code: 1], each folder once with a number from 0")
+        raise ConfigError("data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0")
     if rows and not sum(shares) > 0:
         raise ConfigError("data.weights: the weights must not all be 0")
     for key in ("objective.nsp", "objective.sop"):

@@ -1,4 +1,4 @@
-"""Which part of a text is for training, and which is for validation."""
+"""The split of a text into training and validation."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -9,9 +9,9 @@ from data.survey import Surveyed
 def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
     """How many characters at the beginning of each file are for training; the others are for validation.
 
-    The last tenth of one file is for validation. Of several files in a folder, the last tenth in the order of their
-    hashes is: whole files, except that one with more than a tenth of its folder is cut. So each folder has its share.
-    `folders` are ascending.
+    Each folder is split by itself. The last tenth of a single file is for validation. Of several files, the last tenth
+    in the order of their hashes is: whole files, except that one with more than a tenth of its folder is cut. `folders`
+    are those of the files, ascending.
     """
     found: list[int] = []
     for _, numbers in groupby(range(len(files)), key=lambda i: folders[i]):
