@@ -56,6 +56,8 @@ def answer(options: Namespace) -> int:
     """Fill or classify the texts; returns the exit code."""
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
+    if options.serve and options.texts:
+        raise ConfigError("--serve answers lines of JSON from standard input: leave out TEXT")
     if options.serve:
         for line in answers(load_trained(options.run, options.logs), sys.stdin.buffer):
             print(line, flush=True)

@@ -22,11 +22,14 @@ REQUEST = {"text": str, "top": (int, MISSING), "exact": (bool, MISSING), "attent
 
 
 def answers(trained: Trained, lines: Iterable[bytes]) -> Iterator[str]:
-    """A line of JSON per line of JSON: that of `answer`, or an `error`."""
+    """One line of JSON per request, which is a line of JSON too: the result of `answer`, or an `error`."""
     for line in lines:
         try:
-            found = answer(trained, **checked(json.loads(line), REQUEST, "the request"))
-        except (ValueError, TypeError, RecursionError) as error:
+            request = checked(json.loads(line), REQUEST, "the request")
+            found = answer(trained, **{name: request[name] for name in REQUEST if name in request})
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            found = {"error": f"the request is not JSON ({error})"}
+        except (ValueError, RecursionError) as error:
             found = {"error": str(error)}
         yield json.dumps(found)
 
@@ -36,8 +39,8 @@ def answer(
     trained: Trained, text: str, top: int = 8, exact: bool = False, attention: int | None = None
 ) -> dict[str, Any]:
     """The `top` tokens of each blank of a text (see `trained.fill.encode`) with their probabilities, given everything
-    visible: those of the model, or with `exact` those of the play's grammar. `attention`: a position, whose attention
-    to each position is returned, the mean over layers and heads. Raises ValueError."""
+    visible. They come from the model, or with `exact` from the play's grammar. `attention` is a position: its attention
+    to each position, the mean over layers and heads, is returned as well. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
     vocabulary, ids = trained.vocabulary, encode(text, trained, any_length=True, unknown=True)
@@ -72,7 +75,7 @@ def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 
 
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
-    """P(character) by the play's grammar, as `predicted`. Raises ValueError if it cannot have written the text."""
+    """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot generate the text."""
     floor, alphabet = play()
     vocabulary = trained.vocabulary
     characters = torch.tensor([vocabulary.id_of(character) for character in alphabet])

@@ -103,7 +103,7 @@ class Floor:
         kept: dict[int, Tensor] = {}
         for t, (state, total) in enumerate(self._forward(shown, given)):
             if not total.all():
-                raise ValueError(f"the automaton cannot have written what is shown (at position {t})")
+                raise ValueError(f"the grammar cannot generate this text (character {t + 1} is impossible)")
             if wanted[:, t].any():
                 kept[t] = state
         future = torch.ones(len(self.char_of_state), len(shown), dtype=torch.float64)  # P(shown after t | state at t)

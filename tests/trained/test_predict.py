@@ -60,6 +60,7 @@ def test_a_missing_run_is_named_alone(refusal):
         (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary"),
         (["_", "--top", "0"], "", "--top: 0 is out of range: it must be at least 1"),
         (["_", "--pressed"], "", "unrecognized arguments: --pressed\n"),
+        (["_", "--serve"], "", "--serve answers lines of JSON from standard input: leave out TEXT"),
     ],
 )
 def test_wrong_input_is_one_line_after_the_texts_before_it(logs, refusal, words, answered, message):
@@ -72,8 +73,9 @@ def test_unknown_characters_are_blanks_if_asked(predicted):
 
 
 def test_lines_of_json_are_answered_in_order(filtered, logs):
-    requests = [{"text": "the c_t", "top": 2, "attention": 4}, {"text": "a c_t", "exact": True}, {"text": 3}, 7]
-    code, output, _, _ = filtered("".join(json.dumps(each) + "\n" for each in requests).encode(), "--serve")
+    requests = [{"text": "the c_t", "top": 2, "attention": 4, "more": 1}, {"text": "a c_t", "exact": True}, {"text": 3}]
+    lines = [*map(json.dumps, requests), "7", "the c_t"]
+    code, output, _, _ = filtered("".join(line + "\n" for line in lines).encode(), "--serve")
     first, *wrong = map(json.loads, output.splitlines())
     assert code == 0
     assert first["offsets"] == [5]
@@ -81,7 +83,8 @@ def test_lines_of_json_are_answered_in_order(filtered, logs):
     assert best[0] == "a"
     assert len(first["attention"]) == 7
     assert sum(first["attention"]) == pytest.approx(1, abs=0.01)
-    assert ["error" in reply for reply in wrong] == [True] * 3
+    assert ["error" in reply for reply in wrong] == [True] * 4
+    assert wrong[-1]["error"].startswith("the request is not JSON")
 
 
 def test_lines_come_as_they_arrive():

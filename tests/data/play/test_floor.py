@@ -73,7 +73,7 @@ def test_an_impossible_text_has_the_probability_0_and_no_losses():
     automaton = Automaton("aab", ({1: 1.0}, {0: 0.25, 2: 0.75}, {0: 0.5, 1: 0.5}))  # b never follows b
     texts = torch.tensor([[0, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 3, 0, 1, 1]])  # id 3 is a foreign character
     assert Floor(automaton).log_probability(texts).isfinite().tolist() == [False, True, False]
-    with pytest.raises(ValueError, match="cannot have written"):
+    with pytest.raises(ValueError, match="cannot generate this text"):
         Floor(automaton).losses(texts[:1], torch.zeros(1, 5, dtype=torch.bool))
 
 
