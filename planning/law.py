@@ -26,7 +26,7 @@ FRESH = 1e30  # characters of a text that is never repeated
 # length, as shares of the spread of the losses. The floor is a share of the lowest loss; its prior is nearly uniform.
 PRIORS = {"log A": (-1.5, 1.5), "a": (0.5, 0.25), "log B": (-0.7, 1.5), "b": (0.8, 0.4), "c": (0.2, 0.3)}
 PRIORS |= {"log noise": (math.log(0.06), 0.5), "log R": (math.log(16), 0.7), "logit of the floor": (0.0, 1.6)}
-MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T[:, :, None]
+MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
 
 
 class Run(NamedTuple):
@@ -54,33 +54,35 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """All laws that suit some runs."""
+    """All laws that suit some runs; with leading axes `...`, those that suit each of many sets of runs."""
 
-    runs: np.ndarray  # [3, n_runs]: sizes, characters, losses
+    runs: np.ndarray  # [3, ..., n_runs]: sizes, characters, losses
     n_text: float  # characters of the text
     known_floor: float | None
-    draws: np.ndarray  # [8, n_draws], of the parameters in PRIORS
+    draws: np.ndarray  # [8, ..., n_draws], of the parameters in PRIORS
 
     @property
     def floors(self) -> np.ndarray:
         share = 1 / (1 + np.exp(-self.draws[7]))
-        return self.runs[2].min() * share if self.known_floor is None else np.full_like(share, self.known_floor)
+        lowest = self.runs[2].min(-1)[..., None]
+        return lowest * share if self.known_floor is None else np.full_like(share, self.known_floor)
 
     def excess(self, n_weights: np.ndarray | float, n_chars: np.ndarray | float) -> np.ndarray:
-        """The expected loss above the floor by each law, `[n_draws, n_points]`."""
-        log_a, a, log_b, b, c, _, log_repeats, _ = self.draws[:, :, None]
+        """The expected loss above the floor by each law, `[..., n_draws, n_points]`."""
+        log_a, a, log_b, b, c, _, log_repeats, _ = self.draws[..., None]
         repeats, again = np.exp(log_repeats), np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
         worth = np.minimum(n_chars, self.n_text) - self.n_text * repeats * np.expm1(-again / repeats)
-        sizes, lengths = np.log(self.runs[:2]).mean(1)
-        size, length = np.log(n_weights) - sizes, np.log(worth) - lengths
-        return np.ptp(self.runs[2]) * (np.exp(log_a - a * size) + np.exp(log_b - b * length - c * size))
+        sizes, lengths = np.log(self.runs[:2]).mean(-1)[..., None, None]
+        size, length, spread = np.log(n_weights) - sizes, np.log(worth) - lengths, np.ptp(self.runs[2], -1)
+        return spread[..., None, None] * (np.exp(log_a - a * size) + np.exp(log_b - b * length - c * size))
 
     def log_density(self) -> np.ndarray:
-        """The density of each draw, `[n_draws]`, by the runs and the priors."""
-        excess, log_noise = np.log(np.maximum(self.runs[2] - self.floors[:, None], 1e-9)), self.draws[5][:, None]
-        errors = (excess - np.log(self.excess(*self.runs[:2]))) / np.exp(log_noise)
-        prior = ((self.draws - MEANS) / DEVIATIONS) ** 2
-        density = -(errors**2 / 2 + log_noise + excess).sum(1) - prior.sum(0) / 2
+        """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
+        sizes, lengths, losses = self.runs[..., None, :]
+        excess, log_noise = np.log(np.maximum(losses - self.floors[..., None], 1e-9)), self.draws[5][..., None]
+        errors = (excess - np.log(self.excess(sizes, lengths))) / np.exp(log_noise)
+        prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
+        density = -(errors**2 / 2 + log_noise + excess).sum(-1) - prior.sum(-1).T / 2
         return np.where((self.draws[[1, 3]] > 0).all(0), density, -np.inf)
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
@@ -91,28 +93,31 @@ class Law:
         return Interval.of(self.floors + self.excess(n_weights, n_chars)[:, 0] * np.exp(errors))
 
 
-def fit(
-    runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None, steps: int = STEPS, seed: int = 0
-) -> Law:
-    """Draw laws that suit runs on a text of `n_text` characters. Raises InputError if there are too few runs.
-
-    Each half of an ensemble of laws moves along lines through random laws of the other half (Goodman and Weare 2010).
-    """
+def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:
+    """The laws that suit runs on a text of `n_text` characters. Raises InputError if there are too few runs."""
     n_sizes, n_lengths = (len({run[i] for run in runs}) for i in (0, 1))
     if len(runs) < MIN_RUNS or n_sizes < 2 or n_lengths < 3:
         raise InputError(f"not enough runs to extrapolate from: {MIN_RUNS} of 2 sizes and 3 lengths are needed")
-    random, n, kept = np.random.default_rng(seed), WALKERS // 2, []
-    first = MEANS + DEVIATIONS * random.normal(0, 0.3, (2, len(PRIORS), n))
-    halves = [Law(np.array(runs, dtype=float).T, n_text, floor, draws) for draws in first]
+    return drawn(np.array(runs, dtype=float).T, n_text, floor)
+
+
+def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STEPS) -> Law:
+    """Draw laws that suit `runs` `[3, ..., n_runs]`.
+
+    Each half of an ensemble of laws moves along lines through random laws of the other half (Goodman and Weare 2010).
+    """
+    random, n, kept = np.random.default_rng(0), WALKERS // 2, []
+    starts = (random.normal(0, 0.3, (len(PRIORS), *runs.shape[1:-1], n)).T for _ in range(2))
+    halves = [Law(runs, n_text, floor, (MEANS + DEVIATIONS * start).T) for start in starts]
     densities = [half.log_density() for half in halves]
     for step, i in ((step, i) for step in range(steps) for i in (0, 1)):
-        stretch = (1 + random.random(n)) ** 2 / 2  # from 1/2 to 2, with a density of 1 / sqrt(stretch)
-        partners = halves[1 - i].draws[:, random.integers(n, size=n)]
+        stretch = (1 + random.random(densities[i].shape)) ** 2 / 2  # from 1/2 to 2, with a density of 1 / sqrt(stretch)
+        partners = halves[1 - i].draws[..., random.integers(n, size=n)]
         moved = replace(halves[i], draws=partners + stretch * (halves[i].draws - partners))
-        density = moved.log_density()
-        is_taken = np.log(random.random(n)) < (len(PRIORS) - 1) * np.log(stretch) + density - densities[i]
+        change = (len(PRIORS) - 1) * np.log(stretch) + (density := moved.log_density()) - densities[i]
+        is_taken = np.log(random.random(density.shape)) < change
         halves[i] = replace(moved, draws=np.where(is_taken, moved.draws, halves[i].draws))
         densities[i] = np.where(is_taken, density, densities[i])
         if step >= steps // 2 and step % 10 == 0:  # the first half finds the region of the laws that suit
             kept.append(halves[i].draws)
-    return replace(halves[0], draws=np.concatenate(kept, axis=1))
+    return replace(halves[0], draws=np.concatenate(kept, axis=-1))

@@ -50,6 +50,7 @@ def tiny(text_file):
 
 def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     """All have complete schedules; the last one is evaluated on its way."""
+    monkeypatch.setattr(ladder, "TIMED_SECONDS", 0.05)
     small = [measured(*tiny, shape_keys(d_model, 1)) for d_model in (8, 16)]
     assert small[0].n_weights < small[1].n_weights
     assert min(shape.chars_per_second for shape in small) > 0

@@ -12,18 +12,24 @@ from configs.command_line import parse
 from configs.keys import ConfigError
 from data.play.grammar import play
 from planning.ladder import Shape, shape_keys
-from planning.law import fit
 from runs.curves import draw_prediction
 from tests.conftest import one_line
-from tests.planning.test_law import FLOOR, SIZES, ladder
+from tests.planning.test_law import FLOOR, SIZES, fitted
 
 KEYS = ("training.compile=false", "training.chars_per_step=256", "model.ngram_rows=4096")
 
 
-def test_a_plan_of_the_play_is_trained(tmp_path, monkeypatch, capsys, train):
-    monkeypatch.setattr("data.corpus.play", lambda: play(60_000))
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """A short play, whose runs are built at once, and short measurements of their speed."""
+    monkeypatch.setattr("data.corpus.play", lambda: play(30_000))
+    monkeypatch.setattr("planning.ladder.SECONDS_TO_BUILD", 0.2)
+    monkeypatch.setattr("planning.ladder.TIMED_SECONDS", 0.05)
+
+
+def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train):
     path = tmp_path / "plan.yaml"
-    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "20", "--write", str(path)]
+    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "6", "--write", str(path)]
     assert plan.main(words) == 0
     table = capsys.readouterr().out.partition("runs and a fit")[2].splitlines()
     assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]
@@ -64,7 +70,7 @@ def test_help_is_shown(capsys):
 
 
 def test_a_loss_is_reached_in_the_least_time():
-    law, shapes = fit(ladder(), floor=FLOOR), [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
+    law, shapes = fitted(floor=FLOOR), [Shape(shape_keys(32, 1), n, 1e9 / n) for n in SIZES]
     least = plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.56))
     assert least.predicted.loss == pytest.approx(0.56, abs=0.003)
     seconds = 0.5 * least.n_chars / least.shape.chars_per_second
