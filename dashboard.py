@@ -24,7 +24,6 @@ SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the dashboard, import runs or set knobs. Returns the exit code."""
     parser = logs_parser(__doc__)
     parser.add_argument("--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)")
     parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
@@ -36,7 +35,6 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(options: Namespace) -> int:
-    """Do what the options ask for; returns the exit code."""
     port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
     if bool(options.knobs) != (options.changed is not None):
         raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")

@@ -42,7 +42,6 @@ class Measured(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Measure the runs that the command line names; returns the exit code."""
     parser = run_parser(__doc__, "runs", nargs="+")
     writing = "also measure how well the runs write, which takes a minute or more per run"
     parser.add_argument("--writing", action="store_true", help=writing)
@@ -121,7 +120,6 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
 
 
 def print_tables(results: dict[str, Any]) -> None:
-    """Print the tables of one run."""
     loss = statistics.with_error(f"{results['loss.valid']:.4f}", results["loss.valid_stderr"])
     print(f"  protocol             loss {loss} nats, accuracy {results['accuracy.valid']:.1%}")
     if "bits_per_character" in results:

@@ -26,7 +26,6 @@ from trained.saved_classifier import is_classifier, load_classifier
 
 
 def main(arguments: list[str]) -> int:
-    """Convert one run; returns the exit code."""
     parser = run_parser(__doc__)
     formats = f"{', '.join(FORMATS)}; a new file or folder"
     parser.add_argument("--to", nargs=2, metavar=("FORMAT", "PATH"), required=True, help=formats)
@@ -34,7 +33,6 @@ def main(arguments: list[str]) -> int:
 
 
 def convert(options: Namespace) -> int:
-    """Write a run in another format; returns the exit code."""
     name, path = options.to[0], Path(options.to[1])
     if name not in FORMATS:
         raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")

@@ -34,7 +34,6 @@ LABELS = 64
 
 
 def main(arguments: list[str]) -> int:
-    """Learn the tasks and compare; returns the exit code."""
     parser = run_parser(__doc__)
     parser.add_argument("--task", required=True, metavar="TASK", help="a name, all, or a CSV file")
     labels = "labelled texts of each draw (default: %(default)s)"

@@ -43,7 +43,6 @@ HIGHEST_RATE, LOWEST_RATE = 0.7, 0.3
 
 
 def main(arguments: list[str]) -> int:
-    """Write texts; returns the exit code."""
     parser = run_parser(__doc__)
     parser.add_argument("--prompt", metavar="TEXT", default="", help="text to continue, or with blanks to fill")
     length = "characters (or tokens) of the text, prompt included"
@@ -67,7 +66,6 @@ def main(arguments: list[str]) -> int:
 
 
 def generate(options: Namespace) -> None:
-    """Write the texts that the options ask for."""
     trained = load_trained(options.run, options.logs)
     template = template_of(options.prompt, options.length, trained)
     if options.gif:

@@ -39,7 +39,6 @@ class Choice(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Plan one run; returns the exit code."""
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--seconds", type=number(float, 1), metavar="N", help="training time")
@@ -53,7 +52,6 @@ def main(arguments: list[str]) -> int:
 
 
 def plan(options: Namespace) -> None:
-    """Measure speeds, train the ladder, fit the law, and print the plan."""
     if options.write and (options.write.is_dir() or not options.write.absolute().parent.is_dir()):
         raise InputError(f"cannot write {options.write}: name a file in a folder that exists")
     values, began = parse(options.keys).values, time.monotonic()

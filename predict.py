@@ -53,7 +53,6 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(options: Namespace) -> int:
-    """Fill or classify the texts; returns the exit code."""
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
     if options.serve and options.texts:

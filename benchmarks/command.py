@@ -98,7 +98,6 @@ def markdown(table: Table) -> str:
 
 
 def in_minutes(seconds: float) -> str:
-    """About how long something takes."""
     n = round(seconds / 60)
     return "less than a minute" if n == 0 else f"about {n} minute{'s' * (n > 1)}"
 
@@ -109,12 +108,10 @@ def device_preset() -> str:
 
 
 def recipe(name: str) -> dict[str, Any]:
-    """The content of `benchmarks/recipes/<name>.yaml`."""
     return yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
 
 
 def key_words(keys: Mapping[str, Any]) -> list[str]:
-    """Config keys as words of a command line."""
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in keys.items()]
 
 

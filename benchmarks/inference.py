@@ -25,7 +25,6 @@ CHARS = 32_768  # per turn, at least
 
 @torch.inference_mode()
 def main(options: Namespace, path: Path) -> None:
-    """Measure, print a table, and write JSON."""
     trained = load_trained(options.run)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"

@@ -38,7 +38,6 @@ SECONDS = 3.0  # per measurement of the reader
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Measure, print a table, and write JSON."""
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         texts = {share: folder / f"{share}.txt" for share in set(SHARES.values())}
@@ -56,7 +55,6 @@ def main(options: Namespace, path: Path) -> None:
 
 
 def write(path: Path, megabytes: float) -> None:
-    """Write a text of about this size."""
     speeches = play().split("\n\n")
     speeches[::10] = [speech.replace("a", "ä").replace("o", "œ") for speech in speeches[::10]]
     generator = random.Random(0)
@@ -83,7 +81,6 @@ def convert(text: Path, tokens: str, cache: Path) -> Measures:
 
 
 def data_of(text: Path, tokens: str, cache: Path) -> Any:
-    """The data branch of the config tree."""
     data.corpus.CACHE = cache
     return configs_of(resolve({"device": "cpu"}, {"data.corpus": str(text), "data.tokens": tokens})).data
 

@@ -57,7 +57,6 @@ class Setting(NamedTuple):
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Write, score, print a table, and write JSON and a picture."""
     trained = load_trained(options.run)
     automaton = trained.data().loaded.automaton
     if automaton is None or not trained.vocabulary.is_characters:

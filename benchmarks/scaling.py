@@ -35,7 +35,6 @@ UNSEEN = {(64, 1): (10,), (128, 1): (2.6,), (128, 2): (1.4,)}  # ten times the c
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, fit, print the table, and write JSON and a figure."""
     built_in = load_corpus(PLAY)
     corpus, floor = replace(built_in, training=play(LENGTH, SEED)), mean_loss(window_losses(built_in)["floor"])
     ladder, unseen = ([trial(corpus, size, n) for size in sizes for n in sizes[size]] for sizes in (LADDER, UNSEEN))

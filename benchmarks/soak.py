@@ -135,7 +135,6 @@ def growth(series: Sequence[float], per_minute: float) -> dict[str, float]:
 
 
 def start(keys: list[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    """Start experiment.py."""
     command = [sys.executable, "experiment.py", *keys]
     return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
 

@@ -40,7 +40,6 @@ LOSSES = {
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, print the table, and write JSON."""
     common = COMMON | {"data.corpus": PLAY, "training.max_seconds": None, "training.max_steps": options.steps}
     rows = run_trials(path, trials_of(VARIANTS, common, options.seeds, "base"), measure, 120 + 0.13 * options.steps)
     results = by_variant(rows)

@@ -43,7 +43,6 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Measure, print a table, and write JSON."""
     slower: list[str] = []  # lines about compiling, for example why a step is not compiled or recorded
     groups = {}
     for sizes, n_windows, seq_len in SHAPES[:1] if options.quick else SHAPES:

@@ -37,7 +37,6 @@ EVALUATIONS = {FOLIO: 12, "annotated": 2, **dict.fromkeys(PEERS["peers"], 10)}
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, print the table, and write JSON and a figure."""
     preset = device_preset()
     if options.search:
         seconds = PEERS["search_seconds"][preset]

@@ -47,7 +47,6 @@ def steps_in_the_same_time(time: float, steps: int) -> int:
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, print the table, and write JSON."""
     tricks, seconds_per_run = chosen(options.names), 20 + 0.1 * options.steps
     common = COMMON | {"training.max_seconds": None, "training.max_steps": options.steps}
     variants = {BASE: {}} | {name: row["keys"] for name, row in tricks.items()}

@@ -20,7 +20,6 @@ WITH_WARMUP = ("quick", "modernbert")
 
 
 def main(options: Namespace, path: Path) -> None:
-    """Train the missing runs, print the table, and write JSON."""
     rows = run_trials(path, trials(options.seconds, options.seeds), last_losses, options.seconds + 60)
     save_results(path, compared(by_variant(rows), bases(), LOSSES, {}), seconds=options.seconds, trials=rows)
 

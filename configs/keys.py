@@ -121,7 +121,6 @@ def unknown_key(name: str, settings: Mapping[str, Setting]) -> ConfigError:
 
 
 def shortened(value: Any) -> str:
-    """A value for an error message, shortened."""
     text = str(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

@@ -31,7 +31,6 @@ def bpe(corpus: Corpus, n: int, announce: Callable[[str], None]) -> dict[str, An
 
 
 def cache_path(sha256: str, n: int) -> Path:
-    """The path in the cache for the BPE of a text."""
     return data.corpus.CACHE / "tokenizers" / f"bpe-{sha256[:16]}-{n}-{VERSION}.json"
 
 

@@ -73,5 +73,4 @@ class ByteVocabulary(PiecesOfUtf8):
         return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64))
 
     def description(self) -> dict[str, Any]:
-        """The content of vocabulary.json."""
         return {"tokens": self.tokens, "special_tokens": self.special_tokens}

@@ -28,6 +28,5 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
 
 
 def keep(content: bytes, path: Path, announce: Callable[[str], None]) -> None:
-    """Write a downloaded text to the cache."""
     with reporting_os_errors(announce, f"{str(path)!r}, so the text will be downloaded again"):
         write_atomically(path, content)

@@ -13,7 +13,6 @@ class Prefetched:
     """Windows of a text on the disk. They are the same as without a thread, and so is the state."""
 
     def __init__(self, windows: Windows, device: torch.device):
-        """`windows` are on the CPU."""
         self.windows = windows
         self.device = device
         self.waited = 0.0  # seconds for which steps have waited for windows; a callback resets it
@@ -48,7 +47,6 @@ class Prefetched:
             self.windows.load_state_dict(self._state)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that decides all windows still to be drawn."""
         return self._state if self._next else self.windows.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -107,7 +107,6 @@ class SubwordVocabulary(PiecesOfUtf8):
         return ids
 
     def description(self) -> dict[str, Any]:
-        """The content of vocabulary.json."""
         return {"tokens": self.tokens, "special_tokens": self.special_tokens, "tokenizer": self.tokenizer}
 
 

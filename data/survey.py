@@ -53,7 +53,6 @@ def survey(
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:
-    """The entries of the cache."""
     lines = cache.read_bytes().splitlines() if cache.exists() else []
     for line in lines:
         with contextlib.suppress(ValueError, TypeError, LookupError):  # an incomplete line: its file is surveyed again

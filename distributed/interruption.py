@@ -22,7 +22,6 @@ class Interruption:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Remembers signals inside the context."""
         before = {number: signal.signal(number, self._remember) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

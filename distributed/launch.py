@@ -4,7 +4,6 @@ import os
 
 
 def started_by_torchrun() -> bool:
-    """Whether torchrun has started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 

@@ -61,7 +61,6 @@ class Processes:
         return shared.tolist()
 
     def from_first(self, value: Any) -> Any:
-        """The first process's object."""
         return self.of_all(value)[0]
 
     def of_all(self, value: Any = None) -> list[Any]:

@@ -133,7 +133,6 @@ def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> 
 
 
 def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int) -> tuple[Run, list[Any]]:
-    """A run that is not compiled and has no folder, and its rows."""
     trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, "training.compile": False}).trainer
     trainer.callbacks = [rows := Rows()]
     trainer.train()
@@ -141,8 +140,6 @@ def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_
 
 
 class Rows(Callback):
-    """Keeps the rows of a training in memory."""
-
     def begin(self, trainer: Any) -> None:
         self.found: list[Any] = []
 

@@ -45,7 +45,6 @@ class Callback:
         """After the last checkpoint."""
 
     def state_dict(self) -> Any:
-        """The state for a checkpoint."""
         return None
 
     def load_state_dict(self, state: Any) -> None:

@@ -37,8 +37,6 @@ class RefusedError(DeliveryError):
 
 
 class Delivery:
-    """Delivers one run to one dashboard."""
-
     def __init__(self, run: RunFolder, server: str):
         """`server` is the dashboard's base address, such as http://127.0.0.1:5005."""
         self.run = run

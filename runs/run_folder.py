@@ -64,7 +64,6 @@ class RunFolder:
             yield
 
     def is_locked(self) -> bool:
-        """Whether a process trains the run right now."""
         try:
             with open(self.path / "lock", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -142,11 +141,9 @@ class RunFolder:
         write_json(self.status_path, {"status": status, "details": details, "time": time.time()})
 
     def status(self) -> dict[str, Any]:
-        """The `status` of the run, and `details`."""
         return read_object(self.status_path, STATUS)
 
     def save_corpus(self, name: str, sha256: str) -> None:
-        """Write the name and the hash of the text that the run trains on."""
         write_json(self.corpus_path, {"name": name, "sha256": sha256})
 
     def corpus(self) -> dict[str, str]:
@@ -163,12 +160,10 @@ class RunFolder:
         write_json(self.reference_lines_path, dict(lines), indent=2)
 
     def reference_lines(self) -> dict[str, float]:
-        """The reference losses by name, in nats per masked character."""
         lines = read_object(self.reference_lines_path, {})
         return checked(lines, dict.fromkeys(lines, float), str(self.reference_lines_path), RunFolderError)
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        """Add one evaluation to metrics.jsonl."""
         append_line(self.metrics_path, to_json(row))
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -176,19 +171,15 @@ class RunFolder:
         return read_rows(self.metrics_path, ROW)
 
     def append_hardware(self, row: dict[str, Any]) -> None:
-        """Add a row on the use of the machine to hardware.jsonl."""
         append_line(self.hardware_path, to_json(row))
 
     def append_event(self, event: dict[str, Any]) -> None:
-        """Add an event, such as a change by hand, to events.jsonl."""
         append_line(self.events_path, to_json(event))
 
     def events(self) -> list[dict[str, Any]]:
-        """All events so far, oldest first."""
         return read_rows(self.events_path, EVENT)
 
     def append_log(self, line: str) -> None:
-        """Add a line of text to log.txt."""
         append_line(self.log_path, line)
 
     def sizes(self) -> dict[str, int]:

@@ -24,7 +24,6 @@ def is_number(value: Any) -> bool:
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a number of bytes."""
     return type(value) is int and value >= 0
 
 
@@ -84,7 +83,6 @@ def _shown(value: Any) -> str:
 
 
 def matches(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind."""
     if isinstance(kind, tuple):
         return any(matches(value, option) for option in kind)
     if isinstance(kind, list):

@@ -89,7 +89,6 @@ def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
 
 
 def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> None:
-    """Draw one task."""
     for i, name in enumerate(COLUMNS):
         scores = {n: results["scores"][name] for n, results in of_task.items() if name in results["scores"]}
         means = [score["mean"] for score in scores.values()]

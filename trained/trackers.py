@@ -53,7 +53,6 @@ def to_wandb(run: RunFolder, folder: Path) -> None:
 
 
 def numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row by name."""
     return ((name, value) for name, value in row.items() if isinstance(value, int | float))
 
 

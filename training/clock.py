@@ -32,7 +32,6 @@ class TrainingClock:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stops the clock inside the context."""
         self.stop()
         try:
             yield

@@ -47,7 +47,6 @@ class Muon(Optimizer):
                 self.update(matrices, group)
 
     def average(self, matrices: list[torch.Tensor], momentum: float) -> None:
-        """Update the momenta of matrices."""
         for matrix in matrices:
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
@@ -60,7 +59,6 @@ class Muon(Optimizer):
         return torch.stack(torch._foreach_lerp([local(matrix.grad) for matrix in matrices], momenta, momentum))
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Update matrices of one shape."""
         self.apply(matrices, orthogonal(self.directions(matrices, group["momentum"])), group)
 
     def apply(self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]) -> None:

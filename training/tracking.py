@@ -119,16 +119,13 @@ class Tracking(Callback):
             self.run.append_log(line)
 
     def wanted_knobs(self) -> Mapping[str, Any] | None:
-        """The values that a user has requested on the dashboard, if any."""
         return self.uploader.delivery.knobs if self.uploader else None
 
     def says(self, trainer: Any, line: str) -> None:
-        """Show one line of text."""
         logger.log(line)
         self._log(line)
 
     def stepped(self, trainer: Any, stage: Any) -> None:
-        """Move the progress line, and deliver a new row."""
         if self.uploader and self.has_new_row:
             self.has_new_row = False
             self.uploader.wake.set()
@@ -143,7 +140,6 @@ class Tracking(Callback):
         monit.progress(min(progress, 1.0))
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
-        """Show one row of metrics.jsonl."""
         line: list[Any] = [
             f"step {row['step']:>7,}  {row['seconds']:>7.1f} s  ",
             "loss.valid ",

@@ -13,7 +13,6 @@ WHOLE_WORDS: dict[str, Any] = {"whole_word_mask": True, "mask_replace_prob": 1.0
 
 
 def collator(**options: Any) -> Callable[[], DataCollatorForLanguageModeling]:
-    """Make a collator with some of its options."""
     return lambda: DataCollatorForLanguageModeling(word_pieces(PIECES), **options)
 
 

@@ -49,7 +49,6 @@ def maskers() -> Iterator[tuple[str, str, Callable[[], Any]]]:
 
 
 def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:
-    """A line of the table."""
     bugs = {
         verdict: sorted({f"`{each.bug}`" for each in audit.findings if each.verdict == verdict and each.bug})
         for verdict in (Verdict.BROKEN, Verdict.DIFFERS)

@@ -53,7 +53,6 @@ def speeches(n: int, seed: int, longest: int | None = None) -> list[Speech]:
 
 @lru_cache(maxsize=1)
 def floor() -> Floor:
-    """The exact posterior of the play."""
     return Floor(grammar())
 
 
