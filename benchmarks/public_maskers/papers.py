@@ -1,7 +1,5 @@
 """Maskers that fit in a few lines after their papers: what the authors' text or released code says, and no more."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -16,18 +14,6 @@ from benchmarks.public_maskers.vocabulary import (
     Sequences,
     row_by_row,
 )
-
-PAPERS: dict[str, Callable[[], Masker]] = {}
-
-
-def paper(name: str) -> Callable[[Callable[[], Masker]], Callable[[], Masker]]:
-    """Register a factory under the name of its paper."""
-
-    def register(factory: Callable[[], Masker]) -> Callable[[], Masker]:
-        PAPERS[name] = factory
-        return factory
-
-    return register
 
 
 def characters(x: torch.Tensor) -> torch.Tensor:
@@ -48,32 +34,17 @@ def hidden(x: torch.Tensor, selected: torch.Tensor) -> Pair:
     return torch.where(selected, MASK, x), torch.where(selected, x, IGNORED)
 
 
+def independent(x: torch.Tensor, rate: float) -> torch.Tensor:
+    """Each position by a draw of its own."""
+    return (torch.rand(x.shape) < rate) & characters(x)
+
+
 def counted(x: torch.Tensor, rate: float, most: int | None = None) -> torch.Tensor:
     """The same number of positions in each window of equal length: round(rate * length), at least 1, at most `most`."""
     length = (x != 0).sum(1, keepdim=True)
     n_selected = (rate * length).round().clamp(1, most)
     ranks = torch.rand(x.shape).masked_fill(~characters(x), 2.0).argsort(1).argsort(1)
     return (ranks < n_selected) & characters(x)
-
-
-@paper("BERT (Devlin et al. 2018), create_pretraining_data: fixed count, at most 20")
-def bert() -> Masker:
-    return Masker(lambda x: replaced(x, counted(x, 0.15, most=20)))
-
-
-@paper("RoBERTa (Liu et al. 2019): drawn anew each time")
-def roberta() -> Masker:
-    return Masker(lambda x: replaced(x, (torch.rand(x.shape) < 0.15) & characters(x)))
-
-
-@paper("ELECTRA (Clark et al. 2020), generator: all [MASK]")
-def electra() -> Masker:
-    return Masker(lambda x: hidden(x, counted(x, 0.15)))
-
-
-@paper("cramming (Geiping and Goldstein 2022), released code: 25%, the lowest of random whole numbers")
-def cramming() -> Masker:
-    return Masker(lowest_whole_numbers)
 
 
 def lowest_whole_numbers(x: torch.Tensor) -> Pair:
@@ -88,16 +59,6 @@ def lowest_whole_numbers(x: torch.Tensor) -> Pair:
     return inputs, torch.where(selected, x, IGNORED)
 
 
-@paper("MosaicBERT (Portes et al. 2023): 30%")
-def mosaicbert() -> Masker:
-    return Masker(lambda x: replaced(x, (torch.rand(x.shape) < 0.3) & characters(x)))
-
-
-@paper("ModernBERT (Warner et al. 2024), released code: 30%, random ids up to the largest of the batch")
-def modernbert() -> Masker:
-    return Masker(random_up_to_the_largest)
-
-
 def random_up_to_the_largest(x: torch.Tensor) -> Pair:
     """One draw decides, for every position; special tokens are selected too, and padding is masked without a label."""
     draw = torch.rand(x.shape)
@@ -105,11 +66,6 @@ def random_up_to_the_largest(x: torch.Tensor) -> Pair:
     random_ids = torch.randint(int(masked.max()) + 1, x.shape)
     inputs = torch.where((draw >= 0.3 * 0.8) & (draw < 0.3 * 0.9), random_ids, masked)
     return inputs, torch.where((draw < 0.3) & (x != PAD), x, IGNORED)
-
-
-@paper("SpanBERT (Joshi et al. 2020): geometric spans with p = 0.2, at most 10, replaced span by span")
-def spanbert() -> Masker:
-    return row_by_row(spans)
 
 
 def spans(ids: list[int]) -> Sequences:
@@ -130,3 +86,20 @@ def spans(ids: list[int]) -> Sequences:
             inputs[place] = MASK if draw < 0.8 else random_id if draw < 0.9 else ids[place]
         left -= length
     return inputs, labels
+
+
+PAPERS: dict[str, Masker] = {
+    "BERT (Devlin et al. 2018), create_pretraining_data: fixed count, at most 20": Masker(
+        lambda x: replaced(x, counted(x, 0.15, most=20))
+    ),
+    "RoBERTa (Liu et al. 2019): drawn anew each time": Masker(lambda x: replaced(x, independent(x, 0.15))),
+    "ELECTRA (Clark et al. 2020), generator: all [MASK]": Masker(lambda x: hidden(x, counted(x, 0.15))),
+    "cramming (Geiping and Goldstein 2022), released code: 25%, the lowest of random whole numbers": Masker(
+        lowest_whole_numbers
+    ),
+    "MosaicBERT (Portes et al. 2023): 30%": Masker(lambda x: replaced(x, independent(x, 0.3))),
+    "ModernBERT (Warner et al. 2024), released code: 30%, random ids up to the largest of the batch": Masker(
+        random_up_to_the_largest
+    ),
+    "SpanBERT (Joshi et al. 2020): geometric spans with p = 0.2, at most 10, replaced span by span": row_by_row(spans),
+}

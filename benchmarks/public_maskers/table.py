@@ -44,8 +44,8 @@ def maskers() -> Iterator[tuple[str, str, Callable[[], Any]]]:
             yield name, version(distribution), factory
         except PackageNotFoundError:
             continue
-    for name, factory in PAPERS.items():
-        yield name, "", factory
+    for name, masker in PAPERS.items():
+        yield name, "", lambda masker=masker: masker
 
 
 def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:

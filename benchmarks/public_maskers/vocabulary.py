@@ -1,7 +1,8 @@
 """The vocabulary that public maskers get: BERT's special tokens first, then 65 characters."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,27 +16,16 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 Sequences = tuple[list[int], list[int]]
 
 
+@dataclass
 class Masker:
-    """A public masker as a function of ids `[batch, seq_len]`, with the attributes that the audit reads.
+    """A public masker as a function of ids `[batch, seq_len]`, with the attributes that the audit reads."""
 
-    `ignored` is the label of positions that are not predicted.
-    """
-
-    def __init__(
-        self,
-        mask: Callable[[torch.Tensor], Pair],
-        *,
-        ignored: int = IGNORED,
-        mask_token: int = MASK,
-        no_mask_tokens: Sequence[int] = (CLS, SEP, UNK),
-        n_tokens: int = N_TOKENS,
-    ):
-        self.mask = mask
-        self.padding_token = PAD
-        self.mask_token = mask_token
-        self.no_mask_tokens = list(no_mask_tokens)
-        self.n_tokens = n_tokens
-        self.ignored = ignored
+    mask: Callable[[torch.Tensor], Pair]
+    ignored: int = IGNORED  # the label of positions that are not predicted
+    mask_token: int = MASK
+    no_mask_tokens: Sequence[int] = (CLS, SEP, UNK)
+    n_tokens: int = N_TOKENS
+    padding_token: ClassVar[int] = PAD
 
     def __call__(self, x: torch.Tensor) -> Pair:
         return self.mask(x)
