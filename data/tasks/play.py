@@ -15,7 +15,7 @@ from torch import Tensor
 from data.play import words
 from data.play.floor import NONE, Floor
 from data.play.grammar import PLAY, grammar
-from data.tasks.task import CHARACTER, N_POOL, N_TEST, PAIR, REPORT, SELECTION, TEXT, Example, Task, task
+from data.tasks.task import CHARACTER, N_POOL, N_TEST, PAIR, REPORT, SELECTION, TASKS, TEXT, Example, Task, task
 
 SEEDS = {REPORT: (2, 3), SELECTION: (4, 5)}  # of the pool and of the test; pretraining has 1
 WINDOW = 128  # characters of an example of tagging
@@ -101,24 +101,6 @@ def _windows(distinction: str, n: int, seed: int) -> list[Example]:
     return [Example((text[i : i + WINDOW],), labels[i : i + WINDOW]) for i in range(0, len(text), WINDOW)]
 
 
-@task(PLAY)
-def word_class(use: str) -> Task:
-    """The kind of word that each character belongs to: noun, verb ending, article, ..."""
-    return _tagging("word_class", "word", use)
-
-
-@task(PLAY)
-def number(use: str) -> Task:
-    """Whether each character belongs to a singular or a plural phrase."""
-    return _tagging("number", "number", use)
-
-
-@task(PLAY)
-def sentence_kind(use: str) -> Task:
-    """Whether each character belongs to a statement, a question or an exclamation."""
-    return _tagging("sentence_kind", "sentence", use)
-
-
 def _speeches_about(distinction: str, n: int, seed: int) -> list[Example]:
     """Speeches of at most 160 characters, whose label is the value of a distinction in their states."""
     descriptions = grammar().descriptions
@@ -146,16 +128,14 @@ def _of_speeches(name: str, distinction: str, use: str) -> Task:
     return Task(name, TEXT, pool, test, ceiling)
 
 
-@task(PLAY)
-def topic(use: str) -> Task:
-    """The topic of a speech, of four."""
-    return _of_speeches("topic", "topic", use)
-
-
-@task(PLAY)
-def play_speaker(use: str) -> Task:
-    """The speaker of a speech, of eight. Both speakers of a topic speak alike, so half of the answers must be wrong."""
-    return _of_speeches("play_speaker", "speaker", use)
+LABELLED = {  # task -> what has labels, and the distinction of the grammar that is the label
+    "word_class": (_tagging, "word"),  # noun, verb ending, article, ...
+    "number": (_tagging, "number"),  # of the phrase that a character belongs to
+    "sentence_kind": (_tagging, "sentence"),  # statement, question or exclamation
+    "topic": (_of_speeches, "topic"),  # one of four
+    "play_speaker": (_of_speeches, "speaker"),  # one of eight; both of a topic speak alike, so half must be wrong
+}
+TASKS[PLAY] = {name: partial(build, name, distinction) for name, (build, distinction) in LABELLED.items()}
 
 
 @task(PLAY)
@@ -166,13 +146,8 @@ def follows(use: str) -> Task:
     P(first) * P(second). A piece of fewer than 60 characters is a whole speech, so its end and its heading count too.
     """
     pool, test = _parts(_pairs_of_speeches, use)
-    return Task(
-        "follows",
-        PAIR,
-        pool,
-        test,
-        lambda: float(log_odds([example.texts for example in test[:CEILING_TEXTS]]).abs().sigmoid().mean()),
-    )
+    texts = [example.texts for example in test[:CEILING_TEXTS]]
+    return Task("follows", PAIR, pool, test, lambda: float(log_odds(texts).abs().sigmoid().mean()))
 
 
 def log_odds(pairs: Sequence[tuple[str, ...]]) -> Tensor:
