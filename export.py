@@ -17,7 +17,7 @@ from typing import Any
 
 from configs.keys import ConfigError
 from configs.one_line import fail, run_main
-from configs.scripts import run_parser, run_script
+from configs.scripts import check_new, run_parser, run_script
 from data.tasks.task import PAIR
 from runs.find import find_run
 from trained import trackers
@@ -36,10 +36,7 @@ def convert(options: Namespace) -> int:
     name, path = options.to[0], Path(options.to[1])
     if name not in FORMATS:
         raise ConfigError(f"--to {name}: choose one of {', '.join(FORMATS)}")
-    if not path.name:
-        raise ConfigError(f"--to {name} {options.to[1]!r} names no new file or folder: give its path")
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists already: choose another path")
+    check_new(path, f"--to {name}")
     source: Any
     if is_classifier(Path(options.run)):
         if name not in OF_MODELS:
@@ -51,7 +48,6 @@ def convert(options: Namespace) -> int:
         run = find_run(options.run, options.logs)
         source = load(run) if name in OF_MODELS else run
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # A temporary path until the export is complete. The suffix stays, because libraries read it.
         with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
             part = Path(folder) / path.name

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from configs.keys import ConfigError
 from configs.one_line import run_main
-from configs.scripts import number, run_parser, run_script
+from configs.scripts import check_new, number, run_parser, run_script
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
@@ -48,12 +48,12 @@ def main(arguments: list[str]) -> int:
 def compare_models(options: Namespace) -> None:
     """Learn and compare, and write the results into the folder of the run."""
     from trained.comparison import compare, learned  # needs scikit-learn
-    from trained.saved_classifier import check_new, save
+    from trained.saved_classifier import save
 
     if options.save:
         if options.task == "all":
             raise ConfigError("--save keeps the classifier of one task: name it instead of all")
-        check_new(options.save)
+        check_new(options.save, "--save")
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"

@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from configs.keys import ConfigError
 from data.tasks.task import CHARACTER
 from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
@@ -47,18 +46,6 @@ class SavedClassifier(Trained):
 
 def is_classifier(folder: Path) -> bool:
     return (folder / FILE).is_file()
-
-
-def check_new(folder: Path) -> None:
-    """Raises ConfigError if a classifier cannot be saved in `folder`."""
-    if not folder.name:
-        raise ConfigError(f"--save {str(folder)!r} names no new folder: give its path")
-    if folder.exists() or folder.is_symlink():
-        raise ConfigError(f"{folder} exists already: choose another folder")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot create {folder.parent} ({error.strerror}): choose another folder") from error
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:

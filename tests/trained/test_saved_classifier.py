@@ -112,7 +112,7 @@ def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
 def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
     file = csv_of_animals(tmp_path / "own.csv")
     for task, path, message in (
-        (file, tmp_path, "exists already: choose another folder"),
+        (file, tmp_path, "exists already: choose another path"),
         ("all", tmp_path / "new", "--save keeps the classifier of one task"),
         (file, "/proc/x/y", "cannot create /proc/x"),
     ):
