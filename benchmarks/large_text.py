@@ -5,7 +5,8 @@ python -m benchmarks.large_text [--megabytes 3000]
 The text consists of speeches of the built-in play in random order; every tenth has letters beyond ASCII. Each
 conversion runs in a process of its own with an empty cache: the survey of the characters, then the tokens. Its memory
 is the peak of the process above that of the process after its imports. The reader draws windows of several sizes,
-first from a file that is not in the operating system's cache, then again.
+first from a file that is not in the operating system's cache, then again. The files are in the system's temporary
+folder, or in that of the environment variable TMPDIR.
 """
 
 import multiprocessing
@@ -38,7 +39,7 @@ SECONDS = 3.0  # per measurement of the reader
 
 
 def main(options: Namespace, path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = {share: folder / f"{share}.txt" for share in set(SHARES.values())}
         for share, text in texts.items():
@@ -103,5 +104,4 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
 
 
 if __name__ == "__main__":
-    folder = {"default": None, "help": "folder for the text and its cache (default: the system's temporary folder)"}
-    run_benchmark(main, {"folder": folder}, ["folder"], megabytes=3_000.0)
+    run_benchmark(main, megabytes=3_000.0)

@@ -28,6 +28,7 @@ from configs.compiled_code import CACHE_VARIABLE
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.callbacks import Callback
+from runs.locks import locked
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.checkpoint import load_weights
@@ -80,12 +81,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+def of_all_workers(factory: pytest.TempPathFactory) -> Path:
+    """A folder of the session that all parallel processes share."""
+    folder = factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A copy of a folder that `make` fills, which one of all parallel processes does."""
+    folder = of_all_workers(factory) / name
+    with locked(folder.with_name(f"{name}.lock"), print) as mark:
+        mark.seek(0)
+        if not mark.read():
+            folder.mkdir()
+            make(folder)
+            mark.write("made")
+    return shutil.copytree(folder, factory.mktemp(name) / name)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty cache for every session, because the content of an old one could hide a mistake."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # of all workers: the first one to compile or count something does it for the others
+    folder = of_all_workers(tmp_path_factory)  # the first one to compile or count something does it for the others
     (folder / "cache").mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as context:
         context.setattr("data.corpus.CACHE", folder / "cache")

@@ -10,7 +10,7 @@ from PIL import Image
 import writing.terminal
 from data.vocabulary import MASK
 from generate import SEPARATOR, main, reservation_about
-from tests.conftest import train_in
+from tests.conftest import made_once, train_in
 from tests.writing.test_terminal import Emulator, terminal
 
 ALL_RATES = {
@@ -23,17 +23,19 @@ ALL_RATES = {
 }
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory, sentences):
-    folder = tmp_path_factory.mktemp("logs")
-    (folder / "text.txt").write_text(sentences, encoding="utf-8")
+def train_all(folder, text: str) -> None:
+    (folder / "text.txt").write_text(text, encoding="utf-8")
     keys = {"data__corpus": str(folder / "text.txt"), "training__max_steps": 20}
     train_in(folder / "mlm" / "onerate", **keys)
     train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
     train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
     train_in(folder / "mlm" / "writer", **(keys | {"training__max_steps": 150, "model__ngrams": 4}), **ALL_RATES)
     (folder / "text.txt").unlink()  # writing needs no text
-    return folder
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory, sentences):
+    return made_once(tmp_path_factory, "writers", lambda folder: train_all(folder, sentences))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def slow(function: Callable) -> Callable:
     """A function that takes longer than an exchange of tensors may."""
 
     def slowly(*arguments: object, **keywords: object) -> object:
-        time.sleep(1.5 * processes.TIMEOUT.total_seconds())
+        time.sleep(1.2 * processes.TIMEOUT.total_seconds())
         return function(*arguments, **keywords)
 
     return slowly
@@ -64,7 +64,7 @@ FAULTS = {
 
 if __name__ == "__main__":
     fault = sys.argv.pop(1)
-    processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=5), 0.4, 5.0
+    processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=5), 0.4, 3.0
     if fault != "full disk" or os.environ["RANK"] != "1":
         torch.compile = lambda function, **_: function
     if os.environ["RANK"] == "1":

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 
 import psutil
 import pytest
@@ -45,10 +44,11 @@ def test_a_process_whose_main_thread_hangs_ends_too(launcher):
 
 
 def test_processes_end_with_torchrun(launcher):
-    started = launcher.start_torchrun(stdout=subprocess.DEVNULL)
-    processes = psutil.Process(started.pid).children()
-    started.kill()
-    assert len(processes) == 2
+    """It is the parent of all processes on its machine, and one torchrun has the store."""
+    processes = [psutil.Process(program.pid) for program in launcher.start_long()]
+    for process in processes:
+        process.parent().kill()
+    launcher.stores.clear()
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
 

@@ -42,18 +42,15 @@ def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     torch.testing.assert_close(*runs, rtol=0, atol=0)
 
 
-MIXED = {
-    "numbers of processes": [(2, 3, "ddp"), (1, 6, "ddp"), (2, 9, "ddp")],
-    "fsdp and ddp": [(2, 3, "fsdp"), (2, 6, "ddp"), (2, 9, "fsdp")],
-}
+def test_other_processes_go_on_with_the_same_data(launcher, tmp_path):
+    """Another number of them, or with other shards. Without dropout, the result is that of one process up to rounding.
 
-
-@pytest.mark.parametrize("parts", MIXED.values(), ids=MIXED)
-def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, parts):
-    """Without dropout, the result is that of one process up to rounding."""
+    Checkpoints hold whole tensors, so what one way to train saves, each way can load.
+    """
     launcher.folder = tmp_path / "one"
-    one = trained(launcher, [(1, 9, "ddp")], model__dropout=0.0)
+    one = trained(launcher, [(1, 12, "ddp")], model__dropout=0.0)
     launcher.folder = tmp_path / "mixed"
+    parts = [(2, 3, "ddp"), (1, 6, "ddp"), (2, 9, "fsdp"), (2, 12, "ddp")]
     mixed = trained(launcher, parts, model__dropout=0.0)
     torch.testing.assert_close(mixed, one, rtol=0, atol=1e-4)
 

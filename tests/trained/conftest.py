@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import train_in
+from tests.conftest import made_once, train_in
 from tests.tokenizers import saved
 from trained.load import Trained, load_trained
 
@@ -21,16 +21,21 @@ def small_run(folder, corpus, **keys) -> Trained:
     return load_trained(str(folder))
 
 
+def shared_run(factory: pytest.TempPathFactory, name: str, corpus: Path, **keys) -> Trained:
+    """A small run, trained by one of all parallel processes."""
+    return load_trained(str(made_once(factory, name, lambda folder: small_run(folder / "run", corpus, **keys)) / "run"))
+
+
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory, text_file) -> Trained:
     """A run without n-gram embeddings."""
-    return small_run(tmp_path_factory.mktemp("plain") / "run", text_file)
+    return shared_run(tmp_path_factory, "plain", text_file)
 
 
 @pytest.fixture(scope="session")
 def with_ngrams(tmp_path_factory, text_file) -> Trained:
     """A run with n-gram embeddings."""
-    return small_run(tmp_path_factory.mktemp("ngrams") / "run", text_file, model__ngrams=4)
+    return shared_run(tmp_path_factory, "ngrams", text_file, model__ngrams=4)
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -47,7 +52,8 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
         keys["data__tokens"] = str(saved(folder, request.param, sentences[:2_000]))
     if request.param == "unknown":
         keys["data__unknown_below"] = 0.003
-    return small_run(folder / "run", folder / "text.txt", model__ngrams=0 if request.param == "bytes" else 2, **keys)
+    keys["model__ngrams"] = 0 if request.param == "bytes" else 2
+    return shared_run(tmp_path_factory, request.param, folder / "text.txt", **keys)
 
 
 def csv_of_animals(path: Path, suffix: str = "", n: int = 40) -> Path:

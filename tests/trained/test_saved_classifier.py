@@ -95,7 +95,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert card.count("before you publish") == 2  # its text, and that of the run
 
 
-@of_characters
+@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain"), ("characters", "with_ngrams")], indirect=True)
 def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
     assert export.main([str(folder), "--to", "onnx", str(tmp_path / "model.onnx")]) == 0
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from tests.trained.conftest import small_run
+from tests.trained.conftest import shared_run
 from trained.load import Trained
 
 
@@ -48,4 +48,4 @@ def generators(n: int, seed: int = 0) -> list[Generator]:
 def writer(tmp_path_factory, text_file) -> Trained:
     """A run that has learned little."""
     keys = {"masking__masking_prob": 0.9, "training__max_steps": 20}
-    return small_run(tmp_path_factory.mktemp("writer") / "run", text_file, **keys)
+    return shared_run(tmp_path_factory, "writer", text_file, **keys)
