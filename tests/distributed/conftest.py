@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -108,5 +109,6 @@ def launcher(fork_server: ForkServer, tmp_path: Path, corpus_file: Path) -> Iter
     launched = Launcher(fork_server, tmp_path, corpus_file)
     yield launched
     for program in launched.started:
-        if program.poll() is None:
-            os.kill(program.pid, 9)
+        with suppress(ProcessLookupError):  # a test may have ended the parent, which would have reported the end
+            if program.poll() is None:
+                os.kill(program.pid, 9)

@@ -36,33 +36,27 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert lines == [(draw, method) for draw in "01" for method in methods]
 
 
-def test_the_tasks_of_a_run_are_shown_together(plain, csv_file, capsys, refusal):
-    folder = plain.run.path
+def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_file, tmp_path, capsys, refusal):
+    folder, other = plain.run.path, tmp_path / "other.csv"
     for file in folder.glob("tasks*"):  # of other tests
         file.unlink()
     words = [str(folder), "--tasks"]
     assert "has learned no task: run python finetune.py" in refusal(evaluate.main, *words)
-    assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
-    assert finetuned(plain, "--task", csv_file, "--labels", 16, "--draws", 1) == 0
+    other.write_bytes(csv_file.read_bytes())
+    kept = {}
+    for task, n_labels in ((csv_file, 8), (csv_file, 16), (other, 8)):
+        assert finetuned(plain, "--task", task, "--labels", n_labels, "--draws", 1) == 0
+        results = json.loads((folder / f"tasks-{n_labels}.json").read_text())
+        assert kept.get(n_labels, {}).items() <= results.items()
+        kept[n_labels] = results
+    assert len(results) == 2
+    found = results.popitem()[1]
+    assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
+    assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())
     assert evaluate.main(words) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  animals.csv")]
     assert [row[2] for row in rows[-2:]] == ["8", "16"]
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_results_of_other_tasks_are_kept(plain, csv_file, tmp_path):
-    path = plain.run.path / "tasks-8.json"
-    other = tmp_path / "other.csv"
-    other.write_bytes(csv_file.read_bytes())
-    assert finetuned(plain, "--task", csv_file, "--labels", 8, "--draws", 1) == 0
-    first = json.loads(path.read_text())
-    assert finetuned(plain, "--task", other, "--labels", 8, "--draws", 1) == 0
-    results = json.loads(path.read_text())
-    assert len(results) == 2
-    assert {name: results.pop(name) for name in first} == first
-    (found,) = results.values()
-    assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
-    assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 221"])])

@@ -1,5 +1,7 @@
 """`--init-from`: a run that starts with the weights of another one."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from configs.experiment import configs_of
 from configs.keys import ConfigError
 from experiment import main
 from runs.find import find_run
+from runs.run_folder import RunFolder
 from tests.conftest import TINY, configs_for, dotted, one_line
 from trained.initial_weights import copy_weights
 
@@ -67,17 +70,17 @@ def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
     assert torch.equal(new.encoder.ngrams.symbols, old.configs.network.encoder.ngrams.symbols)
 
 
-def test_the_command_takes_the_config_of_the_run(train, corpus_file, tmp_path, capfd):
-    old = train(data__corpus=str(corpus_file), training__max_steps=150, folder=tmp_path / "logs" / "mlm" / "old")
+def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
+    old = RunFolder(shutil.copytree(plain.run.path, tmp_path / "logs" / "mlm" / "old"))
     (tmp_path / "new.txt").write_text("The cat sat on 1 mat.\n" * 200, encoding="utf-8")
     words = [f"data.corpus={tmp_path / 'new.txt'}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
-    command = parse(["--init-from", str(old.run.path), "data.extra_characters=é", *words])
+    command = parse(["--init-from", str(old.path), "data.extra_characters=é", *words])
     assert command.values["model.d_model"] == 32
-    assert set(command.values["data.extra_characters"]) == {*old.run.vocabulary()["characters"], "é"}
+    assert set(command.values["data.extra_characters"]) == {*old.vocabulary()["characters"], "é"}
     assert command.values["initial_weights"] == "old"
-    assert main(["--init-from", str(old.run.path), *words]) == 0
+    assert main(["--init-from", str(old.path), *words]) == 0
     new = find_run("last", tmp_path / "logs")
-    assert set(new.vocabulary()["characters"]) == set(old.run.vocabulary()["characters"]) | {"T", "1"}
+    assert set(new.vocabulary()["characters"]) == set(old.vocabulary()["characters"]) | {"T", "1"}
     assert main(["--config", str(new.config_path), *words]) == 0  # the config names the initial weights
     again = find_run("last", tmp_path / "logs")
     assert main(["--config", str(new.config_path), *words, "initial_weights="]) == 0
