@@ -77,12 +77,6 @@ def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Ten
     return torch.cat([results[i] for i in range(len(texts))])
 
 
-@torch.inference_mode()
-def inputs_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
-    """The inputs of the linear layer, `[n_units, n_inputs]`."""
-    return classifier.inputs(features_of(classifier, texts))
-
-
 def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
     """The features of characters or of texts, `[n, n_features]` or `[n, POOLS * n_features]`."""
     return of_units(texts, classifier.features, classifier.kind == CHARACTER)
@@ -93,4 +87,4 @@ def scores_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
     """The scores of the labels, `[n_units, n_labels]`."""
     if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
         return of_units(texts, classifier, of_characters=True)
-    return classifier.output(inputs_of(classifier, texts))
+    return classifier.output(classifier.inputs(features_of(classifier, texts)))
