@@ -29,7 +29,7 @@ def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
         "1_look_at_a_run": f"RUNS = {runs}",
         "2_look_at_masks": f'CORPUS, MASKING_PROB = "{text_file}", 0.15',
         "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
-        "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {words}, 2',
+        "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {words}, 1',
         "5_what_it_believes": f"""
 SNAPSHOTS, RATES = [2, 4], {{"one rate": 0.15, "two rates": [0.25, 0.75]}}
 SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS, TEXTS = 32, 8, [2, 3], [0.0, 0.8], 2
