@@ -17,12 +17,12 @@ from typing import Any
 
 from configs.keys import ConfigError
 from configs.one_line import fail, run_main
-from configs.scripts import check_new, run_parser, run_script
+from configs.scripts import run_parser, run_script
 from data.tasks.task import PAIR
 from runs.find import find_run
 from trained import trackers
 from trained.load import Trained, load
-from trained.saved_classifier import is_classifier, load_classifier
+from trained.saved_classifier import check_new, is_classifier, load_classifier
 
 
 def main(arguments: list[str]) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from configs.keys import ConfigError
 from configs.one_line import run_main
-from configs.scripts import check_new, number, run_parser, run_script
+from configs.scripts import number, run_parser, run_script
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 def compare_models(options: Namespace) -> None:
     """Learn and compare, and write the results into the folder of the run."""
     from trained.comparison import compare, learned  # needs scikit-learn
-    from trained.saved_classifier import save
+    from trained.saved_classifier import check_new, save
 
     if options.save:
         if options.task == "all":

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.keys import ConfigError
 from configs.memory import is_out_of_memory, what_to_lower
 from configs.one_line import OneLineParser, fail
 from runs.errors import InputError, StoppedError
@@ -39,18 +38,6 @@ def number(kind: type, low: float, high: float = math.inf, below: float = math.i
 
     parsed.__name__ = kind.__name__  # argparse names it if the word is not a number
     return parsed
-
-
-def check_new(path: Path, option: str) -> None:
-    """Raise ConfigError if nothing new can be made at the path that an option names."""
-    if not path.name:
-        raise ConfigError(f"{option} names no new file or folder: give its path")
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists already: choose another path")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot create {path.parent} ({error.strerror}): choose another path") from error
 
 
 def run_script(

@@ -104,9 +104,8 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
             for shape in shapes[first : first + n_sizes]:
                 extra = SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
                 shares = [RATIO**i for i in range(n_lengths)]
-                n_steps = (
-                    (seconds / n_sizes - n_lengths * extra) * shape.chars_per_second / chars_per_step / sum(shares)
-                )
+                left = seconds / n_sizes - n_lengths * extra
+                n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
                 found += [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
             is_long = all(rung.n_chars >= fewest * chars_per_step for rung in found)

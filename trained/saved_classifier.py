@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from configs.keys import ConfigError
 from data.tasks.task import CHARACTER
 from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
@@ -46,6 +47,18 @@ class SavedClassifier(Trained):
 
 def is_classifier(folder: Path) -> bool:
     return (folder / FILE).is_file()
+
+
+def check_new(path: Path, option: str) -> None:
+    """Raise ConfigError if nothing new can be made at the path that an option names."""
+    if not path.name:
+        raise ConfigError(f"{option} names no new file or folder: give its path")
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already: choose another path")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot create {path.parent} ({error.strerror}): choose another path") from error
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:
