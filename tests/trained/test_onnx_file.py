@@ -17,7 +17,7 @@ def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_simi
     assert "torchvision" not in caplog.text  # without it, PyTorch warns of operators that Folio does not use
     whole, size = onnxruntime.InferenceSession(file), file.stat().st_size
     quantize(file)
-    assert file.stat().st_size < 0.6 * size  # the graph itself is large here
+    assert file.stat().st_size < 0.8 * size  # the graph itself is large here
     assert list(tmp_path.glob("*.onnx")) == [file]
     small = onnxruntime.InferenceSession(file)
     for session in (whole, small):
