@@ -1,6 +1,8 @@
 """One row per public masker: what it selects, what it puts there, and what the audit finds."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -45,7 +47,7 @@ def maskers() -> Iterator[tuple[str, str, Callable[[], Any]]]:
         except PackageNotFoundError:
             continue
     for name, masker in PAPERS.items():
-        yield name, "", lambda masker=masker: masker
+        yield name, "", partial(replace, masker)
 
 
 def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:
