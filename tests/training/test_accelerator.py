@@ -15,7 +15,8 @@ from runs.files import ROOT
 from tests.conftest import TINY
 from tests.training.accelerator import CPU, DEVICE, HostRead, WrongDevice, computing
 
-SHORT = {"training.max_steps": 3, "sample.every_evaluations": 1, "sample.prompts": ["Ne daz rants iv Insk"]}
+SHORT = {"training.max_steps": 3, "training.evaluations": 1, "sample.every_evaluations": 1}
+SHORT |= {"sample.prompts": ["Ne daz rants iv Insk"]}
 SHORT |= {key: value for key, value in TINY.items() if key not in ("training.stages", *SHORT)}
 CASES = {f"preset {name}": {"preset": name} for name in presets()}
 CASES |= {f"strategy {name}": {"masking.strategy": name} for name in STRATEGIES}

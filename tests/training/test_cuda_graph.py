@@ -80,11 +80,9 @@ def on_tape(monkeypatch):
 @pytest.mark.parametrize(
     "keys",
     [
-        {"training__grad_accum_steps": 2},
-        {"masking__strategy": "adaptive"},
+        {"training__grad_accum_steps": 2, "masking__strategy": "adaptive"},
         {"training__optimizer": "adamw"},
-        {"model__ngrams": 4},
-        {"objective__sop": True},
+        {"model__ngrams": 4, "objective__sop": True},
         {"training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]},
     ],
 )

@@ -9,7 +9,7 @@ from data.play.grammar import play
 from tests.conftest import Recording, check_resumes
 from training.resume import Recorder
 
-STEPS = 32
+STEPS = 20
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
 LABML = {
     "model.architecture": "labml_nn",
@@ -31,7 +31,7 @@ HALVES = {"training.grad_accum_steps": 2}
 CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
     "default": ({}, 13, None),  # in the middle of a stage, and between two evaluations
     "before the first evaluation": (DROPOUT, 3, None),
-    "right after an evaluation": (DROPOUT, 24, None),
+    "right after an evaluation": (DROPOUT, 15, None),
     "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 13, None),
     "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 13, None),
     "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 13, None),
@@ -43,7 +43,7 @@ CASES = {  # keys, the step after which the run is stopped, knobs that a user ch
     "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1}, 13, None),
     "labml_nn": (LABML, 13, None),
     "pairs of text": ({"objective.nsp": True}, 13, None),
-    "after a knob was changed": ({}, 17, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
+    "after a knob was changed": ({}, 12, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
 }
 
 

@@ -82,12 +82,12 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("damage", ["truncated", "deleted"])
 def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, capsys, damage):
     assert resume(run) == 0  # now there are two checkpoints
     last = run.checkpoints / "last.safetensors"
     for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
-        damage(last)
+        DAMAGES[damage](last)
         capsys.readouterr()
         assert resume(run) == 0
         output = capsys.readouterr().out
