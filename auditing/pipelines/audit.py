@@ -10,14 +10,13 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
 from auditing.pipelines.batches import Problem, check_batches, check_rebuilt, checked
-from auditing.pipelines.known_losses import check_evaluation
 from auditing.pipelines.predictions import Predictions, check_loss, check_others, check_predictions
 from auditing.pipelines.references import Play, check_losses
 from auditing.pipelines.target_batch import Array, Batch, Call
 from auditing.pipelines.windows_read import read_windows
 from auditing.process import TargetProcess
 
-N_CHECKED, N_EVALUATED = 16_384, 8_192  # characters of the batches, and of the text for `evaluate`
+N_CHECKED = 16_384  # characters of the batches
 MIN_SCORED = 100  # hidden positions; with fewer, the training batches are measured
 SHAKEN = 0.02  # the standard deviation of noise on the weights for checks without training
 N_POINTS = 12  # of the loss curve
@@ -85,10 +84,8 @@ def _without_training(call: Call, play: Play, seed: int, audit: PipelineAudit) -
             audit.findings += [finding, *check_others(every[-1], rebuilt)]
     measured = every[1] if every[1].n_scored >= MIN_SCORED else every[0]
     if measured.n_scored:
-        audit.findings.append(check_loss(measured, play.tokens, seed))
+        audit.findings.append(check_loss(measured, play.tokens))
         audit.findings += check_predictions(measured, play.tokens.n_ordinary, seed)
-    if audit.facts["evaluates"]:
-        audit.findings.append(check_evaluation(call, play.validation[:N_EVALUATED], play.tokens))
     call("shake", 0.0)
     return measured
 

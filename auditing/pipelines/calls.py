@@ -1,11 +1,10 @@
 """Serves a pipeline in its own process: makes its model and batches, trains it, and measures it.
 
-The target is a module or file with three functions, and a fourth one if its evaluation is to be audited:
+The target is a module or file with three functions:
 
     make_model(tokens)                          -> model, or (model, optimizer)
     make_batches(ids, tokens, seed, training)   -> an iterable of batches
     loss_and_logits(model, batch)               -> (loss, logits [batch, seq_len, n_tokens] or [n_labelled, n_tokens])
-    evaluate(model, ids, tokens)                -> the loss in nats per masked token, as a number
 
 `ids` is a text as a LongTensor `[n]` of characters, and `tokens` an `auditing.pipelines.target_batch.Tokens`. If the
 target has `SPECIAL_FIRST = True`, the special tokens are the first ids. The audit does not see it.
@@ -14,8 +13,7 @@ target has `SPECIAL_FIRST = True`, the special tokens are the first ids. The aud
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from auditing.errors import TargetError, describe, raised
-from auditing.pipelines.target_batch import INPUTS, Array, Batch, Tokens, array, changed, read, tensor_names
+from auditing.pipelines.target_batch import Array, Batch, Tokens, array, changed, read, tensor_names
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
-SERVED = ("make_model", "make_batches", "shake", "train", "measure", "unchanged", "evaluate")
+SERVED = ("make_model", "make_batches", "shake", "train", "measure", "unchanged")
 LEARNING_RATE, WARMUP_STEPS, MAX_NORM = 1e-3, 100, 1.0  # of the audit's optimizer, and its clipping
-IMPOSSIBLE = -1e4  # as a logit: finite, so that sums with a weight of 0 stay finite
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -61,12 +58,11 @@ class Served:
         self.before = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         seeds = itertools.count(seed)  # the iterable is made again, with another seed, when it ends
         self.stream = (batch for i in seeds for batch in self._batches(text, i, True))
-        self.n_steps, self.n_logits = 0, self.tokens.n_tokens
+        self.n_steps = 0
         return {
             "model": type(self.model).__name__,
             "n_weights": sum(weight.numel() for weight in self.before.values()),
             "optimizer": type(self.optimizer).__name__ + (f", learning rate {LEARNING_RATE:g}" if self.is_ours else ""),
-            "evaluates": callable(getattr(self.target, "evaluate", None)),
         }
 
     def make_batches(self, name: str, text: Array, training: bool, n_characters: int, seed: int) -> list[Batch]:
@@ -102,10 +98,10 @@ class Served:
                 self._step(loss)
         return losses
 
-    def measure(self, name: str, index: int, changes: Mapping[str, Array], *tables: Array) -> tuple[float, Array]:
-        """The loss and logits of a kept batch with other values for some of its tensors; `tables` as in `evaluate`."""
+    def measure(self, name: str, index: int, changes: Mapping[str, Array]) -> tuple[float, Array]:
+        """The loss and logits of a kept batch with other values for some of its tensors."""
         self.model.eval()
-        with torch.no_grad(), self._stand_in(tables):
+        with torch.no_grad():
             loss, logits = self._loss_and_logits(changed(self.kept[name][index], changes, self.tokens))
         return loss.item(), array(logits)[..., self.tokens.of_audit(np.arange(logits.shape[-1]))]
 
@@ -113,54 +109,6 @@ class Served:
         """The names of the weights that training has not changed, and the number of all."""
         weights = self.model.named_parameters()
         return [name for name, weight in weights if torch.equal(weight, self.before[name])], len(self.before)
-
-    def evaluate(self, text: Array, *tables: Array) -> tuple[float, list[Array]]:
-        """The target's evaluation of a text, and the inputs that it showed.
-
-        Tables of logits `[n_tokens, n_tokens]` take the model's place, each for a call of the model, by turns.
-        """
-        torch.manual_seed(0)
-        self.model.eval()
-        with self._stand_in(tables) as seen:
-            value = self._called("evaluate", self.model, self._ids(text), self.tokens)
-        number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not seen:
-            why = "must return a number" if seen else "did not call the model with ids [batch, seq_len]"
-            raise TargetError(f"evaluate returned {describe(value)}: it {why}")
-        return float(number), [self.tokens.of_audit(ids.numpy(), by=-1) for ids in seen]
-
-    @contextmanager
-    def _stand_in(self, tables: Sequence[Array]) -> Iterator[list[Tensor]]:
-        """Hooks replace the logits where the model computes them. Yields a list of the ids that calls of it have."""
-        seen: list[Tensor] = []
-        positions: list[Tensor] = []  # those of the last call that are to be predicted, if it names them
-        of_audit = self.tokens.of_audit(np.arange(self.tokens.n_tokens))
-        wide = torch.full((len(tables), self.tokens.n_tokens, self.n_logits), IMPOSSIBLE)
-        for each, table in zip(wide, tables, strict=True):
-            each[np.ix_(of_audit, of_audit)] = torch.as_tensor(table, dtype=wide.dtype)
-
-        def see(model: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            given = [named.get(str(name)) for name in INPUTS] + [*arguments, *named.values()]
-            tensors = [value.cpu() for value in given if isinstance(value, Tensor) and value.dtype == torch.long]
-            seen.extend([value for value in tensors if value.dim() == 2][:1])
-            positions[:] = [value for value in tensors if value.dim() == 1][:1]
-
-        def answer(part: nn.Module, arguments: Any, output: Any) -> Tensor | None:
-            if not seen or not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-1] != self.n_logits:
-                return None
-            table, ids, shape = wide[(len(seen) - 1) % len(wide)], seen[-1], output.shape[:-1]
-            ids = ids.T if shape == ids.T.shape != ids.shape else ids
-            if shape.numel() != ids.numel() and positions and len(positions[0]) == shape.numel():
-                ids = ids.flatten()[positions[0]]
-            return table[ids].view(output.shape).to(output) if shape.numel() == ids.numel() else None
-
-        hooks = [part.register_forward_hook(answer) for part in self.model.modules() if tables]
-        hooks += [self.model.register_forward_pre_hook(see, with_kwargs=True)]
-        try:
-            yield seen
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _ids(self, text: Array) -> Tensor:
         return torch.from_numpy(self.tokens.of_audit(text))
@@ -188,10 +136,9 @@ class Served:
         tensors, x, _ = tensor_names(batch)
         shape, n_tokens = tensors[x].shape, self.tokens.n_tokens
         loss, logits = output if isinstance(output, tuple | list) and len(output) == 2 else (None, None)
-        if isinstance(loss, Tensor) and isinstance(logits, Tensor) and loss.numel() == 1:
-            self.n_logits = logits.shape[-1]
-            if self.n_logits >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):
-                return loss, logits
+        are_tensors = isinstance(loss, Tensor) and isinstance(logits, Tensor) and loss.numel() == 1
+        if are_tensors and logits.shape[-1] >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):
+            return loss, logits
         raise TargetError(
             f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}: it must return (loss,"
             f" logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"

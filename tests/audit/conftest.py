@@ -41,7 +41,7 @@ def small_play() -> Play:
 @pytest.fixture
 def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PipelineAudit]:
     """Audits a target, or one of tests/audit/pipelines by name, on little text; it trains for one step at least."""
-    for name, value in (("N_CHECKED", 2048), ("N_EVALUATED", 2048), ("N_POINTS", 2)):
+    for name, value in (("N_CHECKED", 2048), ("N_POINTS", 2)):
         monkeypatch.setattr(auditing.pipelines.audit, name, value)
 
     def run(target: Any) -> PipelineAudit:

@@ -76,8 +76,7 @@ def test_planted_bugs_are_named(audit, bug, name):
         ("masks_that_tell", "leak-masks"),
     ],
 )
-def test_what_may_be_meant_differs(audit, monkeypatch, name, bug):
-    monkeypatch.setattr(auditing.pipelines.audit, "N_EVALUATED", 4096)  # two batches
+def test_what_may_be_meant_differs(audit, name, bug):
     found = audit(f"broken.py:{name}")
     assert bug in bugs(found, Verdict.DIFFERS)
     assert exit_code(found.findings) == 0
@@ -155,9 +154,6 @@ def fail(*_):
             {"loss_and_logits": lambda model, batch: (torch.tensor(1.0), model(batch[0])[:, 1])},
             r"returned logits \[32, 55\], but \d+ positions have a label",
         ),
-        ({"evaluate": lambda *_: 1.0}, "did not call the model"),
-        ({"evaluate": lambda model, ids, tokens: model(ids.view(-1, 32))}, "evaluate returned float32"),
-        ({"evaluate": fail}, "evaluate.*raised ValueError: out of ideas"),
     ],
 )
 def test_an_invalid_target_is_one_line(audit, functions, message):

@@ -4,7 +4,7 @@ import math
 
 import plain
 import torch
-from plain import BATCH, D_MODEL, IGNORED, SEQ_LEN, Encoder, mask, mean, target, windows
+from plain import BATCH, D_MODEL, IGNORED, SEQ_LEN, Encoder, mask, mean, target
 from torch import nn
 from torch.nn.functional import cross_entropy, dropout
 
@@ -101,28 +101,15 @@ ignored_label_counted = target(batches=lambda x, tokens, training: mask(x, token
 unmasked_training = target(batches=lambda x, tokens, training: (x, x) if training else mask(x, tokens))
 
 
-def means(model, ids, tokens):
-    """Evaluation that averages the means of batches, which have different numbers of labels."""
-    losses = []
-    for rate, x in zip([0.1, 0.5, 0.9, 0.3] * len(ids), windows(ids, 0, training=False), strict=False):
-        selected = torch.rand(x.shape) < rate
-        batch = torch.where(selected, tokens.mask, x), torch.where(selected, x, IGNORED)
-        losses.append(plain.loss_and_logits(model, batch)[0].item())
-    return sum(losses) / len(losses)
+def of_windows(logits, labels):
+    """The mean over windows of their means, though windows have different numbers of labels."""
+    return torch.stack([mean(window[None], row[None]) for window, row in zip(logits, labels, strict=True)]).mean()
 
 
-def without_masks(model, ids, tokens):
-    """Evaluation on text that is not masked: every position is scored, and shows its character."""
-    losses = [mean(model(x), x) for x in windows(ids, 0, training=False)]
-    return torch.stack(losses).mean().item()
-
-
-mean_of_means = target(evaluate=means)
-# Evaluation in bits, reported as nats.
-bits = target(evaluate=lambda *given: plain.evaluate(*given) / math.log(2))
-unmasked_evaluation = target(
-    batches=lambda x, tokens, training: mask(x, tokens) if training else (x, x.clone()), evaluate=without_masks
-)
+mean_of_means = target(loss=of_windows)
+# The loss in bits, reported as nats.
+bits = target(loss=lambda logits, labels: mean(logits, labels) / math.log(2))
+unmasked_evaluation = target(batches=lambda x, tokens, training: mask(x, tokens) if training else (x, x.clone()))
 
 
 def leaking(**others):

@@ -46,13 +46,3 @@ def loss_and_logits(model, batch):
     x, y, padding = batch
     logits = model(x.t()).transpose(0, 1)
     return cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=padding), logits
-
-
-def evaluate(model, ids, tokens):
-    total = n = 0
-    with torch.no_grad():
-        for x, y, padding in make_batches(ids, tokens, 0, training=False):
-            logits = model(x.t())
-            total += cross_entropy(logits.flatten(0, 1), y.t().flatten(), ignore_index=padding, reduction="sum").item()
-            n += int((y != padding).sum())
-    return total / n

@@ -66,17 +66,6 @@ def loss_and_logits(model, batch):
     return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED), logits
 
 
-def evaluate(model, ids, tokens):
-    """The mean loss in nats per masked token."""
-    total = n = 0
-    with torch.no_grad():
-        for batch in make_batches(ids, tokens, seed=0, training=False):
-            n_labelled = int((batch[1] != IGNORED).sum())
-            total += loss_and_logits(model, batch)[0].item() * n_labelled
-            n += n_labelled
-    return total / n
-
-
 def mean(logits, labels, **options):
     return cross_entropy(logits.flatten(0, 1), labels.flatten(), **options)
 
