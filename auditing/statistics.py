@@ -5,6 +5,7 @@ All tests of an audit together raise a false alarm in at most one of 1,000 audit
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,46 +18,33 @@ FEWEST = 60.0  # the variance of a class's count, below which it is not normal e
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its standard error from independent units."""
+    """The share sum(parts) / sum(totals) of counts by independent unit, `[n_units]`. Its error is that of the ratio
+    estimator of cluster sampling (Cochran 1977, 6.4): right however positions of a unit depend on each other."""
 
-    value: float
-    stderr: float
-    n_units: int
+    parts: np.ndarray
+    totals: np.ndarray
+
+    @property
+    def value(self) -> float:
+        return float(self.parts.sum() / self.totals.sum()) if self.totals.any() else math.nan
 
     def z(self, expected: float) -> float:
-        """How many standard errors the share is above `expected`: 0 if both are equal, else infinite without error."""
-        difference = self.value - expected
-        if abs(difference) < 1e-9:
-            return 0.0
-        return difference / self.stderr if self.stderr > 0 else math.copysign(math.inf, difference)
+        """How many standard errors the share is above `expected`."""
+        return float(z_of_sums(self.parts - expected * self.totals))
 
     def differs(self, expected: float) -> bool:
         """Whether the share differs from `expected` by more than chance (Student's t-test)."""
-        return self.n_units >= FEWEST_UNITS and two_sided_p(self.z(expected), self.n_units - 1) < LEVEL
-
-
-def share_of(parts: np.ndarray, totals: np.ndarray) -> Share:
-    """The share sum(parts) / sum(totals), with a standard error from the spread over units; both `[n_units]`.
-
-    This is the ratio estimator of cluster sampling (Cochran 1977, 6.4): right however positions depend on each other
-    within a unit.
-    """
-    total, n_units = float(totals.sum()), len(totals)
-    if total == 0 or n_units < 2:
-        return Share(math.nan if total == 0 else float(parts.sum() / total), math.inf, n_units)
-    value = float(parts.sum() / total)
-    residuals = parts - value * totals
-    return Share(value, float(np.sqrt((residuals**2).sum() * n_units / (n_units - 1)) / total), n_units)
+        n_units = len(self.parts)
+        return n_units >= FEWEST_UNITS and two_sided_p(self.z(expected), n_units - 1) < LEVEL
 
 
 def two_sided_p(t: float, degrees_of_freedom: int) -> float:
     """P(|T| > |t|) of Student's t-distribution: the integral of cos(angle) ** (df - 1) beyond atan(t / sqrt(df))."""
-    if math.isinf(t):
-        return 0.0
-    begin = math.atan(abs(t) / math.sqrt(degrees_of_freedom))
-    whole = np.cos(np.linspace(0, math.pi / 2, 20_001)) ** (degrees_of_freedom - 1)
-    tail = np.cos(np.linspace(begin, math.pi / 2, 20_001)) ** (degrees_of_freedom - 1)
-    return float(np.trapezoid(tail) * (math.pi / 2 - begin) / (np.trapezoid(whole) * math.pi / 2))
+    root = math.sqrt(degrees_of_freedom)
+    end = min(math.pi / 2, 40 / root)  # beyond, it is 0
+    begin = min(end, math.atan(abs(t) / root))
+    whole, tail = (np.cos(np.linspace(start, end, 2001)) ** (degrees_of_freedom - 1) for start in (0, begin))
+    return float(np.trapezoid(tail) * (1 - begin / end) / np.trapezoid(whole))
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Dependence:
     mean: float  # expected in every class
     z: np.ndarray  # [n_classes]; 0 where it is not tested
     n_units: int
-    never: np.ndarray  # the classes in which the outcome does not happen at all
+    never: tuple[int, ...] = ()  # the classes in which the outcome does not happen at all
 
     @property
     def p(self) -> float:
@@ -80,7 +68,25 @@ class Dependence:
     def exceeds(self, effect: float) -> bool:
         """Whether shares differ by more than chance, and a class that does by more than `effect`."""
         sure = np.abs(self.z) > 0.5 * np.abs(self.z).max()
-        return self.p < LEVEL and bool((np.abs(self.shares - self.mean)[sure] > effect).any())
+        return bool((np.abs(self.shares - self.mean)[sure] > effect).any()) and self.p < LEVEL
+
+
+def z_of_sums(scores: np.ndarray) -> np.ndarray:
+    """Standardized sums over independent units, `[n_units, ...]`, that are 0 on average if nothing depends."""
+    n_units, sums = len(scores), scores.sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = sums / np.sqrt(scores.var(0) * n_units * n_units / max(1, n_units - 1))
+    return np.where(np.abs(sums) < 1e-6, 0.0, z)
+
+
+def of_means(
+    scores: np.ndarray, totals: np.ndarray, mean: float = 0.0, tested: Any = True, never: tuple[int, ...] = ()
+) -> Dependence:
+    """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
+    sums = np.broadcast_to(totals, scores.shape).sum(0)
+    tested = tested & (sums > 0)
+    shares = np.where(tested, mean + scores.sum(0) / np.where(tested, sums, 1), np.nan)
+    return Dependence(shares, mean, np.where(tested, z_of_sums(scores), 0.0), len(scores), never)
 
 
 def by_class(
@@ -92,30 +98,19 @@ def by_class(
     outcome minus expected, are summed by unit; their spread over units gives the error of their sum.
     """
     n_classes = int(classes.max(initial=0)) + 1
-    cells, shape = units * n_classes + classes, (n_units, n_classes)
-    totals = np.bincount(cells, minlength=n_units * n_classes).reshape(shape)
-    scores = np.bincount(cells, outcomes - expected, n_units * n_classes).reshape(shape)
+    totals, scores = sums_by(units, classes, n_units, n_classes, None, outcomes - expected)
     mean, count = float(outcomes.mean()) if len(outcomes) else 0.0, totals.sum(0)
     tested = (count * mean * (1 - mean) >= FEWEST) & ((totals > 0).sum(0) >= FEWEST_UNITS)
-    never = np.flatnonzero(tested & (np.bincount(classes, outcomes, n_classes) == 0))
-    shares = np.where(tested, mean + scores.sum(0) / np.maximum(1, count), np.nan)
-    return Dependence(shares, mean, np.where(tested, z_of_sums(scores), 0.0), n_units, never)
+    never = np.flatnonzero(tested & (np.bincount(classes, outcomes, n_classes) == 0)).tolist()
+    return of_means(scores, totals, mean, tested, tuple(never))
 
 
-def z_of_sums(scores: np.ndarray) -> np.ndarray:
-    """Standardized sums over independent units, `[n_units, ...]`, that are 0 on average if nothing depends."""
-    n_units, sums = len(scores), scores.sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = sums / np.sqrt(scores.var(0) * n_units * n_units / max(1, n_units - 1))
-    return np.where(np.abs(sums) < 1e-6, 0.0, z)
-
-
-def of_means(scores: np.ndarray, totals: np.ndarray, mean: float = 0.0) -> Dependence:
-    """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
-    sums = np.broadcast_to(totals, scores.shape).sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(sums > 0, mean + scores.sum(0) / sums, np.nan)
-    return Dependence(shares, mean, np.where(sums > 0, z_of_sums(scores), 0.0), len(scores), np.zeros(0, dtype=int))
+def sums_by(
+    units: np.ndarray, classes: np.ndarray, n_units: int, n_classes: int, *values: np.ndarray | None
+) -> list[np.ndarray]:
+    """Sums of values by unit and class, `[n_units, n_classes]`; None counts."""
+    cells = units * n_classes + classes
+    return [np.bincount(cells, each, n_units * n_classes).reshape(n_units, n_classes) for each in values]
 
 
 def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Dependence:
@@ -125,8 +120,6 @@ def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Depe
     residuals = parts - mean * totals
     counts, sums = np.bincount(classes), np.bincount(classes, residuals)
     spread = residuals.std() * np.sqrt(counts * (1 - counts / n_units) * n_units / max(1, n_units - 1))
-    tested = (counts >= FEWEST_UNITS / 2) & (counts < n_units)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z, shares = sums / spread, mean + sums / np.bincount(classes, totals)
-    return Dependence(np.where(tested, shares, np.nan), mean, np.where(tested, np.nan_to_num(z), 0.0), n_units,
-                      np.zeros(0, dtype=int))  # fmt: skip
+    tested = (counts >= FEWEST_UNITS / 2) & (counts < n_units) & (spread > 0)
+    shares = np.where(tested, mean + sums / np.maximum(1, np.bincount(classes, totals)), np.nan)
+    return Dependence(shares, mean, np.where(tested, sums / np.where(tested, spread, 1), 0.0), n_units)

@@ -51,7 +51,8 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     count = f"{round(found.value * total):,} of {total:,}"
     if rate is None or structure.varies:
         return finding("selected share", f"{found.value:.2%}", "a rate per window", count)
-    line = "selected share", f"{found.value:.2%}", f"{rate:.0%}", f"z = {found.z(rate):+.1f}" if found.stderr else count
+    evidence = f"z = {found.z(rate):+.1f}" if math.isfinite(found.z(rate)) else count
+    line = "selected share", f"{found.value:.2%}", f"{rate:.0%}", evidence
     lengths = main.originals.shape[2], float(main.per_window(main.eligible).mean())
     mean = float(structure.counts.mean())
     fits = [max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths]
@@ -146,7 +147,7 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Itera
             fields["verdict"] = Verdict.BROKEN
         fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
     for name, part, value in zip(("[MASK]", "random", "unchanged"), structure.parts, expected.shares, strict=True):
-        evidence = f"z = {part.z(value):+.1f}" if part.stderr else f"{main.selected.sum():,} selected"
+        evidence = f"z = {part.z(value):+.1f}" if math.isfinite(part.z(value)) else f"{main.selected.sum():,} selected"
         line = f"{name} at selected", f"{part.value:.2%}", f"{value:.1%}", evidence
         yield finding(*line) if bug is None or abs(part.value - value) <= TOLERANCE else finding(*line, bug, **fields)
 

@@ -10,7 +10,7 @@ import torch
 
 from auditing.finding import Finding, Verdict
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
-from auditing.masks.battery import Pair, Sample, battery, by_length
+from auditing.masks.battery import Pair, battery, of_lengths
 from auditing.masks.calls import functions
 from auditing.masks.catalogue import explains, finding, judged
 from auditing.masks.measure import Measured, measure, measure_batches
@@ -124,10 +124,7 @@ def audit_measured(measured: Measured, target: str) -> MasksAudit:
     measured = replace(measured, main=repeats.independent(measured.main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():
-        if table.selected.any():
-            sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
-            pairs.append(sample.by("position", "eighth of the window", table.eighths, 1))
-    pairs += by_length(measured.others["padded"]) if "padded" in measured.others else []
+        pairs += of_lengths(table, name) if table.selected.any() else []
     structure = structure_of(measured.main, pairs)
     expected = expected_of(measured, structure)
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]

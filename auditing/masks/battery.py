@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from auditing.masks.table import Table, eighths_of, shifted
-from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
+from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units, sums_by
 
 LAGS = 40  # tokens
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)  # of calls
@@ -22,10 +23,9 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # the classes of the circumstance, in words; empty if the share is compared with chance
+    along: str  # the classes of the circumstance, in words, with a colon if they have no order; empty: there are none
     found: Dependence
     first: int = 0  # the number of the first class
-    ordered: bool = True  # whether the classes have an order in which a trend makes sense
     effect: float | None = None  # the smallest to report; by default that of the outcome
     rises: bool = False  # only shares above the mean count
 
@@ -39,7 +39,7 @@ class Pair:
         slug = f"{self.outcome}-by-{self.circumstance.replace(' ', '-')}"
         return "position-dependent" if slug == "selected-by-position" else slug
 
-    @property
+    @cached_property
     def is_found(self) -> bool:
         """Whether the outcome depends on the circumstance, by more than chance and by more than what matters."""
         effect = EFFECTS[self.outcome] * (1.0 if self.outcome == "kind" else abs(self.found.mean))
@@ -62,20 +62,16 @@ class Pair:
         if len(used) == 1:
             return f"{self.what}: {shares[low]:.1%} {self.along}"
         if len(self.found.never) and len(used) > 2:
-            return f"{self.what}: never at {self.along} {listed(self.found.never + self.first)}"
+            numbers = [str(number + self.first) for number in self.found.never]
+            more = f" and {len(numbers) - 4} more" * (len(numbers) > 4)
+            return f"{self.what}: never at {self.along} {', '.join(numbers[:4])}{more}"
         eighth = max(1, len(used) // 8)
         begin, end = shares[used[:eighth]].mean(), shares[used[-eighth:]].mean()
-        if self.ordered and len(used) > 4 and abs(np.corrcoef(used, shares[used])[0, 1]) > 0.85:
+        if ":" not in self.along and len(used) > 4 and abs(np.corrcoef(used, shares[used])[0, 1]) > 0.85:
             verb = "rises" if end > begin else "falls"
             return f"{self.what} {verb} from {begin:.1%} to {end:.1%} with the {self.along}"
         ends = f"{shares[low]:.1%} at {self.along} {low + self.first}, {shares[high]:.1%} at {high + self.first}"
         return f"{self.what}: {ends}"
-
-
-def listed(numbers: np.ndarray) -> str:
-    """The first of some numbers, in words."""
-    text = ", ".join(str(number) for number in numbers[:4])
-    return f"{text} and {len(numbers) - 4} more" if len(numbers) > 4 else text
 
 
 class Sample:
@@ -85,7 +81,7 @@ class Sample:
     def __init__(self, table: Table, outcome: str, what: str, where: np.ndarray, happens: np.ndarray):
         self.table, self.outcome, self.what, self.where = table, outcome, what, where
         self.at = np.flatnonzero(where)
-        self.outcomes = happens.ravel()[self.at].astype(float)
+        self.outcomes = happens[where].astype(float)
         self.n_calls, self.n_rows, self.width = where.shape
         self.windows = self.at // self.width
         self.calls = self.windows // self.n_rows
@@ -96,34 +92,38 @@ class Sample:
         """The outcome's share in the stratum of each position."""
         return (np.bincount(strata, self.outcomes) / np.maximum(1, np.bincount(strata)))[strata]
 
-    def by(self, circumstance: str, along: str, classes: np.ndarray, first: int = 0, ordered: bool = True) -> Pair:
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the positions as `[n_calls, rows, width]`, 0 elsewhere."""
+        everywhere = np.zeros(self.where.shape)
+        everywhere[self.where] = values
+        return everywhere
+
+    def pair(self, circumstance: str, along: str, found: Dependence, first: int = 0) -> Pair:
+        """A tested pair of the outcome."""
+        return Pair(self.outcome, circumstance, self.what, along, found, first)
+
+    def by(self, circumstance: str, along: str, classes: np.ndarray, first: int = 0) -> Pair:
         """Test independence of the classes of positions, `[n_calls, rows, width]`, or of windows, `[..., 1]`."""
         expected = self.expected if classes.shape[-1] > 1 else self.mean_in(self.calls)
-        flat = np.broadcast_to(classes, self.where.shape).ravel()[self.at]
-        found = by_class(self.calls, flat, self.outcomes, expected, self.n_calls)
-        return Pair(self.outcome, circumstance, self.what, along, found, first, ordered)
+        flat = np.broadcast_to(classes, self.where.shape)[self.where]
+        return self.pair(circumstance, along, by_class(self.calls, flat, self.outcomes, expected, self.n_calls), first)
 
     def by_all(self) -> Iterator[Pair]:
         """The circumstances of every outcome."""
         table, ids = self.table, self.table.ids
         yield self.by("position", "position", table.columns)
         yield self.by("id", "id class", ids)
-        yield self.by("id parity", "id modulo 2:", table.originals % 2, ordered=False)
-        yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1), ordered=False)
-        yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1), ordered=False)
+        yield self.by("id parity", "id modulo 2:", table.originals % 2)
+        yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1))
+        yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
-        special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
-        yield self.by("special", "special tokens in the window (1) or not (0):", special, ordered=False)
-        parts, totals = (
-            np.bincount(self.calls, self.outcomes, self.n_calls),
-            np.bincount(self.calls, minlength=self.n_calls),
-        )
+        yield self.by("special", "special tokens in the window (1) or not (0):", table.has_special)
+        parts, totals = (np.bincount(self.calls, each, self.n_calls) for each in (self.outcomes, None))
         number = np.arange(self.n_calls)
-        drift = of_units(parts, totals, 8 * number // self.n_calls)
-        yield Pair(self.outcome, "call", self.what, "eighth of the calls", drift, 1)
+        yield self.pair("call", "eighth of the calls", of_units(parts, totals, 8 * number // self.n_calls), 1)
         for period in PERIODS:
             along = f"call, counted modulo {period}: number"
-            yield Pair(self.outcome, "call", self.what, along, of_units(parts, totals, number % period), ordered=False)
+            yield self.pair("call", along, of_units(parts, totals, number % period))
         yield self.together("batch", self.windows, self.n_rows)
         yield self.together("window", self.windows * 3 + self.at % self.width * 3 // self.width, 3)
 
@@ -132,48 +132,56 @@ class Sample:
         a window, or the windows of a batch."""
         size = self.n_calls * self.n_rows * (3 if circumstance == "window" else 1)
         sums, counts = np.bincount(parts, self.outcomes - self.mean, size), np.bincount(parts, minlength=size)
-        scores, pairs = (each.sum(2) ** 2 - (each**2).sum(2) for each in (
+        scores, pairs = ((each.sum(2) ** 2 - (each**2).sum(2)).sum(1, keepdims=True) for each in (
             part.reshape(self.n_calls, -1, n_parts) for part in (sums, counts)))  # fmt: skip
-        variance = max(1e-9, self.mean * (1 - self.mean))
-        found = of_means(scores.sum(1, keepdims=True), variance * pairs.sum(1, keepdims=True))
+        found = of_means(scores, max(1e-9, self.mean * (1 - self.mean)) * pairs)
         effect = 0.015 if self.outcome == "selected" else 0.1
         what = f"{self.what} is correlated within a {circumstance} ({found.shares[0]:.0%})"
-        return Pair(self.outcome, circumstance, what, "", found,
-                    effect=effect, rises=True)  # fmt: skip
+        return Pair(self.outcome, circumstance, what, "", found, effect=effect, rises=True)
 
     def neighbors(self) -> Pair:
         """Whether the outcome happens next to where it happens: at each distance between tokens of a window."""
-        residuals, variance = np.zeros(self.where.shape), np.zeros(self.where.shape)
-        residuals.flat[self.at] = self.outcomes - self.expected
-        variance.flat[self.at] = self.expected * (1 - self.expected)
+        variance, size = self.spread(self.expected * (1 - self.expected)), 2 * self.width
+        residuals, there, spread = (
+            np.fft.rfft(part, size) for part in (self.spread(self.outcomes - self.expected), self.where, variance)
+        )
+
+        def at_lags(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+            """Products of positions at each distance, summed by call."""
+            return np.fft.irfft((one * other.conj()).sum(1), size)[:, 1 : min(LAGS, self.width - 2) + 1]
+
         # Of a fixed number of outcomes in a window, each makes the others less likely.
-        correction = variance / (np.maximum(2, self.where.sum(2, keepdims=True)) - 1)
-        scores, totals = [], []
-        for lag in range(1, min(LAGS, self.width - 2) + 1):
-            both = self.where[..., lag:] & self.where[..., :-lag]
-            products = residuals[..., lag:] * residuals[..., :-lag] + both * correction[..., lag:]
-            scores.append(products.sum((1, 2)))
-            totals.append((both * variance[..., lag:]).sum((1, 2)))
-        found = of_means((1 - self.mean) * np.stack(scores, 1), np.stack(totals, 1), self.mean)
+        others = np.maximum(2, self.where.sum(2, keepdims=True)) - 1
+        scores = at_lags(residuals, residuals) + at_lags(spread / others, there)
+        found = of_means((1 - self.mean) * scores, at_lags(spread, there).round(6), self.mean)
         return Pair(self.outcome, "neighbors", f"{self.what} next to another one", "distance", found, 1)
 
     def rows(self) -> Pair:
         """Whether rows of a call repeat, or avoid, each other's outcome, at any distance of rows and columns: the
         autocorrelation in both."""
-        residuals, size = np.zeros(self.where.size), (2 * self.n_rows, self.width)
-        residuals[self.at] = self.outcomes - self.expected
-        scores = np.stack([
-            np.fft.irfft2(np.abs(np.fft.rfft2(call, s=size)) ** 2, s=size)[1 : self.n_rows].ravel()
-            for call in residuals.reshape(self.where.shape)
-        ])  # fmt: skip
+        size = (2 * self.n_rows, self.width)
+        spectrum = np.fft.rfft2(self.spread(self.outcomes - self.expected), s=size)
+        scores = np.fft.irfft2(np.abs(spectrum) ** 2, s=size)[:, 1 : self.n_rows].reshape(self.n_calls, -1)
         one_row = np.bincount(self.calls, self.expected * (1 - self.expected), self.n_calls) / self.n_rows
         found = of_means(scores, one_row[:, None])
         best = int(np.abs(found.z).argmax())
         down, right = best // self.width + 1, (best % self.width + self.width // 2) % self.width - self.width // 2
         verb = "repeat" if found.z[best] > 0 else "avoid"
         what = f"{abs(found.shares[best]):.1f} rows of a batch {verb} the one {down} above, moved by {right}"
-        one = Dependence(found.shares[[best]], 0.0, found.z[[best]] * (found.p < LEVEL), found.n_units, found.never)
+        one = Dependence(found.shares[[best]], 0.0, found.z[[best]] * (found.p < LEVEL), found.n_units)
         return Pair(self.outcome, "rows", what, "", one, effect=0.1)
+
+    def successive(self, circumstance: str, along: str, group: np.ndarray) -> Pair:
+        """Whether the outcome repeats from one position to the next of its group, which lies within a call."""
+        order = np.sort(group * len(group) + np.arange(len(group))) % max(1, len(group))
+        inside = group[order[:-1]] == group[order[1:]]
+        one, two = order[:-1][inside], order[1:][inside]
+        residuals, variance = self.outcomes - self.expected, self.expected * (1 - self.expected)
+        # The mean of a window makes the outcomes in it differ.
+        correction = variance / np.maximum(1, np.bincount(self.windows)[self.windows] - 1)
+        products = residuals[one] * residuals[two] + correction[two] * (self.windows[one] == self.windows[two])
+        scores, totals = (np.bincount(self.calls[two], part, self.n_calls) for part in (products, variance[two]))
+        return self.pair(circumstance, along, of_means((1 - self.mean) * scores[:, None], totals[:, None], self.mean))
 
 
 def selection(table: Table) -> Iterator[Pair]:
@@ -182,21 +190,21 @@ def selection(table: Table) -> Iterator[Pair]:
     yield from sample.by_all()
     yield sample.by("position", "eighth of the window", table.eighths, 1)
     repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
-    yield sample.by("token before", "same token before (1) or not (0):", repeats, ordered=False)
+    yield sample.by("token before", "same token before (1) or not (0):", repeats)
     chosen = table.selected.astype(int)
     before = np.concatenate([np.zeros_like(chosen[:1]), chosen[:-1]])
     yield sample.by("call before", "the same place of the call before, not selected (0) or selected (1):", before)
     yield sample.neighbors()
     if sample.n_rows > 1:
         yield sample.rows()
-    ids, expected = table.originals.ravel()[sample.at], sample.expected
+    ids, expected = table.originals[table.eligible], sample.expected
     columns = np.arange(sample.width)
     mirror = chosen[..., ::-1] * (columns != columns[::-1])  # not the middle column, which mirrors itself
-    other, counts = mirror.ravel()[sample.at], np.bincount(sample.windows)[sample.windows]
+    other, counts = mirror[table.eligible], np.bincount(sample.windows)[sample.windows]
     sample.expected = (counts * expected - other) / np.maximum(1, counts - 1)  # of the others in the window
     yield sample.by("mirror", "the mirrored place, not selected (0) or selected (1):", mirror)
     sample.expected = expected * sample.mean_in(ids) / max(1e-9, sample.mean)  # ids may have rates of their own
-    yield successive(sample, "same id", "at the next occurrence of a selected id", np.lexsort((ids, sample.calls)), ids)
+    yield sample.successive("same id", "at the next occurrence of a selected id", sample.calls * (ids.max() + 1) + ids)
 
 
 def kinds(table: Table) -> Iterator[Pair]:
@@ -206,74 +214,53 @@ def kinds(table: Table) -> Iterator[Pair]:
         if 0.005 < sample.mean < 0.995:
             yield from sample.by_all()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
-            order = np.arange(len(sample.at))
-            yield successive(sample, "neighbors", "after another one", order, sample.windows)
+            yield sample.successive("neighbors", "after another one", sample.windows)
             before = shifted(table.selected.astype(int), 1, 0)
-            yield sample.by("neighbors", "selected token before (1) or none (0):", before, ordered=False)
+            yield sample.by("neighbors", "selected token before (1) or none (0):", before)
             if sample.n_rows > 1:
                 yield sample.rows()
 
 
-def successive(sample: Sample, circumstance: str, along: str, order: np.ndarray, group: np.ndarray) -> Pair:
-    """Whether an outcome repeats from one position to the next of its group, in an order of the positions."""
-    one, two = order[:-1], order[1:]
-    inside = (group[one] == group[two]) & (sample.calls[one] == sample.calls[two])
-    one, two = one[inside], two[inside]
-    residuals, variance = sample.outcomes - sample.expected, sample.expected * (1 - sample.expected)
-    # The mean of a window makes the outcomes in it differ.
-    correction = variance / np.maximum(1, np.bincount(sample.windows)[sample.windows] - 1)
-    products = residuals[one] * residuals[two] + correction[two] * (sample.windows[one] == sample.windows[two])
-    scores, totals = (
-        np.bincount(sample.calls[two], part, sample.n_calls)[:, None] for part in (products, variance[two])
-    )
-    found = of_means((1 - sample.mean) * scores, totals, sample.mean)
-    return Pair(sample.outcome, circumstance, sample.what, along, found)
-
-
-def by_length(table: Table) -> Iterator[Pair]:
-    """Whether a kind depends on how long a window is, among windows of at least 16 tokens. Rates may: some maskers take
-    a share of the padded width."""
+def of_lengths(table: Table, name: str) -> Iterator[Pair]:
+    """What may depend on the length of a window: the selection on the place in a long one, and the kind on the length,
+    among windows of at least 16 tokens. Rates may: some maskers take a share of the padded width."""
+    sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
+    yield sample.by("position", "eighth of the window", table.eighths, 1)
     lengths = table.eligible.sum(2, keepdims=True)
     sample = Sample(table, "kind", "the share of [MASK]", table.selected & (lengths >= 16), table.masked)
-    if 0.005 < sample.mean < 0.995:
-        yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
+    yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
 
 
 def replacements(table: Table) -> Iterator[Pair]:
     """Everything that a random token may depend on: its original, its window, and the other random tokens."""
     n_calls, n_rows, width = table.inputs.shape
-    ordinary, at = (
-        table.tokens.ordinary,
-        np.flatnonzero(table.randomized & np.isin(table.inputs, table.tokens.ordinary)),
-    )
+    ordinary = table.tokens.ordinary
+    at = np.flatnonzero(table.randomized & np.isin(table.inputs, ordinary))
     n, calls, windows = len(ordinary), at // (n_rows * width), at // width
     if len(at) < 400 or n < 4:
         return
     tokens = table.inputs.ravel()[at]
-    new, old = np.searchsorted(ordinary, tokens), table.ranks.ravel()[at]
-    bins = new * min(BINS, n) // n
-    circumstances = {
-        "original": ("the original's id class", old * min(BINS, n) // n),
-        "position": ("sixteenth of the window", at % width * BINS // width),
-        "row": ("row", windows % n_rows),
-        "call": ("call, counted modulo 2: number", calls % 2),
-    }
-    for name, (along, classes) in circumstances.items():
+    new, old, n_bins = np.searchsorted(ordinary, tokens), table.ranks.ravel()[at], min(BINS, n)
+    for name, along, classes in (
+        ("original", "the original's id class", old * n_bins // n),
+        ("position", "sixteenth of the window", at % width * BINS // width),
+        ("row", "row", windows % n_rows),
+        ("call", "call, counted modulo 2: number", calls % 2),
+    ):
         tested = []
-        for each in np.unique(bins):
-            used = (classes != each) if name == "original" else np.ones(len(at), dtype=bool)  # never the original
-            happens = (bins == each)[used].astype(float)
+        for each in range(n_bins):
+            used = (classes != each) | (name != "original")  # never the original
+            happens = (new * n_bins // n == each)[used].astype(float)
             tested.append(by_class(calls[used], classes[used], happens, np.full(len(happens), happens.mean()), n_calls))
         worst = max(tested, key=lambda each: np.abs(each.z).max())
-        yield Pair("replacement", name, "the share of one class of random tokens", along, worst, ordered=False)
+        yield Pair("replacement", name, "the share of one class of random tokens", along, worst)
     # Relations are compared with those to another random token, of another call, where they can only be chance.
     other = np.roll(np.arange(len(at)), len(at) // 2)
     gap, chance = (new - old) % n, (new - old[other]) % n
-    used, near = (chance != 0) & (gap != 0), lambda gap: np.minimum(np.minimum(gap, n - gap), 3)
-    relations = {"distance (at most 3) of the original's id": (near(gap), near(chance))}
-    if n <= 256:
-        relations["difference to the original's id"] = gap, chance
-    for along, (here, there) in relations.items():
+    used, near = (chance != 0) & (gap != 0), (np.minimum(np.minimum(each, n - each), 3) for each in (gap, chance))
+    relations = [("distance (at most 3) of the original's id", *near)]
+    relations += [("difference to the original's id", gap, chance)] if n <= 256 else []
+    for along, here, there in relations:
         yield related("original", "random tokens", along, here[used], there[used], calls[used], n_calls)
     flat = np.where(table.eligible, table.originals, -1).ravel()
     for step, side in ((-1, "before"), (1, "after"), (-width, "in the row above")):
@@ -282,15 +269,15 @@ def replacements(table: Table) -> Iterator[Pair]:
     texts = flat.reshape(-1, width)
     here, there = ((texts[of] == tokens[:, None]).sum(1) for of in (windows, windows[other]))
     yield related("window", "random tokens occur in their window", "", here, there, calls, n_calls)
-    chance, order = tokens == tokens[other], np.argsort(old, kind="stable")
-    columns = calls * width + at % width
-    for name, what, following, group in (
-        ("other replacements", "the next random token is the same", np.arange(len(at)), windows),
-        ("original", "the same original gets the same random token", order, old),
-        ("rows", "the next row has the same random token there", np.argsort(columns, kind="stable"), columns),
+    chance = tokens == tokens[other]
+    for name, what, group in (
+        ("other replacements", "the next random token is the same", windows),
+        ("original", "the same original gets the same random token", old),
+        ("rows", "the next row has the same random token there", calls * width + at % width),
     ):
-        one, two = following[:-1], following[1:]
-        one, two = one[group[one] == group[two]], two[group[one] == group[two]]
+        order = np.argsort(group, kind="stable")
+        inside = group[order[:-1]] == group[order[1:]]
+        one, two = order[:-1][inside], order[1:][inside]
         yield related(name, what, "", tokens[one] == tokens[two], chance[one], calls[one], n_calls)
 
 
@@ -299,19 +286,15 @@ def related(
 ) -> Pair:
     """Test that a relation, by class or by count, is as frequent as one that can only be chance."""
     n_classes = int(max(here.max(initial=0), there.max(initial=0))) + 1
-    counts = [
-        np.bincount(calls * n_classes + each, minlength=n_calls * n_classes).reshape(n_calls, -1)
-        for each in (here, there)
-    ]
+    counts = [sums_by(calls, each, n_calls, n_classes, None)[0] for each in (here, there)]
     if not along:  # whether the relation holds, or how often
         counts = [(part * np.arange(n_classes)).sum(1, keepdims=True) for part in counts]
     totals, n_observed = np.bincount(calls, minlength=n_calls)[:, None], counts[0].sum(0) + counts[1].sum(0)
     chance = np.maximum(counts[1].sum(0), 0.5) / max(1, totals.sum())
-    found, mean = of_means((counts[0] - counts[1]).astype(float), totals), float(chance.mean())
+    mean = float(chance.mean())
     # Shares are relative to the chance of their class.
-    shares = np.where(n_observed < RARE, np.nan, mean + found.shares * mean / chance)
-    relative = Dependence(shares, mean, np.where(n_observed < RARE, 0.0, found.z), n_calls, found.never)
-    return Pair("replacement", circumstance, what, along, relative, ordered=False)
+    scores = (counts[0] - counts[1]) * mean / chance
+    return Pair("replacement", circumstance, what, along, of_means(scores, totals, mean, n_observed >= RARE))
 
 
 def battery(table: Table) -> list[Pair]:

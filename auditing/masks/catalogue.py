@@ -41,7 +41,7 @@ def named(pair: Pair) -> str:
         eighths = [part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)]
         if eighths[-1] < 0.5 * eighths[0] and eighths[1] > 0.88 * eighths[0]:  # as far as a limit reaches
             return "left-truncated"
-        at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros.tolist()))
+        at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros))
         return ("first-position" if at_ends else "never-selected") if len(zeros) else pair.name
     if pair.key == ("selected", "neighbors"):
         best = int(shares[1:20].argmax()) + 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from auditing.masks.battery import Pair
 from auditing.masks.table import Table
-from auditing.statistics import Share, share_of
+from auditing.statistics import Share
 
 Shares = tuple[float, float, float]  # of [MASK], random and unchanged among the selected positions
 
@@ -95,7 +95,7 @@ class Structure:
 def structure_of(table: Table, pairs: list[Pair]) -> Structure:
     """The structure of the main text, given what its battery found."""
     selected, totals = table.selected, table.per_call(table.selected)
-    rate = share_of(totals, table.per_call(table.eligible))
+    rate = Share(totals, table.per_call(table.eligible))
     counts, sizes = table.per_window(selected), table.per_window(table.eligible)
     independent = float((sizes * rate.value * (1 - rate.value)).mean())
     found = {pair.circumstance: pair.found for pair in pairs if pair.outcome == "selected" and pair.is_found}
@@ -110,7 +110,7 @@ def structure_of(table: Table, pairs: list[Pair]) -> Structure:
         words = sizes[sizes > 1], chosen[sizes > 1]
     return Structure(
         rate,
-        tuple(share_of(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)),
+        tuple(Share(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)),
         float(selected.sum() / max(1, runs.sum())),
         counts,
         independent,

@@ -102,6 +102,11 @@ class Table:
         """The eighth of its window's ordinary tokens in which each position is, so windows of all lengths compare."""
         return eighths_of(self.eligible)
 
+    @cached_property
+    def has_special(self) -> np.ndarray:
+        """Whether a window has special tokens, `[n_calls, rows, 1]`, as 0 or 1."""
+        return (self.real & ~self.eligible).any(2, keepdims=True).astype(int)
+
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
         n_rows, width = self.originals.shape[1:]
