@@ -107,14 +107,16 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
     """Three measures over the number of steps, one curve per order; those of the ideal sampler are dashed."""
-    drawn = Figure(figsize=(13, 4.5), layout="constrained")
+    drawn = Figure(figsize=(13, 5), layout="constrained")
     at_the_end = {"impossible": 0.0, "cuts": 0.0, "nats": facts["entropy_rate"]}  # of the ideal sampler
     panels = drawn.subplots(1, len(at_the_end))
     for axes, (measure, end) in zip(panels, at_the_end.items(), strict=True):
-        for writer in WRITERS:
-            for order in ORDERS:
+        title, factor, _ = MEASURES[measure]
+        for order in ORDERS:
+            for writer in WRITERS:
                 curve = [row for row in rows if (row["writer"], row["order"], row["temperature"]) == (writer, order, 1)]
-                points = [(row["steps"], row[measure], row[f"{measure}_stderr"]) for row in curve]
+                names = (measure, f"{measure}_stderr")
+                points = [(row["steps"], *(factor * row[name] for name in names)) for row in curve]
                 points += [(facts["length"], end, 0.0)] if writer == "ideal" else []
                 style = {"linestyle": "-" if writer == "run" else "--", "color": f"C{ORDERS.index(order)}"}
                 steps, values, errors = zip(*points, strict=True)
@@ -122,8 +124,10 @@ def figure(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         axes.axhline(end, color="grey", linestyle=":")
         axes.set_xscale("log", base=2)
         axes.set_xticks([*STEPS, facts["length"]], [str(steps) for steps in (*STEPS, facts["length"])])
-        axes.set(title=MEASURES[measure][0], xlabel=f"steps for {facts['length']} characters")
-    panels[0].legend(fontsize="small")
+        axes.set(title=title, xlabel=f"steps for {facts['length']} characters")
+    drawn.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(ORDERS), fontsize="small"
+    )
     drawn.suptitle("Texts of a run and of the ideal sampler; dotted: the grammar's own texts", fontsize="medium")
     return drawn
 

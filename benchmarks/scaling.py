@@ -24,7 +24,7 @@ from data.play.grammar import PLAY, play
 from data.reference_losses import mean_loss, window_losses
 from planning.ladder import shape_keys, train
 from planning.law import Interval, Law, Run, fit
-from runs.figures import save_figure
+from runs.figures import label_ends, save_figure
 from runs.files import write_json
 
 LENGTH, SEED = 20_000_000, 2  # of the training text; the built-in play has seed 1
@@ -80,7 +80,7 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
                 axes.plot(run.n_chars, run.loss - floor, "*" if run in tests else ".", color=f"C{i}", markersize=11)
     axes.set(xscale="log", yscale="log", xlabel="characters", ylabel="excess (nats above the floor)")
     axes.set_title("lines and bands (80%): fitted to the dots; stars: ten times the compute", fontsize="medium")
-    axes.legend()
+    label_ends(axes, axes.lines)
     return drawn
 
 

@@ -26,7 +26,7 @@ from benchmarks.report import Results, by_variant, compared
 from benchmarks.trials import COMMON, last_losses, run_trials, trials_of
 from configs.command_line import PRESETS, read_config
 from configs.keys import ConfigError
-from runs.figures import save_figure
+from runs.figures import label_ends, save_figure
 from runs.run_folder import RunFolder
 
 LOSSES = (3.0, 2.0, 1.6, 1.4, 1.0, 0.8)
@@ -121,17 +121,17 @@ def median_seconds(loss: float, runs: Sequence[Mapping[str, Any]]) -> str:
 
 def figure(results: Results) -> Figure:
     """Validation loss over seconds of training, one curve per run."""
-    drawn = Figure(figsize=(7, 4), layout="constrained")
+    drawn = Figure(figsize=(8, 4), layout="constrained")
     axes = drawn.subplots()
     for i, (variant, runs) in enumerate(results.items()):
         for seed, run in runs.items():
             axes.plot(*zip(*run["curve"], strict=True), ".-", color=f"C{i}", label=None if seed else variant)
     axes.axhline(results[FOLIO][0]["counting"], color="grey", linestyle=":", label="counting")
-    axes.set(xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats)")
+    axes.set(xscale="log", xlabel="seconds of training", ylabel="loss.valid (nats per masked character)")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    axes.legend()
+    label_ends(axes, axes.lines)
     return drawn
 
 

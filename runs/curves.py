@@ -81,7 +81,7 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     rates.set_xlabel("masking rate")
     rates.set_ylabel("loss (nats per masked character)")
     rates.set_ylim(bottom=0)
-    rates.legend()
+    label_ends(rates, rates.lines)
     for axes, table, label in (
         (classes, "by_class", "class of the masked character"),
         (distances, "by_distance", "nearest visible character"),

@@ -1,7 +1,7 @@
 """The look of matplotlib figures, text on them, and figures as PNG files."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,18 @@ def plain_text(text: str, limit: int = 64) -> str:
     return (escaped if len(escaped) <= limit else f"…{escaped[-limit:]}").replace("$", r"\$")
 
 
-def label_ends(axes: Axes, lines: Sequence[Any]) -> None:
-    """Write the name and the last value of each line beside its end, apart from each other, in place of a legend."""
-    ends = [(float(line.get_ydata()[-1]), line) for line in lines if len(line.get_ydata())]
-    labels = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0])
-    low, high = axes.get_ylim()
-    apart, place = 0.05 * (high - low), low
-    for value, line in labels:
-        place = max(value, place + apart)
-        name = f"  {line.get_label()} {value:.3f}"
-        axes.text(1, place, name, color=line.get_color(), va="center", transform=axes.get_yaxis_transform())
+def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
+    """Write the label and the last value of each line beside its end, apart from each other, in place of a legend."""
+    axes.autoscale_view()
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = [(line, *line.get_xydata()[-1]) for line in lines if line.get_label()[0] != "_" and len(line.get_xydata())]
+    labels = [(to_axes.transform((x, y))[1], line, y) for line, x, y in ends]
+    place = -1.0
+    for height, line, value in sorted(labels, key=lambda label: label[0]):
+        if np.isfinite(height):
+            place = max(height, place + 0.05)
+            text = f" {line.get_label()} {value:.3f}"
+            axes.text(1, place, text, color=line.get_color(), va="center", transform=axes.transAxes)
 
 
 def save_figure(path: Path, figure: Figure) -> None:
