@@ -8,11 +8,9 @@ from typing import Any
 from runs.schema import is_number
 
 AXES = ("step", "chars", "seconds")
-LOSS = "loss.valid"
-CURVE = (*AXES, LOSS, "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
+CURVE = (*AXES, "loss.valid", "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
 MAX_POINTS = 500  # of a curve
 SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}  # keys in which repeats of a run may differ
-SHOWN = ("name", "best", "seed", "began", "group", "references", "configs", "explicit", "hidden", "folder")
 
 Points = list[list[Any]]  # the number of the row, and its values of CURVE
 
@@ -40,25 +38,25 @@ def group_of(configs: Mapping[str, Any]) -> str:
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:
     """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit` have the same unit:
     nats per token of the same text."""
-    source, *words = record["command"].split(" ")
+    about, names = record["about"], ("row", *CURVE)
+    configs, corpus = about["configs"], about["corpus"]
+    source, *words = about["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
-    by_hand = ["(changed by hand)"] * record["is_changed_by_hand"]
-    columns = {name: [point[i] for point in curve] for i, name in enumerate(CURVE, start=1)}
-    corpus, tokens = record["corpus"], record["configs"].get("data.tokens", "characters")
-    return {name: record[name] for name in SHOWN} | {
+    by_hand = ["(changed by hand)"] * ("changed_by_hand" in configs)
+    tokens = configs.get("data.tokens", "characters")
+    columns = dict(zip(names, zip(*curve, strict=True), strict=True)) if curve else {}
+    return about | {
         "uuid": uuid,
+        "seed": configs.get("seed"),
+        "group": group_of(configs | corpus),
         "preset": preset,
         "changes": " ".join([*(word for word in words if not word.startswith("seed=")), *by_hand]),
-        "text": corpus.get("name", ""),
+        "text": corpus["name"],
         "tokens": tokens,
-        "unit": f"{corpus.get('sha256', '')} {tokens}",
+        "unit": f"{corpus['sha256']} {tokens}",
         "state": record["status"],
-        "last": {name: values[-1] if values else None for name, values in columns.items()},
+        "hidden": record["hidden"],
+        "best": record["best"],
+        "last": {name: values[-1] for name, values in columns.items()},
         "curve": {name: values for name, values in columns.items() if any(value is not None for value in values)},
     }
-
-
-def best_of(best: float | None, rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """The lowest validation loss so far."""
-    losses = [row[LOSS] for row in rows if is_number(row.get(LOSS))]
-    return min(losses if best is None else [best, *losses], default=None)

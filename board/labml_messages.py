@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from runs.schema import MISSING, STATUSES, checked, is_number, matches
 
 CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|run/[^/]+)")
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them for other content
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError, RecursionError)  # labml-app raises them, too
 COUNTS = ("rank", "world_size", "main_rank")  # in the query
 LARGEST_COUNT = 10_000
 LONGEST_NAME = 10_000  # characters; lists of runs send them with each refresh
@@ -62,9 +62,9 @@ MESSAGE: dict[str, Any] = {
 
 
 async def check_message(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Middleware that answers 400 to messages with wrong values, and to those that labml-app cannot read."""
-    if request.method == "POST" and CHECKED.fullmatch(request.scope["path"]):
-        try:
+    """Middleware that answers 400 to messages with wrong values, and to those that cannot be read."""
+    try:
+        if request.method == "POST" and CHECKED.fullmatch(request.scope["path"]):
             for name in COUNTS:
                 count = request.query_params.get(name, "0")
                 if not count.isdecimal() or int(count[:20]) > LARGEST_COUNT:
@@ -72,9 +72,6 @@ async def check_message(request: Request, answer: Callable[[Request], Awaitable[
             content = await request.json()
             for message in content if isinstance(content, list) else [content]:
                 checked(message, MESSAGE, "the message")
-        except (ValueError, RecursionError) as error:
-            return JSONResponse({"error": str(error)}, 400)
-    try:
         return await answer(request)
     except UNREADABLE as error:
-        return JSONResponse({"error": f"the message cannot be read ({type(error).__name__})"}, 400)
+        return JSONResponse({"error": str(error)}, 400)

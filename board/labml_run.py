@@ -9,6 +9,7 @@ from fastapi import Request
 from labml_app import db
 from labml_app.analyses import AnalysisManager
 from labml_app.analyses.experiments import metrics, stdlogger
+from labml_app.enums import RunEnums
 
 from board.labml_messages import MAX_SERIES
 from runs.schema import is_number
@@ -47,28 +48,18 @@ def number() -> int:
     return len(db.project.get_project("").runs)
 
 
-def add_log(uuid: str, text: str) -> None:
-    """Add text to the log of a run."""
-    stdlogger.update_std_logger(uuid, text)
-
-
 def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Set the name, comment, start time and configs of a run. `before` has the name and comment that it had."""
     run.start_time = about["began"]
     for name in ("name", "comment"):
-        if getattr(run, name) in ("", before[name]):  # else the user has changed it on labml's page
+        if getattr(run, name) in ("", before.get(name)):  # else the user has changed it on labml's page
             setattr(run, name, about[name])
-    shown = {
-        name: {
-            "name": name,
-            "type": type(value).__name__,
-            "value": _shown(value),
-            "computed": _shown(value),
-            "is_explicitly_specified": name in about["explicit"],
-        }
-        for name, value in about["configs"].items()
-    }
-    run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": shown})
+    configs = {}
+    for name, value in about["configs"].items():
+        shown = value if isinstance(value, str | int | float) else json.dumps(value)
+        configs[name] = {"name": name, "value": shown, "computed": shown, "type": type(value).__name__}
+        configs[name]["is_explicitly_specified"] = name in about["explicit"]
+    run.update_run({"computer": "this-machine", "python_file": "experiment.py", "configs": configs})
 
 
 def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new: bool) -> None:
@@ -84,7 +75,7 @@ def set_status(run: Any, status: Mapping[str, Any], heard: float | None, is_new:
 def mark(uuid: str, status: str) -> None:
     """Set the status of a run whose process ended without reporting it; the time of its last sign of life stays."""
     shown = db.run.get(uuid).status.load().run_status.load()
-    shown.status = status
+    shown.status = RunEnums.RUN_NOT_RESPONDING if status == "dead" else status
     shown.save()
 
 
@@ -106,10 +97,3 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
         track = model.tracking[name]
         track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
     model.save()
-
-
-def _shown(value: Any) -> Any:
-    """A config's value as labml's page shows it."""
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    return "none" if value is None else value

@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from board.patches import patched
-
 STATIC = Path(__file__).parent / "static"  # Folio's own
 OWN = re.compile(r"/(runs|compare|try)/?|/(run)/[0-9a-f]+/?")  # the addresses of Folio's own pages
 SCRIPT = "/js/bundle.min.js"  # labml's
@@ -24,6 +22,15 @@ VENDORED = (
     (f"{ORIGINS[1]}/d3.v6.min.js", "/vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
     (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "/vendor/fonts/css/all.css", FONTS / "css/all.css"),
 )
+# What labml's script has, and what replaces it. labml-app is pinned; another version may lack a text.
+PATCHES = {
+    "this.remainingTime=120": "this.remainingTime=6",  # seconds between refreshes; the page keeps answers for 5
+    "0<this.remainingTime?": "document.hidden||0<this.remainingTime?",  # a hidden tab asks nothing
+    "this.isPaused||(this._stop(),": "this.isPaused||!this.isActive||(this._stop(),",  # timers continued after a stop
+    "e||this.isEditMode?this.refresh.stop()": "this.isEditMode?this.refresh.stop()",  # an empty list did not refresh
+    "!0),this.content.render()}catch(e)": "!0),this.content.renderCharts()}catch(e)",  # a refresh lost typed options
+    'fa-book",text:"Documentation",link:"https://docs.labml.ai"': 'fa-chart-line",text:"Folio",link:"/runs"',
+}
 
 
 @dataclass(frozen=True)
@@ -64,5 +71,10 @@ def load_page(static: Path) -> Page:
     paths |= {f"/folio/{path.name}": path for path in STATIC.iterdir()}
     listed = {url: path for url, path in paths.items() if path.suffix != ".map" and path.name != "index.html"}
     files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
-    files[SCRIPT] = patched(files[SCRIPT][0].decode()).encode(), files[SCRIPT][1]
+    script, kind = files[SCRIPT]
+    for old, new in PATCHES.items():
+        if old.encode() not in script:
+            raise ValueError(f"labml-app's page has changed: it does not have {old!r}")
+        script = script.replace(old.encode(), new.encode())
+    files[SCRIPT] = script, kind
     return Page(labml, own, files, is_offline)

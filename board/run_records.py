@@ -13,29 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from labml_app import db
+from labml_app.analyses.experiments.stdlogger import update_std_logger
 
 from board import labml_run
-from board.comparison import best_of, group_of, summary, with_rows
+from board.comparison import summary, with_rows
 from board.labml_messages import is_name
 from board.store import Store
 from runs.growing import read_piece
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_size
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
 
-RECORDS, CURVES = "folio runs", "folio curves of 8"  # namespaces
+RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
-NEW: dict[str, Any] = {  # the record of a run
-    "status": "in progress",
-    **dict.fromkeys(DELIVERED, 0),  # the bytes of each file that are stored
-    **dict.fromkeys(("name", "command", "comment", "folder", "group"), ""),
-    **dict.fromkeys(("knobs", "current", "seed", "best")),
-    **{"rates": (), "explicit": (), "references": {}, "configs": {}, "corpus": {}},
-    "began": 0.0,
-    **dict.fromkeys(("is_changed_by_hand", "hidden"), False),
-}
-DESCRIPTION = ("name", "command", "comment", "rates", "folder", "references", "began", "configs", "explicit", "corpus")
+EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes
+NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}  # a record, with "about"
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
     "configs": dict,
     "explicit": [str],
@@ -67,51 +60,46 @@ class RunRecords:
 
     def restart(self) -> None:
         """Begin with what the database has: at first, and after it was replaced."""
-        self._revision = secrets.token_hex(4), 0  # of this start, and the number of changes since
+        self._start, self._n_changes = secrets.token_hex(4), 0
         # Runs in progress, and the time of their last message by this process's clock.
         self._heard = {uuid: 0.0 for uuid, record in self._all().items() if record["status"] == "in progress"}
 
     @property
     def revision(self) -> str:
         """Differs after a change of a run, and after a restart: an open page asks cheaply whether it has to load."""
-        return f"{self._revision[0]}-{self._revision[1]}-{labml_run.number()}"
+        return f"{self._start}-{self._n_changes}-{labml_run.number()}"
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
         ValueError."""
         checked(message, MESSAGE, "the message")
-        stored = self._record(uuid)
-        record = NEW | (stored or {})
-        is_new = stored is None or self.store.get(CURVES, uuid) is None  # an earlier version stored no such curve
-        if message.get("restart") or is_new:
-            record |= dict.fromkeys(DELIVERED, 0) | {"best": None}
+        before = self._record(uuid)
+        about = message.get("about", before and before["about"])
+        if about is None:  # the run was deleted here: the answer makes it describe itself
+            return {"stored": NEW["stored"], "knobs": None}
+        record = (before or NEW) | {"about": about}
+        if message.get("restart") or before is None:
+            record |= EMPTY
             labml_run.clear(uuid)
-            self.store.put(CURVES, uuid, "[]")
         run = labml_run.get_or_create(uuid)
-        if about := message.get("about"):
-            labml_run.describe(run, about, record)
-            record |= {name: about[name] for name in DESCRIPTION} | {
-                "current": about["knobs"],
-                "group": group_of(about["configs"] | about["corpus"]),
-                "seed": about["configs"].get("seed"),
-                "is_changed_by_hand": "changed_by_hand" in about["configs"],
-            }
-        pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record[name]}
+        if "about" in message:
+            labml_run.describe(run, about, before["about"] if before else {})
+        pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record["stored"][name]}
         if rows := _rows(pieces.get(METRICS, {"text": ""})["text"]):
             labml_run.add_rows(uuid, rows)
-            self.store.put(CURVES, uuid, json.dumps(with_rows(self._curve(uuid), rows)))
-            record["best"] = best_of(record["best"], rows)
-        if pieces.get(LOG, {}).get("text"):
-            labml_run.add_log(uuid, pieces[LOG]["text"])
-        record |= {name: piece["to"] for name, piece in pieces.items()}
+            losses = [record["best"], *(row.get("loss.valid") for row in rows)]
+            record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
+        if text := pieces.get(LOG, {"text": ""})["text"]:
+            update_std_logger(uuid, text)
+        record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
-        labml_run.set_status(run, status, heard, is_new=stored is None)
+        labml_run.set_status(run, status, heard, is_new=before is None)
         is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
         self._heard[uuid] = time.monotonic() if is_recent else 0.0
-        self._put(uuid, record, stored)
+        self._put(uuid, record, before)
         self.notice_dead()  # if this run is imported, its process may have ended
-        return {"stored": {name: record[name] for name in DELIVERED}, "knobs": record["knobs"]}
+        return {"stored": record["stored"], "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, values: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
@@ -120,7 +108,7 @@ class RunRecords:
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
-        wanted = knobs_of((record["knobs"] or {}) | values, record["rates"]).as_dict()
+        wanted = knobs_of((record["knobs"] or {}) | values, record["about"]["rates"]).as_dict()
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 
@@ -130,34 +118,36 @@ class RunRecords:
         self._put(uuid, record | checked(message, {"hidden": bool}, "the message"), record)
         return {}
 
-    def delete(self, uuid: str) -> dict[str, Any]:
+    def delete(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Delete all that the dashboard has of a run; its folder stays. Raises ValueError."""
         self.known(uuid)
         labml_run.delete(uuid)
-        self._count_change()
+        self._n_changes += 1
         return {}
 
-    def run(self, uuid: str, starts: Mapping[str, int]) -> dict[str, Any]:
-        """A run for its own page: its record, and pieces of its files that begin at `starts`. Raises ValueError."""
-        record = self.known(uuid)
-        current = record["current"] or Knobs().as_dict()
-        folder = self.folder(uuid)
+    def run(self, uuid: str, message: Mapping[str, str]) -> dict[str, Any]:
+        """A run for its own page: its record, and pieces of its files from the bytes that `message` names. Raises
+        ValueError."""
+        self.notice_dead()
+        record, folder = self.known(uuid), self.folder(uuid)
+        starts = {name: max(0, int(message.get(name, "0")[:18])) for name in DELIVERED if folder}
         pieces = {
-            name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)
+            name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)  # type: ignore[operator]
             for name, start in starts.items()
-            if folder
         }
-        knobs = {"current": current, "requested": record["knobs"] or current, "rates": sorted(record["rates"])}
+        current = record["about"]["knobs"] or Knobs().as_dict()
+        rates = sorted(record["about"]["rates"])
+        knobs = {"current": current, "requested": record["knobs"] or current, "rates": rates}
         return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
 
     def folder(self, uuid: str) -> Path | None:
         """The folder of a run if it is on this machine. It must carry the uuid: a message could name any folder."""
-        folder = Path(self.known(uuid)["folder"]).absolute()
+        folder = Path(self.known(uuid)["about"]["folder"]).absolute()
         return folder if folder.name == uuid and folder.is_dir() else None
 
     def summaries(self) -> list[dict[str, Any]]:
         """All runs for the pages that list and compare them, each with its curves."""
-        return [summary(uuid, record, self._curve(uuid)) for uuid, record in self._all().items()]
+        return [summary(uuid, record, record["curve"]) for uuid, record in self._all().items()]
 
     def notice_dead(self) -> None:
         """Mark silent runs whose process has ended."""
@@ -178,8 +168,8 @@ class RunRecords:
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
             return
-        folder = RunFolder(Path(record["folder"]))
-        if record["folder"] and folder.path.is_dir() and not folder.is_locked():
+        folder = RunFolder(Path(record["about"]["folder"]))
+        if record["about"]["folder"] and folder.path.is_dir() and not folder.is_locked():
             status = "in progress"
             with contextlib.suppress(RunFolderError):
                 status = folder.status()["status"]
@@ -191,25 +181,18 @@ class RunRecords:
         """Keep a record, and count the change."""
         if record != before:
             self.store.put(RECORDS, uuid, json.dumps(record))
-            self._count_change()
-
-    def _count_change(self) -> None:
-        self._revision = self._revision[0], self._revision[1] + 1
+            self._n_changes += 1
 
     def _record(self, uuid: str) -> dict[str, Any] | None:
         text = self.store.get(RECORDS, uuid)
         # A run that was deleted starts from nothing when it reports again.
-        return NEW | json.loads(text) if text is not None and db.run.get(uuid) is not None else None
+        return json.loads(text) if text is not None and db.run.get(uuid) is not None else None
 
     def _all(self) -> dict[str, dict[str, Any]]:
         records = {uuid: self._record(uuid) for uuid in self.store.keys(RECORDS)}
         for uuid in [uuid for uuid, record in records.items() if record is None]:
             self.store.delete(RECORDS, uuid)
-            self.store.delete(CURVES, uuid)
         return {uuid: record for uuid, record in records.items() if record is not None}
-
-    def _curve(self, uuid: str) -> list[list[Any]]:
-        return json.loads(self.store.get(CURVES, uuid) or "[]")
 
 
 def _rows(text: str) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from labml_app import db
-from labml_app.analyses.preferences import Preferences
 from labml_app.logger import logger
 from labml_db import Index, Model
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -29,7 +28,6 @@ from board.predictors import Predictors
 from board.run_records import RunRecords
 from board.store import IndexDriver, ModelDriver, Store
 from runs.errors import InputError
-from runs.schema import DELIVERED
 
 MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
 SECONDS_FOR_HEADERS = 10.0  # of a request, from the connection or from the last answer
@@ -117,9 +115,11 @@ def application(
     with contextlib.chdir("/"):  # labml-app looks for a git repository and fails if it has no commits
         from labml_app.flask_app import STATIC_PATH, app
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
-    app.middleware("http")(check_message)
+    # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
+    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
+    app.middleware("http")(check_message)
 
     @app.middleware("http")
     async def notice_deletion(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -137,12 +137,6 @@ def connect(store: Store) -> None:
     """Replaces labml-app's connection to MongoDB."""
     Model.set_db_drivers([ModelDriver(model, store) for model in db.models])
     Index.set_db_drivers([IndexDriver(index, store) for index in db.indexes])
-    merged = db.run.get_merged_status_data  # knows only labml's own statuses
-    db.run.get_merged_status_data = lambda uuids: (
-        merged(uuids) if len(uuids) > 1 else db.run.get_status(uuids[0]).get_data()
-    )
-    smoothed = Preferences.defaults()
-    Preferences.defaults = classmethod(lambda cls: smoothed | {"smooth_value": 0.0, "focus_smoothed": False})
     db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
     fill()
 
@@ -157,51 +151,34 @@ def fill() -> None:
 
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
-    """Add the routes for Folio's runs, its pages and `dashboard.py`; remove the unsafe ones of labml-app."""
-    changes = {"knobs": records.set_knobs, "hidden": records.hide}
+    """Add the routes for Folio's runs, its pages and `dashboard.py`. What they raise is answered by `check_message`."""
+    answers = {"GET": records.run, "POST": records.receive, "DELETE": records.delete}
+    answers |= {"PUT knobs": records.set_knobs, "PUT hidden": records.hide}
 
     async def message_of(request: Request, uuid: str) -> dict[str, Any]:
         message = json.loads(await request.body() or "{}", parse_constant=str)  # NaN, which is not JSON, as text
         if not isinstance(message, dict) or not re.fullmatch("[0-9a-f]{10,64}", uuid):
             raise ValueError("not a message of a run")
-        return message
+        return message | dict(request.query_params)
 
     @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
     @app.put("/api/folio/runs/{uuid}/{what}")
     async def answer(request: Request, uuid: str, what: str = "") -> JSONResponse:
-        try:
-            message = await message_of(request, uuid)
-            with store.transaction():
-                match request.method:
-                    case "GET":
-                        records.notice_dead()
-                        starts = {name: int(request.query_params.get(name, "0")[:18]) for name in DELIVERED}
-                        return JSONResponse(records.run(uuid, {name: max(0, at) for name, at in starts.items()}))
-                    case "DELETE":
-                        return JSONResponse(records.delete(uuid))
-                    case "POST":
-                        return JSONResponse(records.receive(uuid, message))
-                return JSONResponse(changes[what](uuid, message))
-        except (ValueError, KeyError, RecursionError) as error:
-            return JSONResponse({"error": str(error)}, 400)
+        message = await message_of(request, uuid)
+        with store.transaction():
+            return JSONResponse(answers[f"{request.method} {what}".strip()](uuid, message))
 
     @app.get("/api/folio/runs")
-    async def runs(known: str = "") -> dict[str, Any]:
+    async def runs(known: str = "") -> JSONResponse:
         """All runs; only the revision if the page knows it already."""
         with store.transaction():
             records.notice_dead()
         revision = records.revision
-        return {"revision": revision} | ({} if known == revision else {"runs": records.summaries()})
+        return JSONResponse({"revision": revision} | ({} if known == revision else {"runs": records.summaries()}))
 
     @app.post("/api/folio/try/{uuid}")
     async def ask_model(request: Request, uuid: str) -> JSONResponse:
-        try:
-            message, folder = await message_of(request, uuid), records.folder(uuid)
-            if folder is None:
-                raise ValueError("the folder of this run is not on this machine")
-            return JSONResponse(await predictors.ask(str(folder), message))
-        except (ValueError, RecursionError) as error:
-            return JSONResponse({"error": str(error)}, 400)
-
-    # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
-    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]
+        message, folder = await message_of(request, uuid), records.folder(uuid)
+        if folder is None:
+            raise ValueError("the folder of this run is not on this machine")
+        return JSONResponse(await predictors.ask(str(folder), message))

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from labml_db import Index, Key, Model
 from labml_db.driver import DbDriver
 from labml_db.index_driver import IndexDbDriver
 
-from board.database_file import TABLE, check, identity, locked
+from board.database_file import TABLE, StoreError, check, identity
 
 
 class Store:
@@ -28,13 +29,19 @@ class Store:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = locked(Path(f"{self.path}.lock"), check=lambda: check(self.path))
-        self._connection = sqlite3.connect(self.path, isolation_level=None)
+        check(self.path)
+        self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.5)
         # With a rollback journal, everything is in the file itself between transactions, so the file can be replaced. A
         # write-ahead log, which earlier versions had, helps only several readers.
-        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+        try:
+            for words in ("journal_mode = TRUNCATE", "synchronous = NORMAL", "locking_mode = EXCLUSIVE"):
+                self._connection.execute(f"PRAGMA {words}")
+            self._connection.execute("BEGIN EXCLUSIVE")  # and the lock stays until the connection is closed
+            self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            self._connection.close()
+            raise StoreError("another dashboard uses it" if "locked" in str(error) else str(error)) from error
         self._identity = identity(self.path)
 
     def reopened(self) -> bool:
@@ -69,7 +76,6 @@ class Store:
 
     def close(self) -> None:
         self._connection.close()
-        self._lock.close()
 
 
 class ModelDriver(DbDriver):
@@ -102,20 +108,9 @@ class IndexDriver(IndexDbDriver):
 
     def __init__(self, index: type[Index], store: Store):
         super().__init__(index)
-        self.store = store
-        self.namespace = f"index {self.index_name}"
-
-    def get(self, index_key: str) -> str | None:
-        return self.store.get(self.namespace, index_key)
-
-    def mget(self, index_key: list[str]) -> list[str | None]:
-        return [self.get(key) for key in index_key]
-
-    def set(self, index_key: str, model_key: str) -> None:
-        self.store.put(self.namespace, index_key, model_key)
-
-    def delete(self, index_key: str) -> None:
-        self.store.delete(self.namespace, index_key)
+        namespace = f"index {self.index_name}"
+        self.get, self.set, self.delete = (partial(do, namespace) for do in (store.get, store.put, store.delete))
+        self.mget = lambda keys: [self.get(key) for key in keys]
 
 
 def encode(data: Any) -> str:
@@ -132,17 +127,18 @@ def decode(text: str) -> Any:
 
 
 def _tagged(value: Any) -> Any:
-    if isinstance(value, dict):
-        items = {key: _tagged(item) for key, item in value.items()}
-        return {f"${key}": item for key, item in items.items()} if _looks_tagged(items) else items
-    if isinstance(value, list | tuple):
-        return [_tagged(item) for item in value]
-    if isinstance(value, Key):
-        return {"$key": str(value)}
-    if isinstance(value, set):
-        return {"$set": sorted(value)}
-    if isinstance(value, np.ndarray):
-        return {"$array": value.tolist()}
+    match value:
+        case dict():
+            mark = "$" * _looks_tagged(value)
+            return {f"{mark}{key}": _tagged(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_tagged(item) for item in value]
+        case Key():
+            return {"$key": str(value)}
+        case set():
+            return {"$set": sorted(value)}
+        case np.ndarray():
+            return {"$array": value.tolist()}
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -154,8 +150,5 @@ def _untagged(value: dict[str, Any]) -> Any:
     if not _looks_tagged(value):
         return value
     ((tag, content),) = value.items()
-    if tag == "$key":
-        return Key(content)
-    if tag == "$set":
-        return set(content)
-    return np.array(content, dtype=np.float64) if tag == "$array" else {tag[1:]: content}
+    known = {"$key": Key, "$set": set, "$array": np.array}.get(tag)
+    return known(content) if known else {tag[1:]: content}

@@ -24,8 +24,8 @@ function spread(labels, bottom) {
 }
 
 /* A figure with `draw(content)`. The content: x and y, each {title, format, isLog}, and y.top;
-   series [{name, color, dash, points [[x, y]], band [[x, low, high]]}]; references [{name, y}]; stages [{x, text}];
-   hasLabels, whether names stand at the ends of lines. */
+   series [{name, color, dash, points}], where a point is [x, y] or, with a band, [x, y, low, high];
+   references [{name, y}]; stages [{x, text, short}]; hasLabels, whether names stand at the ends of lines. */
 export function chart(title, height = 200) {
   const svg = d3.create("svg").attr("role", "img").attr("tabindex", 0).attr("height", height);
   const tip = el("div.tip", { hidden: true });
@@ -62,11 +62,8 @@ export function chart(title, height = 200) {
     const [first, last] = d3.extent(points, (p) => p[0]);
     const scale = (axis, low, high, from, to) => (axis.isLog ? d3.scaleLog : d3.scaleLinear)([low, high], [from, to]);
     const across = scale(x, x.isLog ? first : Math.min(0, first), last > first ? last : first + 1, left, right);
-    const up = scale(y, d3.min(ys) - pad, d3.max(ys) + pad, bottom, above).nice();
-    const ticks = (of, pixels, each) => {
-      const all = of.ticks(Math.max(2, pixels / each)); // a logarithmic scale ignores the number
-      return all.length <= (3 * pixels) / each ? all : all.filter((tick) => /^[125]/.test(tick.toExponential()));
-    };
+    const up = scale(y, d3.min(ys) - pad, d3.max(ys) + pad, bottom, above);
+    if (!y.isLog) up.nice(); // a logarithmic range would grow to powers of ten
     const shape = (parent, tag, attributes) => {
       const added = parent.append(tag);
       for (const [name, value] of Object.entries(attributes)) added.attr(name, value);
@@ -75,11 +72,12 @@ export function chart(title, height = 200) {
     const text = (left, top, said, anchor = "start") =>
       shape(svg, "text", { x: left, y: top, "text-anchor": anchor }).text(said);
     const rule = (kind, x1, x2, y1, y2) => shape(svg, "line", { class: kind, x1, x2, y1, y2 });
-    for (const tick of ticks(up, bottom - above, 40)) {
-      rule("grid", left, right, up(tick), up(tick));
-      text(left - 6, up(tick) + 4, (y.format === show.loss ? show.number : y.format)(tick), "end");
-    }
-    for (const tick of ticks(across, right - left, 80)) text(across(tick), bottom + 16, x.format(tick), "middle");
+    const axis = (make, of, { isLog }, format, n) =>
+      svg.append("g").call(make(of).ticks(n).tickFormat(isLog ? of.tickFormat(n, format) : format).tickSizeOuter(0));
+    const yFormat = y.format === show.loss ? show.number : y.format;
+    axis(d3.axisLeft, up, y, yFormat, (bottom - above) / 40).attr("transform", `translate(${left},0)`)
+      .selectAll(".tick line").attr("class", "grid").attr("x2", right - left);
+    axis(d3.axisBottom, across, x, x.format, (right - left) / 80).attr("transform", `translate(0,${bottom})`);
     text(right, bottom + 32, x.title, "end");
     stages.forEach((stage, i) => {
       const [from, to] = [Math.max(left, across(stage.x)), i + 1 < stages.length ? across(stages[i + 1].x) : right];
@@ -93,9 +91,10 @@ export function chart(title, height = 200) {
     shape(clipped, "rect", { x: left, y: above - 4, width: right - left + 4, height: bottom - above + 8 });
     const labels = lines.map((line) => ({ y: up(line.y), said: words(line.name, line.y) }));
     for (const line of lines) rule("reference", left, right, up(line.y), up(line.y));
-    series.forEach(({ color, dash, points: drawn, band = [] }, i) => {
+    series.forEach(({ color, dash, points: drawn }, i) => {
       const [atX, atY] = [(p) => across(p[0]), (p) => up(p[1])];
-      shape(inside, "path", { class: "band", fill: color, d: d3.area(atX, atY, (p) => up(p[2]))(band) });
+      const band = d3.area(atX, (p) => up(p[2]), (p) => up(p[3])).defined((p) => Number.isFinite(p[2]));
+      shape(inside, "path", { class: "band", fill: color, d: band(drawn) });
       const line = { stroke: color, "stroke-dasharray": dash ?? "none", d: d3.line(atX, atY)(drawn) };
       shape(inside, "path", { class: "line", ...line });
       const dots = drawn.length <= MOST_DOTS ? drawn : [];

@@ -72,9 +72,9 @@ export function keep(name, value) {
 
 export function choice(label, name, options, redraw) {
   const select = el("select", { id: name, onchange: () => (keep(name, select.value), redraw()) });
-  for (const [value, text] of Object.entries(options)) select.append(el("option", { value }, text));
+  for (const [value, { title }] of Object.entries(options)) select.append(el("option", { value }, title ?? value));
   if (view.get(name) in options) select.value = view.get(name);
-  return el("label", `${label} `, select);
+  return Object.assign(el("label", `${label} `, select), { chosen: () => select.value });
 }
 
 export function toggle(label, name, redraw) {

@@ -1,6 +1,6 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
 import { chart } from "./chart.js";
-import { AXES, ask, button, card, choice, el, frame, live, nameOf, show, stateOf, toggle } from "./page.js";
+import { AXES, ask, card, choice, el, frame, live, nameOf, show, stateOf, toggle, view } from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
 const LOSSES = ["loss.train", "loss.valid", "loss.valid_stderr", "floor.valid"];
@@ -56,18 +56,18 @@ function stagesOf(rows, axis) {
 function drawCharts() {
   if (!run) return;
   const rows = json("metrics.jsonl");
-  const axis = document.getElementById("x").value;
-  const x = { ...AXES[axis], isLog: document.getElementById("xlog").checked };
+  const axis = against.chosen();
+  const x = { ...AXES[axis], isLog: view.has("xlog") };
   const points = (name) => rows.map((row) => [row[axis], row[name]]);
-  const errorOf = (row) => row["loss.valid_stderr"] ?? 0;
-  const band = rows.map((row) => [row[axis], row["loss.valid"] - errorOf(row), row["loss.valid"] + errorOf(row)]);
+  const withError = ({ [axis]: at, "loss.valid": value, "loss.valid_stderr": error }) =>
+    [at, value, value - error, value + error];
   const unit = run.tokens === "characters" ? "character" : "token";
   loss.draw({
     x,
-    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: document.getElementById("ylog").checked },
+    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: view.has("ylog") },
     series: [
       { name: "train", color: color(1), points: points("loss.train") },
-      { name: "valid", color: color(0), points: points("loss.valid"), band },
+      { name: "valid", color: color(0), points: rows.map(withError) },
     ],
     references: Object.entries(run.references).map(([name, y]) => ({ name, y })),
     stages: stagesOf(rows, axis),
@@ -200,10 +200,10 @@ function draw(found) {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-const titles = Object.fromEntries(Object.entries(AXES).map(([name, { title: text }]) => [name, text]));
 const pages = { Compare: "/compare", Try: "/try" };
 const links = Object.entries(pages).map(([text, page]) => el("a", { href: `${page}?run=${uuid.slice(0, 12)}` }, text));
-const controls = el("div.controls", choice("against", "x", titles, drawCharts), toggle("log axis", "xlog", drawCharts),
+const against = choice("against", "x", AXES, drawCharts);
+const controls = el("div.controls", against, toggle("log axis", "xlog", drawCharts),
   toggle("log loss", "ylog", drawCharts), ...links);
 const legend = el("p.quiet", el("b.right", "right"), ", ", el("b.wrong", "wrong"), ", ", el("s", "the truth"));
 const samplesCard = card("Samples", el("label.slider", when, slider), sample, legend);

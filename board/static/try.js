@@ -9,9 +9,10 @@ const SHARE = 0.15; // of the characters that "Hide 15%" hides
 const [MOST_CARDS, MOST_ROWS, SMALLEST] = [48, 8, 0.003]; // blanks, tokens of each, and their probability
 const PAUSE = { step: 200, exact: 600 }; // milliseconds
 let [runs, run, truth, value] = [[], null, [], []]; // value: the characters; null where one is hidden
-let [reply, exact, current, filled] = [null, null, 0, new Set()];
+let [reply, exact, current] = [null, null, 0];
 let [isBusy, isDirty, isFilling, timer] = [false, false, false, 0];
 
+const filled = new Set(); // positions that the model has filled
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const picker = el("select", { id: "run", onchange: () => (keep("run", picker.value.slice(0, 12)), start()) });
 const input = el("textarea", { id: "text", rows: 3, oninput: () => load(input.value) });
@@ -21,34 +22,31 @@ const error = el("p.error", { role: "alert" });
 const bars = el("div.bars");
 const shades = el("input", { type: "checkbox", onchange: update });
 const draws = el("input", { type: "checkbox" });
-const ORDERS = { // of blanks: what they are called, and which is filled first
-  certain: ["most certain first", ({ candidates }) => candidates[0][1]],
-  left: ["from the left", ({ at }) => -at],
-  right: ["from the right", ({ at }) => at],
-  random: ["in random order", Math.random],
+const ORDERS = { // of blanks: the one with the greatest value is filled first
+  certain: { title: "most certain first", value: ({ candidates }) => candidates[0][1] },
+  left: { title: "from the left", value: ({ at }) => -at },
+  right: { title: "from the right", value: ({ at }) => at },
+  random: { title: "in random order", value: Math.random },
 };
 const seen = (text) => text.replace(/\n/g, "↵").replace(/ /g, "␣");
 
 function load(text) {
   truth = [...text].map((character) => (character === "_" ? null : character));
-  value = [...truth];
   current = Math.min(current, Math.max(0, truth.length - 1));
-  reset(() => {});
+  hide([]);
 }
 
-function reset(change) {
+function hide(positions) {
+  const hidden = new Set(positions);
   isFilling = false;
-  filled = new Set();
-  value = [...truth];
-  change();
+  filled.clear();
+  value = truth.map((character, i) => (hidden.has(i) ? null : character));
   if (!reply) draw(); // while the model loads
   update();
 }
 
-const hideShare = () => reset(() => {
-  const order = d3.shuffle(d3.range(truth.length));
-  for (const i of order.slice(0, Math.ceil(SHARE * truth.length))) value[i] = null;
-});
+const everywhere = () => d3.range(truth.length);
+const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE * truth.length)));
 
 // Where blanks are in the text: one per character, or with other tokens one per row of hidden characters.
 const isCharacters = () => run.tokens === "characters";
@@ -106,7 +104,8 @@ function toggle(i) {
 }
 
 function draw() {
-  const best = new Map((reply ? blanks() : []).map(({ at, candidates }) => [at, candidates[0]]));
+  const found = reply ? blanks() : [];
+  const best = new Map(found.map(({ at, candidates }) => [at, candidates[0]]));
   const shares = reply?.attention ?? [];
   const most = d3.max(shares);
   const hadFocus = sheet.contains(document.activeElement);
@@ -123,22 +122,22 @@ function draw() {
     return key;
   }));
   if (hadFocus) sheet.children[current]?.focus();
-  const found = reply ? blanks() : [];
   bars.replaceChildren(...found.slice(0, MOST_CARDS).map(cardOf));
   if (found.length > MOST_CARDS) bars.append(el("p.quiet", `and ${found.length - MOST_CARDS} more`));
   if (!found.length) bars.append(el("p.quiet", "Hide a character to see what the model expects there."));
 }
 
-function cardOf({ at, candidates, exact: known }) {
-  const [model, exactly] = [new Map(candidates), new Map(known ?? [])];
-  const most = (token) => Math.max(model.get(token) ?? 0, exactly.get(token) ?? 0);
-  const tokens = d3.sort(new Set([...model.keys(), ...exactly.keys()]), (token) => -most(token));
-  const bar = (name, share) => el(`i.${name}`, { style: `width:${100 * share}%` });
-  const rows = tokens.filter((token, i) => i < MOST_ROWS && (i < 1 || most(token) >= SMALLEST)).map((token) => {
-    const [ours, theirs] = [model.get(token) ?? 0, exactly.get(token) ?? 0];
-    const values = el("td.number", show.share(model.get(token)) || "–", known ? el("small", ` ${show.share(theirs)}`) : null);
-    const shares = el("td", bar("model", ours), known ? bar("exact", theirs) : null);
-    return el(token === truth[at] ? "tr.truth" : "tr", el("th", { scope: "row" }, seen(token)), shares, values);
+function cardOf({ at, candidates, exact: known = [] }) {
+  const shares = [candidates, known].map((pairs) => new Map(pairs)); // of the model, and exact
+  const of = (token) => shares.map((each) => each.get(token) ?? 0);
+  const tokens = d3.sort(new Set([...candidates, ...known].map(([token]) => token)), (token) => -d3.max(of(token)));
+  const shown = tokens.filter((token, i) => i < MOST_ROWS && (i < 1 || d3.max(of(token)) >= SMALLEST));
+  const bar = (kind, share) => el(`i.${kind}`, { style: `width:${100 * share}%` });
+  const rows = shown.map((token) => {
+    const [ours, exactly] = of(token);
+    const cells = known.length ? [bar("exact", exactly), el("small", ` ${show.share(exactly)}`)] : [];
+    return el(token === truth[at] ? "tr.truth" : "tr", el("th", { scope: "row" }, seen(token)),
+      el("td", bar("model", ours), cells[0]), el("td.number", ours ? show.share(ours) : "–", cells[1]));
   });
   const hidden = truth[at] == null ? "" : `, hidden: ${seen(truth[at])}`;
   return el("div", el("h3", `character ${at + 1}${hidden}`), el("table", el("tbody", ...rows)));
@@ -153,7 +152,7 @@ function put({ at, candidates }) {
 
 async function fill(isAtOnce) {
   isFilling = true;
-  const [, rank] = ORDERS[document.getElementById("order").value];
+  const { value: rank } = ORDERS[order.chosen()];
   while (isFilling && reply) {
     const open = blanks().filter(({ at }) => value[at] === null);
     if (!open.length) break;
@@ -186,13 +185,12 @@ function start() {
 }
 
 const check = (box, text) => el("label", box, ` ${text}`);
-const orders = Object.fromEntries(Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
-const hideAll = () => reset(() => value.fill(null));
-const hiding = el("div.controls", button("Hide 15%", hideShare), button("Hide all", hideAll),
-  button("Show all", () => reset(() => {})), check(shades, "attention of the selected character"));
+const order = choice("order", "order", ORDERS, () => {});
+const hiding = el("div.controls", button("Hide 15%", hideShare), button("Hide all", () => hide(everywhere())),
+  button("Show all", () => hide([])), check(shades, "attention of the selected character"));
 const filling = el("div.controls", button("Fill all at once", () => fill(true)),
-  button("Fill one by one", () => fill(false)), choice("order", "order", orders, () => {}),
-  check(draws, "draw at random"), button("Stop", () => (isFilling = false)));
+  button("Fill one by one", () => fill(false)), order, check(draws, "draw at random"),
+  button("Stop", () => (isFilling = false)));
 const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
 frame("Try", "/runs", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
   card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),

@@ -100,10 +100,9 @@ def test_two_stores_cannot_share_a_file(tmp_path):
     first = Store(tmp_path / "store.sqlite3")
     with pytest.raises(StoreError, match="another dashboard uses it"):
         Store(tmp_path / "store.sqlite3")
+    first.put("n", "key", "1")
     first.close()
-    (tmp_path / "store.sqlite3.lock").write_text("precious")
-    Store(tmp_path / "store.sqlite3").close()
-    assert (tmp_path / "store.sqlite3.lock").read_text() == "precious"  # a file with the name of the lock
+    assert Store(tmp_path / "store.sqlite3").get("n", "key") == "1"
 
 
 def test_the_lock_holds_when_all_files_were_deleted(tmp_path):
@@ -113,12 +112,6 @@ def test_the_lock_holds_when_all_files_were_deleted(tmp_path):
     assert first.reopened()
     with pytest.raises(StoreError, match="another dashboard uses it"):
         Store(tmp_path / "store.sqlite3")
-
-
-def test_a_file_with_the_name_of_the_lock_keeps_its_content(tmp_path):
-    (tmp_path / "uv.lock").write_text("precious")
-    Store(tmp_path / "uv").close()
-    assert (tmp_path / "uv.lock").read_text() == "precious"
 
 
 def test_a_folder_that_is_deleted_is_created_again(tmp_path):

@@ -2,8 +2,8 @@
 
 import contextlib
 import re
+import resource
 import signal
-import sqlite3
 import threading
 from http.server import BaseHTTPRequestHandler
 
@@ -59,11 +59,10 @@ def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, trai
 
 
 def test_a_dashboard_that_answers_errors_is_reported(dashboard, train_beside):
-    """The server's own database is broken, so every answer from then on is a 500."""
+    """The server cannot write any more, as on a full disk, so every answer from then on is a 500."""
     training = train_beside(dashboard.url)
     training.pause_after_evaluations()
-    with sqlite3.connect(dashboard.database, timeout=30) as connection:
-        connection.execute("DROP TABLE entries")
+    resource.prlimit(dashboard.process.pid, resource.RLIMIT_FSIZE, (0, 0))
     training.go_on()
     output = training.check_end()
     (line,) = lines_about(output, "does not take this run")
