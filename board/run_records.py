@@ -73,7 +73,7 @@ class RunRecords:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
         ValueError."""
         checked(message, MESSAGE, "the message")
-        before = self._record(uuid)
+        rows, before = _rows(message["pieces"][METRICS]["text"]), self._record(uuid)
         about = message.get("about", before and before["about"])
         if about is None:  # the run was deleted here: the answer makes it describe itself
             return {"stored": NEW["stored"], "knobs": None}
@@ -85,7 +85,7 @@ class RunRecords:
         if "about" in message:
             labml_run.describe(run, about, before["about"] if before else {})
         pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record["stored"][name]}
-        if rows := _rows(pieces.get(METRICS, {"text": ""})["text"]):
+        if rows and METRICS in pieces:
             labml_run.add_rows(uuid, rows)
             losses = [record["best"], *(row.get("loss.valid") for row in rows)]
             record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
@@ -101,14 +101,14 @@ class RunRecords:
         self.notice_dead()  # if this run is imported, its process may have ended
         return {"stored": record["stored"], "knobs": record["knobs"]}
 
-    def set_knobs(self, uuid: str, values: dict[str, Any]) -> dict[str, Any]:
+    def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
         self._notice_if_dead(uuid)
         record = self.known(uuid)
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
-        wanted = knobs_of((record["knobs"] or {}) | values, record["about"]["rates"]).as_dict()
+        wanted = knobs_of((record["knobs"] or {}) | message, record["about"]["rates"]).as_dict()
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 

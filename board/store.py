@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +107,20 @@ class IndexDriver(IndexDbDriver):
 
     def __init__(self, index: type[Index], store: Store):
         super().__init__(index)
-        namespace = f"index {self.index_name}"
-        self.get, self.set, self.delete = (partial(do, namespace) for do in (store.get, store.put, store.delete))
-        self.mget = lambda keys: [self.get(key) for key in keys]
+        self.store = store
+        self.namespace = f"index {self.index_name}"
+
+    def get(self, index_key: str) -> str | None:
+        return self.store.get(self.namespace, index_key)
+
+    def mget(self, index_key: list[str]) -> list[str | None]:
+        return [self.get(key) for key in index_key]
+
+    def set(self, index_key: str, model_key: str) -> None:
+        self.store.put(self.namespace, index_key, model_key)
+
+    def delete(self, index_key: str) -> None:
+        self.store.delete(self.namespace, index_key)
 
 
 def encode(data: Any) -> str:

@@ -55,8 +55,9 @@ def answer(
         if len(wanted):
             found.append(find(trained, ids[window], wanted))
     best = torch.cat(found).topk(max(1, min(top, vocabulary.n_ordinary))) if found else None
+    names = {i: vocabulary.decode([i]) for i in set(best.indices.flatten().tolist())} if best else {}
     candidates = [
-        [[vocabulary.decode([i]), round(p, 5)] for p, i in zip(values, tokens, strict=True)]
+        [[names[i], round(p, 5)] for p, i in zip(values, tokens, strict=True)]
         for values, tokens in (zip(best.values.tolist(), best.indices.tolist(), strict=True) if best else ())
     ]
     reply: dict[str, Any] = {"offsets": offsets.tolist(), "candidates": candidates, "is_of_play": is_of_play(trained)}

@@ -31,7 +31,13 @@ function meanOf(curves) {
 
 const isCharacters = (run) => run.tokens === "characters";
 const valuesOf = (run, name) => run.curve[name === PER_CHARACTER && isCharacters(run) ? "loss.valid" : name];
-const labelOf = (run) => (run.name.startsWith("mlm, ") ? nameOf(run) : `${nameOf(run)} ${run.name}`);
+// The name of a run without the words that all listed runs share.
+function labelOf(run) {
+  const [first, ...rest] = runs.map((each) => new Set(nameOf(each).split(" ")));
+  const own = nameOf(run).split(" ").filter((word) => !first.has(word) || rest.some((words) => !words.has(word)));
+  return [...(own.length ? own : [nameOf(run)]), run.name.startsWith("mlm, ") ? "" : run.name].join(" ").trim();
+}
+
 const titleOf = (name) => METRICS[name].title ?? name;
 
 // A color and a dash per group of runs that differ only in their seed, whichever others are chosen.
@@ -62,7 +68,7 @@ function contentOf(members, name) {
   const curveOf = (run) => d3.zip(run.curve.row, run.curve[x] ?? [], valuesOf(run, name))
     .filter((point) => point.every(Number.isFinite));
   const series = d3.groups(members, (run) => run.group).map(([group, seeds]) => ({
-    name: nameOf(seeds[0]) + (seeds.length > 1 ? `, ${seeds.length} seeds` : ""),
+    name: labelOf(seeds[0]) + (seeds.length > 1 ? `, ${seeds.length} seeds` : ""),
     ...styles.get(group),
     points: meanOf(seeds.map(curveOf)),
   }));

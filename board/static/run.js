@@ -1,5 +1,5 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
-import { chart } from "./chart.js";
+import { chart, robustTop } from "./chart.js";
 import { AXES, ask, card, choice, el, frame, live, nameOf, show, stateOf, toggle, view } from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
@@ -20,7 +20,7 @@ let run = null;
 
 const title = el("h1");
 const figures = el("dl.figures");
-const loss = chart("Loss", 400);
+const loss = chart("Loss", 460);
 const charts = el("div.small");
 const smalls = {};
 const shownKeys = el("div");
@@ -62,9 +62,10 @@ function drawCharts() {
   const withError = ({ [axis]: at, "loss.valid": value, "loss.valid_stderr": error }) =>
     [at, value, value - error, value + error];
   const unit = run.tokens === "characters" ? "character" : "token";
+  const top = rows.length && robustTop(["loss.train", "loss.valid"].map((name) => rows.map((row) => row[name])));
   loss.draw({
     x,
-    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: view.has("ylog") },
+    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: view.has("ylog"), top },
     series: [
       { name: "train", color: color(1), points: points("loss.train") },
       { name: "valid", color: color(0), points: rows.map(withError) },

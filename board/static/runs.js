@@ -44,12 +44,13 @@ function row(run) {
     const link = el("a", { href: `/run/${run.uuid}` }, shown ?? "");
     if (title === "run") return el("th", { scope: "row" }, link, ` ${idOf(run)}`);
     if (title === "state") return el("td", stateOf(run));
-    return el("td", { className: format ? "number" : "" }, shown == null ? "" : format ? format(shown) : shown);
+    return el("td", { className: format ? "number" : "" }, format && shown != null ? format(shown) : shown);
   });
   const hide = () => ask(`runs/${run.uuid}/hidden`, "PUT", { hidden: !run.hidden });
   const actions = [button(run.hidden ? "Show" : "Hide", hide), button("Delete", () => remove(run))];
   for (const each of actions) each.ariaLabel = `${each.textContent} ${nameOf(run)} ${idOf(run)}`;
   const line = el("tr", ...cells, el("td", sparkline(run)), el("td.actions", ...actions));
+  [...line.cells].forEach((cell, i) => (cell.dataset.title = COLUMNS[i]?.[0] ?? ["curve", ""][i - COLUMNS.length]));
   line.dataset.run = run.uuid;
   return line;
 }
@@ -72,6 +73,6 @@ function draw() {
 
 const hidden = toggle("hidden runs too", "hidden", draw);
 const controls = el("div.controls", el("label", "Filter ", filter), hidden, count);
-const list = table("Runs", el("table", el("thead", head), body));
+const list = table("Runs", el("table.list", el("thead", head), body));
 frame("Runs", "/runs", el("h1", "Runs"), controls, el("section.card", list));
 liveRuns((all) => ((runs = all), draw()));

@@ -146,8 +146,12 @@ function cardOf({ at, candidates, exact: known = [] }) {
 function put({ at, candidates }) {
   let rest = draws.checked ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
-  if (isCharacters()) [value[at], filled] = [token, filled.add(at)];
-  else for (let i = at; value[i] === null; i++) [value[i], filled] = [i === at ? token : "", filled.add(i)];
+  let i = at; // a token that is no character fills a row of hidden characters
+  do {
+    value[i] = i === at ? token : "";
+    filled.add(i);
+    i += 1;
+  } while (value[i] === null && !isCharacters());
 }
 
 async function fill(isAtOnce) {
