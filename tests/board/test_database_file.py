@@ -75,8 +75,9 @@ def test_a_database_whose_writer_was_killed_within_a_transaction_is_opened_as_it
 def test_a_database_that_is_damaged_inside_is_refused(tmp_path):
     path = tmp_path / "store.sqlite3"
     store = Store(path)
-    for i in range(1_000):
-        store.put("n", str(i), "x" * 100)
+    with store.transaction():
+        for i in range(1_000):
+            store.put("n", str(i), "x" * 100)
     store.close()
     content = bytearray(path.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 8_192] = b"\xff" * 8_192
