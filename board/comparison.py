@@ -7,8 +7,7 @@ from typing import Any
 
 from runs.schema import is_number
 
-AXES = ("step", "chars", "seconds")
-CURVE = (*AXES, "loss.valid", "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
+CURVE = ("step", "chars", "seconds", "loss.valid", "loss.valid_per_character", "loss.train", "excess", "accuracy.valid")
 MAX_POINTS = 500  # of a curve
 SAME_EXPERIMENT = {"seed", "name", "logs", "plan.curve"}  # keys in which repeats of a run may differ
 
@@ -38,13 +37,13 @@ def group_of(configs: Mapping[str, Any]) -> str:
 def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, Any]:
     """A run as a row of the table, and its curves as columns. Losses of runs with the same `unit` have the same unit:
     nats per token of the same text."""
-    about, names = record["about"], ("row", *CURVE)
+    about = record["about"]
     configs, corpus = about["configs"], about["corpus"]
     source, *words = about["command"].split(" ")
     preset = words.pop(0) if source == "preset" and words else ""
     by_hand = ["(changed by hand)"] * ("changed_by_hand" in configs)
     tokens = configs.get("data.tokens", "characters")
-    columns = dict(zip(names, zip(*curve, strict=True), strict=True)) if curve else {}
+    columns = dict(zip(("row", *CURVE), zip(*curve, strict=True), strict=True)) if curve else {}
     return about | {
         "uuid": uuid,
         "seed": configs.get("seed"),

@@ -152,13 +152,8 @@ def fill() -> None:
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
     """Add the routes for Folio's runs, its pages and `dashboard.py`. What they raise is answered by `check_message`."""
-    answers: dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
-        "GET": records.run,
-        "POST": records.receive,
-        "DELETE": records.delete,
-        "PUT knobs": records.set_knobs,
-        "PUT hidden": records.hide,
-    }
+    answers: dict[str, Any] = {"GET": records.run, "POST": records.receive, "DELETE": records.delete}
+    answers |= {"PUT knobs": records.set_knobs, "PUT hidden": records.hide}
 
     async def message_of(request: Request, uuid: str) -> dict[str, Any]:
         message = json.loads(await request.body() or "{}", parse_constant=str)  # NaN, which is not JSON, as text

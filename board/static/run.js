@@ -201,8 +201,8 @@ function draw(found) {
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-const pages = { Compare: "/compare", Try: "/try" };
-const links = Object.entries(pages).map(([text, page]) => el("a", { href: `${page}?run=${uuid.slice(0, 12)}` }, text));
+const links = ["Compare", "Try"].map((name) =>
+  el("a", { href: `/${name.toLowerCase()}?run=${uuid.slice(0, 12)}` }, name));
 const against = choice("against", "x", AXES, drawCharts);
 const controls = el("div.controls", against, toggle("log axis", "xlog", drawCharts),
   toggle("log loss", "ylog", drawCharts), ...links);
