@@ -17,9 +17,9 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_070, "data": 4_205, "model": 575, "training": 2_195, "distributed": 700, "runs": 1_195}
-LINES |= {"trained": 1_940, "writing": 880, "board": 1_170, "auditing": 3_910, "benchmarks": 2_890}
-LINES |= {"programs": 1_335, "planning": 270}
+LINES = {"configs": 2_070, "data": 4_175, "model": 575, "training": 2_195, "distributed": 700, "runs": 1_185}
+LINES |= {"trained": 1_940, "writing": 880, "board": 1_050, "auditing": 3_795, "benchmarks": 2_840}
+LINES |= {"programs": 1_325, "planning": 270}
 TRAINING_MODULES = 16
 
 PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}

@@ -135,10 +135,10 @@ class Served:
         output = self._called("loss_and_logits", self.model, batch)
         tensors, x, _ = tensor_names(batch)
         shape, n_tokens = tensors[x].shape, self.tokens.n_tokens
-        loss, logits = output if isinstance(output, tuple | list) and len(output) == 2 else (None, None)
-        are_tensors = isinstance(loss, Tensor) and isinstance(logits, Tensor) and loss.numel() == 1
-        if are_tensors and logits.shape[-1] >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):
-            return loss, logits
+        match output:
+            case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:
+                if logits.shape[-1] >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):
+                    return loss, logits
         raise TargetError(
             f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}: it must return (loss,"
             f" logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"
