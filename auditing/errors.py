@@ -1,5 +1,6 @@
 """The errors of a target, and how a line describes the values that went in and came out."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from traceback import extract_tb
@@ -42,8 +43,8 @@ def raised(error: BaseException) -> str:
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT]} ..."
     name = type(error).__name__
-    own = str(Path(__file__).parent)
-    places = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith((own, "<frozen"))]
+    ours = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen")
+    places = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith(ours)]
     places = [each for each in places if "site-packages" not in each.filename] or places
     place = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
     return f"{name}: {text}{place}" if text else f"{name}{place}"

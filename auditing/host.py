@@ -67,6 +67,8 @@ def import_target(target: str) -> Any:
     from auditing.errors import TargetError, raised
 
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    if "/" in place and not place.endswith(".py"):
+        raise TargetError(f"{place!r} is not a Python file: TARGET is module:callable or file.py:callable")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)

@@ -17,8 +17,8 @@ LONGEST_ANSWER = 2**24  # bytes
 
 
 class Predictors:
-    """A process per run, which answers a line of JSON with a line of JSON, and another one for exact probabilities:
-    they take longer, and the model's answers do not wait for them."""
+    """One process per run for the model's answers, and another for exact probabilities, which take longer. Each
+    answers a line of JSON with a line of JSON."""
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, bool], asyncio.subprocess.Process] = {}  # the one used last at the end

@@ -57,7 +57,7 @@ class MasksHost:
         """
         tokens = token_ids(self.function, options)
         if tokens is None:
-            raise TargetError("the number of tokens is unknown: state --n-tokens (n_tokens=), and --special (special=)")
+            raise TargetError("the number of tokens is unknown: state --n-tokens, and the special ids with --special")
         self.tokens, problems = tokens, []
         for target in candidates(self.function, options.kind):
             self.target = target

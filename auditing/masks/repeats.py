@@ -71,7 +71,6 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     yield finding("masks of another call", found, "new masks", f"{len(main.inputs):,} calls", bug, **fields)
     yield check_batch(main, repeats)
     if not measured.workers:
-        yield finding("workers and seeds", "not checked", "new masks per worker", "not asked for, or no fork")
         return
     part = "labels" if main.ignored is not None and not main.shift else "inputs"
     first = [getattr(calls[0], part) for calls in measured.workers[0]]

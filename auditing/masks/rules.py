@@ -57,7 +57,7 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
         bug = "dtype-overflow"
     elif (main.labels == main.inputs)[labelled & changed].sum() > 0.9 * (labelled & changed).sum():
         bug = "labels-corrupted"
-    yield never("labels where selected", labelled & (main.labels != main.originals), labelled, "wrong", bug)
+    yield never("wrong labels", labelled & (main.labels != main.originals), labelled, "wrong", bug)
     yield ignored_label(measured)
     missing = changed & ~main.labelled
     bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"

@@ -3,7 +3,7 @@
 import inspect
 import os
 import select
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,7 +162,8 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
 def resolve(imported: Any) -> Any:
     """The masking function: the target itself, or what it returns if it takes no arguments. Raises TargetError."""
     if not callable(imported):
-        raise TargetError(f"the target has the type {type(imported).__name__}, which cannot be called")
+        how = ": name a function, as file.py:function" if inspect.ismodule(imported) else ", which cannot be called"
+        raise TargetError(f"the target has the type {type(imported).__name__}{how}")
     try:
         parameters = inspect.signature(imported).parameters
     except (TypeError, ValueError):  # built-in functions have no signature
@@ -171,7 +172,8 @@ def resolve(imported: Any) -> Any:
         raise TargetError(f"the target {imported.__name__} is a class: name an instance, or a function that makes one")
     made = imported if parameters else imported()
     if not callable(made):
-        raise TargetError(f"the target takes no arguments and returned {describe(made)} instead of a masker")
+        line = f"the target takes no arguments and returned {describe(made)} instead of a masker"
+        raise TargetError(f"{line}: `audit.py loader` audits batches" if isinstance(made, Iterable) else line)
     return made
 
 

@@ -93,8 +93,9 @@ function drawCharts() {
 }
 
 function drawFigures(row) {
-  const gap = row && (row.excess != null ? ["excess over the floor", show.loss(row.excess)] : run.references.counting
-    ? ["below counting", show.loss(run.references.counting - row["loss.valid"])] : null);
+  const over = run.references.counting && row && row["loss.valid"] - run.references.counting;
+  const gap = row && (row.excess != null ? ["excess over the floor", show.loss(row.excess)] : over
+    ? [over > 0 ? "above counting" : "below counting", show.loss(Math.abs(over))] : null);
   const found = row ? [
     ["loss.valid", show.loss(row["loss.valid"]), ` ± ${show.loss(row["loss.valid_stderr"])}`],
     ["correct", show.share(row["accuracy.valid"])],
@@ -127,7 +128,7 @@ function readSamples() {
 
 function drawSample() {
   const [step, lines] = samples[+slider.value] ?? ["", []];
-  when.textContent = step ? `after step ${step}` : "No samples yet.";
+  when.textContent = step ? `after step ${step}` : "No samples.";
   slider.ariaValueText = when.textContent;
   sample.replaceChildren(...lines.map(({ line }) => el("p", ...line.split("\x1b[0m").flatMap((part) => {
     const [, plain, marked] = /^(.*?)(?:\x1b\[3\dm\[(.*)\])?$/s.exec(part);

@@ -70,6 +70,8 @@ def test_what_is_no_loader_ends_in_one_line():
         functions(lambda: 5)
     with pytest.raises(TargetError, match="the number of tokens is unknown"):
         functions([1])["facts"](MaskOptions())
+    with pytest.raises(TargetError, match="each iteration must give them again"):
+        functions(iter([]))["batches"](8, 0, None)
 
 
 @pytest.fixture

@@ -95,6 +95,7 @@ def test_modules_of_the_target_do_not_collide_with_folio(folder):
     [
         ("nothing:here", "cannot import 'nothing': ModuleNotFoundError: No module named 'nothing'"),
         ("nothing.py:here", "no such file"),
+        ("some/folder:here", "'some/folder' is not a Python file"),
         ("targets:here", "'targets' has no 'here'"),
         ("broken.py:here", "cannot import 'broken.py': SystemExit: 3"),
     ],

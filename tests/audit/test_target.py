@@ -1,6 +1,7 @@
 """Every kind of target is recognized and called as its users call it; anything else ends in one line."""
 
 import functools
+import inspect
 import os
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -143,6 +144,8 @@ def returns(value):
     ("target", "line"),
     [
         (5, "the target has the type int, which cannot be called"),
+        (inspect, "the target has the type module: name a function, as file.py:function"),
+        (lambda: [5], "instead of a masker: `audit.py loader` audits batches"),
         (Masker, "the target Masker is a class: name an instance, or a function that makes one"),
         (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
         (returns(lambda x: x), "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
