@@ -62,10 +62,13 @@ def plan(options: Namespace) -> None:
     be_quiet()
     data = configs_of(values).data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()
+    floor = known_floor(data)
+    if options.loss and floor and options.loss <= floor:
+        raise InputError(f"the lowest possible loss on this text is {floor:.3f}: raise --loss")
     seconds = options.ladder_seconds or LADDER_SHARE * (options.seconds or LADDER_SECONDS / LADDER_SHARE)
     shapes = measured_shapes(values, corpus, seconds)
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
-    law = fit(runs, n_text=n_text, floor=known_floor(data))
+    law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
     if values["training.compile"]:  # the run will be faster than the ladder; its compiled code is kept
         faster = measured(values, corpus, choice.shape.keys).chars_per_second / choice.shape.chars_per_second

@@ -49,6 +49,7 @@ SHORT = ["--seconds", "1", "data.corpus=play", *KEYS]
 REFUSED = [
     (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
     (SHORT, "a ladder needs more than 0.1 s"),
+    (["--loss", "0.3", "data.corpus=play", *KEYS], "the lowest possible loss on this text is 0.4"),
 ]
 REFUSED += [
     ([], "--seconds --chars --loss is required"),
