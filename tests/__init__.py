@@ -4,5 +4,3 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # For each new folder of compiled code, PyTorch would compile a program that tells whether the compiler knows AVX.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
-# Tests run in parallel, one per core: a process that compiles starts no others to help it.
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
