@@ -110,7 +110,11 @@ class ThreadChoice(Callback):
         self.most = torch.get_num_threads()
 
     def begin(self, trainer: Any) -> None:
+        self.stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
         self.choose(trainer)
+
+    def stepped(self, trainer: Any, stage: Stage) -> None:
+        self.stage = stage  # the next one may not be compiled yet
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
@@ -124,8 +128,7 @@ class ThreadChoice(Callback):
             return
         now = torch.get_num_threads()
         other = self.most if now == 1 else 1
-        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
-        seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
+        seconds = seconds_per_gradient(trainer.training_step, self.stage, (now, other))
         faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)
         if faster != now:
