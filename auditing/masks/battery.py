@@ -23,7 +23,7 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # the classes of the circumstance, in words, with a colon if they have no order; empty: there are none
+    along: str  # the circumstance's classes, in words; it ends with a colon if they have no order, and may be empty
     found: Dependence
     first: int = 0  # the number of the first class
     effect: float | None = None  # the smallest to report; by default that of the outcome
@@ -222,8 +222,8 @@ def kinds(table: Table) -> Iterator[Pair]:
 
 
 def of_lengths(table: Table, name: str) -> Iterator[Pair]:
-    """What may depend on the length of a window: the selection on the place in a long one, and the kind on the length,
-    among windows of at least 16 tokens. Rates may: some maskers take a share of the padded width."""
+    """Tests of windows by their length: the selection by place in long windows, and the kind by length in windows of at
+    least 16 tokens. Rates may depend on the length: some maskers take a share of the padded width."""
     sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
     yield sample.by("position", "eighth of the window", table.eighths, 1)
     lengths = table.eligible.sum(2, keepdims=True)
