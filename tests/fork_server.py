@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from runs.curves import save_curves
 from runs.files import ROOT
 
 # Programs import some modules only when they use them.
@@ -29,6 +30,7 @@ PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dyna
 PRELOADED += ("configs.callbacks", "configs.contract", "data.masking.strategies", "trained.initial_weights")
 PRELOADED += ("training.compilation", "training.resume", "training.tracking", "trained.fill", "writing.sampler")
 PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "audit")
+PRELOADED += ("configs.following", "distributed.interruption", "runs.hardware", "git", "PIL.PngImagePlugin")
 
 
 class ForkServer:
@@ -109,6 +111,7 @@ def serve(requests: socket.socket) -> None:
     """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
     for name in PRELOADED:
         importlib.import_module(name)
+    save_curves(Path.home() / "curves.png", [], {"unigram": 3.3}, "fonts")  # the first figure of a process takes long
     gc.freeze()  # programs end sooner if they do not collect what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
     while True:
