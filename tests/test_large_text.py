@@ -53,9 +53,7 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "random": {},
-    "documents": {"data__within_documents": True},
-    "span": {"masking__strategy": "span"},
+    "documents": {"data__within_documents": True, "masking__strategy": "span"},
     "mixture": {"masking__strategy": "mixture", "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
     "sop": {"objective__sop": True, "masking__strategy": "whole_word"},
     "shuffled and static": {

@@ -19,16 +19,16 @@ SHORT = {"training.max_steps": 3, "training.evaluations": 1, "sample.every_evalu
 SHORT |= {"sample.prompts": ["Ne daz rants iv Insk"]}
 SHORT |= {key: value for key, value in TINY.items() if key not in ("training.stages", *SHORT)}
 CASES = {f"preset {name}": {"preset": name} for name in presets()}
-CASES |= {f"strategy {name}": {"masking.strategy": name} for name in STRATEGIES}
-CASES |= {
-    "mixture": {"masking.strategy": "mixture", "masking.mixture": [{"until": 1.0, "span": 1, "random": 1}]},
-    "static": {"masking.masks": "static", "masking.corrupt": "unit", "masking.no_mask_tokens": "ae"},
-    "nsp": {"objective.nsp": True},
-    "sop": {"objective.sop": True},
-    "bytes": {"data.tokens": "bytes"},
-    "bpe": {"data.tokens": "bpe:300", "masking.strategy": "span"},
-    "adamw": {"training.optimizer": "adamw", "training.grad_accum_steps": 2, "data.sampling": "shuffled"},
+BESIDE = {  # strategies, so that fewer runs try everything
+    "random": {"objective.nsp": True},
+    "whole_word": {"objective.sop": True},
+    "span": {"data.tokens": "bpe:300"},
+    "entity": {"data.tokens": "bytes"},
+    "pmi": {"masking.masks": "static", "masking.corrupt": "unit", "masking.no_mask_tokens": "ae"},
+    "adaptive": {"training.optimizer": "adamw", "training.grad_accum_steps": 2, "data.sampling": "shuffled"},
+    "mixture": {"masking.mixture": [{"until": 1.0, "span": 1, "random": 1}]},
 }
+CASES |= {f"strategy {name}": {"masking.strategy": name} | BESIDE.get(name, {}) for name in (*STRATEGIES, "mixture")}
 
 
 def places():

@@ -81,8 +81,7 @@ def on_tape(monkeypatch):
     "keys",
     [
         {"training__grad_accum_steps": 2, "masking__strategy": "adaptive"},
-        {"training__optimizer": "adamw"},
-        {"model__ngrams": 4, "objective__sop": True},
+        {"training__optimizer": "adamw", "model__ngrams": 4, "objective__sop": True},
         {"training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.2, 0.5, 0.9]}]},
     ],
 )
