@@ -6,6 +6,7 @@ functions; mixing devices raises `WrongDevice`.
 
 import sys
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,12 +109,18 @@ def place():
     """File and name of the innermost function of Folio, or of a test, that is being executed."""
     frame = sys._getframe(1)
     while frame:
-        path, name = Path(frame.f_code.co_filename), frame.f_code.co_name
-        is_ours = path.is_relative_to(ROOT) and path != Path(__file__) and ".venv" not in path.parts
-        if is_ours and not name.startswith("<"):
-            return path.relative_to(ROOT).as_posix(), name
+        path, name = within_folio(frame.f_code.co_filename), frame.f_code.co_name
+        if path and not name.startswith("<"):
+            return path, name
         frame = frame.f_back
     return "", ""
+
+
+@cache
+def within_folio(file):
+    path = Path(file)
+    is_ours = path.is_relative_to(ROOT) and path != Path(__file__) and ".venv" not in path.parts
+    return path.relative_to(ROOT).as_posix() if is_ours else ""
 
 
 @contextmanager

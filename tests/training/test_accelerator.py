@@ -38,16 +38,21 @@ def places():
     return {(path, name) for path, names in rows for name in re.findall(r"`(\w+)`", names)}
 
 
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    (path := tmp_path_factory.mktemp("text") / "play.txt").write_text(play(40_000))
+    return str(path)
+
+
 @pytest.fixture
-def built(tmp_path, monkeypatch):
+def built(text, monkeypatch):
     """Builds a short training on a device."""
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 8)
-    (tmp_path / "play.txt").write_text(play(40_000))
 
     def build(device, preset="", **keys):
         values = read_config(PRESETS / f"{preset}.yaml") if preset else {}
-        configs = configs_of(resolve(values, SHORT | {"data.corpus": str(tmp_path / "play.txt")} | keys))
+        configs = configs_of(resolve(values, SHORT | {"data.corpus": text} | keys))
         configs.torch_device = device
         with computing():
             configs.trainer.callbacks = steering(configs)
