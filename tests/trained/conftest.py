@@ -1,10 +1,12 @@
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import made_once, train_in
 from tests.tokenizers import saved
+from trained import classification, comparison
 from trained.load import Trained, load_trained
 
 CHARACTERS = ["plain", "with_ngrams"]
@@ -54,6 +56,17 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
         keys["data__unknown_below"] = 0.003
     keys["model__ngrams"] = 0 if request.param == "bytes" else 2
     return shared_run(tmp_path_factory, request.param, folder / "text.txt", **keys)
+
+
+@pytest.fixture(scope="module")
+def few_steps() -> Iterator[None]:
+    """Fine-tunes in one epoch with one penalty, for tests of other things than how well a task is learned."""
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(classification, "EPOCHS", 1)
+        context.setattr(classification, "INVERSE_PENALTIES", (0.1,))
+        for effort in (comparison.GENTLE, comparison.STRONG):
+            context.setitem(effort, "n_steps", 2)
+        yield
 
 
 def csv_of_animals(path: Path, suffix: str = "", n: int = 40) -> Path:

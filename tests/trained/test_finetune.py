@@ -10,6 +10,8 @@ import evaluate
 from finetune import main
 from tests.trained.conftest import csv_of_animals, small_run
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 
 @pytest.fixture(scope="module")
 def csv_file(tmp_path_factory):

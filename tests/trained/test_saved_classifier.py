@@ -32,7 +32,7 @@ def written(path, kind):
 
 
 @pytest.fixture(scope="module", params=["texts", "characters"])
-def folder(request, trained, tmp_path_factory):
+def folder(request, few_steps, trained, tmp_path_factory):
     """A classifier of a CSV file, saved."""
     file = written(tmp_path_factory.mktemp("csv") / "own.csv", request.param)
     path = tmp_path_factory.mktemp("saved") / "classifier"

@@ -55,7 +55,7 @@ def test_it_is_measured(trained, capsys):
         assert f"{results['bits_per_character']:.4f} bits" in output
 
 
-def test_it_is_fine_tuned(trained, tmp_path, capsys):
+def test_it_is_fine_tuned(few_steps, trained, tmp_path, capsys):
     words = ["--task", str(csv_of_animals(tmp_path / "animals.csv", " Ω")), "--draws", "1"]
     assert finetune.main([str(trained.run.path), *words]) == 0
     output = capsys.readouterr().out
