@@ -35,10 +35,12 @@ def runs(trained, tmp_path) -> list[RunFolder]:
 
 
 @pytest.fixture
-def evaluated(tmp_path, capsys):
-    """Evaluate runs in this process; returns the output."""
+def evaluated(tmp_path, capsys, monkeypatch):
+    """Evaluate runs in this process, with figures if a test `draws`; returns the output."""
 
-    def evaluate(*words) -> str:
+    def evaluate(*words, draws: bool = False) -> str:
+        if not draws:
+            monkeypatch.setattr("evaluate.save_measures", lambda path, *_: path.touch())
         assert main([*map(str, words), "--logs", str(tmp_path / "logs")]) == 0
         return capsys.readouterr().out
 
@@ -50,7 +52,7 @@ def strict_json(path):
 
 
 def test_a_run_is_measured(runs, evaluated):
-    output = evaluated("last")
+    output = evaluated("last", draws=True)
     for part in ("protocol", "one at a time", "50%", "uniform", "lower case", "newline", "4 or more", "counting"):
         assert part in output
     results = strict_json(runs[2].path / "evaluation.json")

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import made_once, train_in
 from tests.tokenizers import saved
-from trained import classification, comparison
 from trained.load import Trained, load_trained
 
 CHARACTERS = ["plain", "with_ngrams"]
@@ -62,10 +61,10 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
 def few_steps() -> Iterator[None]:
     """Fine-tunes in one epoch with one penalty, for tests of other things than how well a task is learned."""
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(classification, "EPOCHS", 1)
-        context.setattr(classification, "INVERSE_PENALTIES", (0.1,))
-        for effort in (comparison.GENTLE, comparison.STRONG):
-            context.setitem(effort, "n_steps", 2)
+        context.setattr("trained.classification.EPOCHS", 1)
+        context.setattr("trained.classification.INVERSE_PENALTIES", (0.1,))
+        context.setattr("trained.comparison.GENTLE", {"learning_rate": 3e-4, "n_steps": 2})
+        context.setattr("trained.comparison.STRONG", {"learning_rate": 2e-3, "n_steps": 2})
         yield
 
 

@@ -18,6 +18,7 @@ def of_report():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks, "N_POOL", N_POOL)
         patch.setattr(tasks, "N_TEST", N_TEST)
+        patch.setattr(tasks, "speeches", cache(tasks.speeches))
         for name in ("beliefs_about", "beliefs_about_speeches"):
             once = cache(getattr(tasks, name))
             patch.setattr(tasks, name, lambda distinction, texts, once=once: once(distinction, tuple(texts)).clone())
