@@ -23,7 +23,7 @@ from tests.waiting import until
 KEYS = TINY | {
     "training.chars_per_step": 1024,
     "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
-    "training.evaluations": 4,
+    "training.evaluations": 2,
     "checkpoint.every_seconds": 1e6,
 }
 
