@@ -28,7 +28,6 @@ NUMBERS = (  # and their articles, the ending of a noun, and that of a verb
 )
 
 
-@lru_cache(maxsize=4)
 def play(length: int = LENGTH, seed: int = SEED) -> str:
     """A play of `length` characters. The grammar is fixed; the seed decides what it writes."""
     return grammar().write(length, seed)

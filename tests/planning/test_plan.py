@@ -25,6 +25,7 @@ def short(monkeypatch):
     monkeypatch.setattr("data.corpus.play", lambda: play(30_000))
     monkeypatch.setattr("planning.ladder.SECONDS_TO_BUILD", 0.2)
     monkeypatch.setattr("planning.ladder.TIMED_SECONDS", 0.05)
+    monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (100, 50, 25, 12, 4))  # the last on a slow machine
 
 
 def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train):

@@ -10,6 +10,7 @@ from data.tasks.task import CHARACTER, REPORT, SELECTION, TASKS
 N_POOL, N_TEST = 40, 200
 LONG = 60  # characters: longer texts are not repeated
 NAMES = list(TASKS["play"])
+written = cache(play)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_a_task_has_its_examples_and_labels(task):
 
 
 def test_no_text_of_a_task_is_one_that_models_are_trained_on(task):
-    training, long = play(200_000), long_texts([*task.pool, *task.test])
+    training, long = written(200_000), long_texts([*task.pool, *task.test])
     assert len(long) > 20
     assert not [text for text in long if text in training]
 
