@@ -64,7 +64,8 @@ FAULTS = {
 
 if __name__ == "__main__":
     fault = sys.argv.pop(1)
-    processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=3), 0.1, 2.0
+    if fault != "full disk":
+        processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=5), 0.2, 3.0
     if fault != "full disk" or os.environ["RANK"] != "1":
         torch.compile = lambda function, **_: function
     if os.environ["RANK"] == "1":
