@@ -14,10 +14,10 @@ class StoreError(RuntimeError):
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a file; None if it does not exist."""
+    """Device and inode of a file; None if it cannot be found."""
     try:
         stat = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return stat.st_dev, stat.st_ino
 

@@ -5,16 +5,13 @@ A value of the wrong type would otherwise be stored, and break the page for ever
 
 import math
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from runs.schema import MISSING, STATUSES, checked, is_number, matches
 
-CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|run/[^/]+)")
-UNREADABLE = (AttributeError, LookupError, TypeError, ValueError, RecursionError)  # labml-app raises them, too
+CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|run/[^/]+)|/track")
 COUNTS = ("rank", "world_size", "main_rank")  # in the query
 LARGEST_COUNT = 10_000
 LONGEST_NAME = 10_000  # characters; lists of runs send them with each refresh
@@ -61,17 +58,13 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-async def check_message(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Middleware that answers 400 to messages with wrong values, and to those that cannot be read."""
-    try:
-        if request.method == "POST" and CHECKED.fullmatch(request.scope["path"]):
-            for name in COUNTS:
-                count = request.query_params.get(name, "0")
-                if not count.isdecimal() or int(count[:20]) > LARGEST_COUNT:
-                    raise ValueError(f"{name} is wrong ({count[:40]!r})")
-            content = await request.json()
-            for message in content if isinstance(content, list) else [content]:
-                checked(message, MESSAGE, "the message")
-        return await answer(request)
-    except UNREADABLE as error:
-        return JSONResponse({"error": str(error)}, 400)
+async def check_message(request: Request) -> None:
+    """Raise ValueError if a request is a message of labml's clients or its page with wrong values."""
+    if request.method == "POST" and CHECKED.fullmatch(request.scope["path"]):
+        for name in COUNTS:
+            count = request.query_params.get(name, "0")
+            if not count.isdecimal() or int(count[:20]) > LARGEST_COUNT:
+                raise ValueError(f"{name} is wrong ({count[:40]!r})")
+        content = await request.json()
+        for message in content if isinstance(content, list) else [content]:
+            checked(message, MESSAGE, "the message")

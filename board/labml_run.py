@@ -26,9 +26,7 @@ def get_or_create(uuid: str) -> Any:
     if project.runs.pop(uuid, None) is not None:
         project.save()
     request = Request({"type": "http", "client": ("127.0.0.1", 0)})  # labml-app takes only the address from it
-    run = db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
-    run.owner = db.user.get_or_create_user("local", is_local_user=True).email  # a page deletes the owner's runs
-    return run
+    return db.run.get_or_create(request, uuid, rank=0, world_size=0, main_rank=0, labml_token="")
 
 
 def clear(uuid: str) -> None:
@@ -41,11 +39,6 @@ def delete(uuid: str) -> None:
     """Delete a run, as labml's page does."""
     project = db.project.get_project("")
     project.delete_runs([uuid], db.user.get_or_create_user("local", is_local_user=True).email)
-
-
-def number() -> int:
-    """The number of runs. It changes if labml's page deletes one."""
-    return len(db.project.get_project("").runs)
 
 
 def describe(run: Any, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
@@ -97,3 +90,8 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
         track = model.tracking[name]
         track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
     model.save()
+
+
+def add_log(uuid: str, text: str) -> None:
+    """Add text to the log of a run."""
+    stdlogger.update_std_logger(uuid, text)

@@ -1,26 +1,31 @@
 """Folio's pages, labml's, and the files that they load: from npm's packages if installed, else from CDNs.
 
 Every file is listed before the first request. A request's path is only looked up in this list, never joined to a
-folder, so no path leads out of it.
+folder, so no path leads out of it. `?labml` asks for labml's page instead of Folio's at the same address.
 """
 
 import mimetypes
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from board.run_records import RunRecords
+
 STATIC = Path(__file__).parent / "static"  # Folio's own
-OWN = re.compile(r"/(runs|compare|try)/?|/(run)/[0-9a-f]+/?")  # the addresses of Folio's own pages
-SCRIPT = "/js/bundle.min.js"  # labml's
+OWN = ("runs", "run", "compare", "try")  # pages
+ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")  # of a page, Folio's or labml's; files have a dot
+SCRIPT = "js/bundle.min.js"  # labml's
 MODULES = Path(__file__).parent / "node_modules"
 BOOTSTRAP = MODULES / "bootstrap/dist/css/bootstrap.min.css"
 FONTS = MODULES / "@fortawesome/fontawesome-free"
 ORIGINS = ("https://cdn.jsdelivr.net", "https://d3js.org", "https://cdnjs.cloudflare.com")
 # The address in the pages, the path here, and the file.
 VENDORED = (
-    (f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css", "/vendor/bootstrap.min.css", BOOTSTRAP),
-    (f"{ORIGINS[1]}/d3.v6.min.js", "/vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
-    (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "/vendor/fonts/css/all.css", FONTS / "css/all.css"),
+    (f"{ORIGINS[0]}/npm/bootstrap@5.0.0-beta2/dist/css/bootstrap.min.css", "vendor/bootstrap.min.css", BOOTSTRAP),
+    (f"{ORIGINS[1]}/d3.v6.min.js", "vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
+    (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "vendor/fonts/css/all.css", FONTS / "css/all.css"),
 )
 # What labml's script has, and what replaces it. labml-app is pinned; another version may lack a text.
 PATCHES = {
@@ -33,42 +38,51 @@ PATCHES = {
 }
 
 
-@dataclass(frozen=True)
-class Page:
-    """The pages and their files."""
-
-    labml: str
-    own: str  # with PAGE in place of the name of a page
-    files: dict[str, tuple[bytes, str | None]]  # path -> content and media type
-    is_offline: bool  # whether nothing comes from a CDN
-
-    def at(self, path: str, is_labml: bool) -> str:
-        """The HTML of an address."""
-        found = None if is_labml else OWN.fullmatch(path)
-        return self.own.replace("PAGE", found[1] or found[2]) if found else self.labml
-
-    @property
-    def policy(self) -> str:
-        """The content security policy: HTML in a run's log cannot run scripts."""
-        origins = "" if self.is_offline else " " + " ".join(ORIGINS)
-        return (
-            f"default-src 'self'; script-src 'self'{origins}; style-src 'self' 'unsafe-inline'{origins};"
-            f" font-src 'self' data:{origins}; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'"
-        )
-
-
-def load_page(static: Path) -> Page:
-    """Read labml's page and its files from labml-app's folder `static`. Raises ValueError if they have changed."""
-    labml, own = ((folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC))
-    paths = {f"/{path.relative_to(static).as_posix()}": path for path in static.rglob("*") if path.is_file()}
+def add_pages(app: FastAPI, records: RunRecords, static: Path) -> bool:
+    """Add a route for the pages and their files; labml-app's are in `static`. Returns whether no file is from a CDN."""
     is_offline = all(path.is_file() for _, _, path in VENDORED)
+    labml, own, files = load_files(static, is_offline)
+    origins = "" if is_offline else " " + " ".join(ORIGINS)
+    # With this content security policy, HTML in a run's log cannot run scripts.
+    policy = (
+        f"default-src 'self'; script-src 'self'{origins}; style-src 'self' 'unsafe-inline'{origins};"
+        f" font-src 'self' data:{origins}; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'"
+    )
+
+    @app.api_route("/{path:path}", methods=["GET", "HEAD"])
+    async def answer(request: Request, path: str) -> Response:
+        if path in files:
+            content, kind = files[path]
+            safe = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+            return Response(content, media_type=kind, headers=safe)
+        if path == "":
+            return RedirectResponse("/runs")
+        if path.startswith("api/") or not ADDRESS.fullmatch(path):
+            return PlainTextResponse("not found\n", 404)
+        page, run, below = (*path.split("/", 2), "", "")[:3]
+        if page == "run" and run:
+            uuid = records.find(run)
+            if uuid != run:
+                return RedirectResponse(request.url.replace(path="/".join(["/run", uuid, below]).rstrip("/")))
+        is_own = page in OWN and not below and (page != "run" or records.record(run) is not None)
+        html = own.replace("PAGE", page) if is_own and request.url.query != "labml" else labml
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+
+    return is_offline
+
+
+def load_files(static: Path, is_offline: bool) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
+    """The HTML of labml's page, that of Folio's with PAGE in place of a name, and the content and media type of each
+    file by its path. Raises ValueError if labml's have changed."""
+    labml, own = ((folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC))
+    paths = {path.relative_to(static).as_posix(): path for path in static.rglob("*") if path.is_file()}
     if is_offline:
         labml = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", labml)
         for address, url, path in VENDORED:
-            labml, own = labml.replace(address, url), own.replace(address, url)
+            labml, own = labml.replace(address, f"/{url}"), own.replace(address, f"/{url}")
             paths[url] = path
-        paths |= {f"/vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
-    paths |= {f"/folio/{path.name}": path for path in STATIC.iterdir()}
+        paths |= {f"vendor/fonts/webfonts/{path.name}": path for path in (FONTS / "webfonts").iterdir()}
+    paths |= {f"folio/{path.name}": path for path in STATIC.iterdir()}
     listed = {url: path for url, path in paths.items() if path.suffix != ".map" and path.name != "index.html"}
     files = {url: (path.read_bytes(), mimetypes.guess_type(url)[0]) for url, path in listed.items()}
     script, kind = files[SCRIPT]
@@ -77,4 +91,4 @@ def load_page(static: Path) -> Page:
             raise ValueError(f"labml-app's page has changed: it does not have {old!r}")
         script = script.replace(old.encode(), new.encode())
     files[SCRIPT] = script, kind
-    return Page(labml, own, files, is_offline)
+    return labml, own, files

@@ -12,18 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labml_app import db
-from labml_app.analyses.experiments.stdlogger import update_std_logger
-
 from board import labml_run
 from board.comparison import summary, with_rows
 from board.labml_messages import is_name
 from board.store import Store
+from runs.errors import InputError
 from runs.growing import read_piece
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
 
+LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
 RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
@@ -48,6 +47,10 @@ MESSAGE = {
 ROWS = {"rows": [{"step": float}]}
 
 
+class UnknownRunError(InputError):
+    """The dashboard has no such run, or several. The message is one line for the user."""
+
+
 class RunRecords:
     """Takes the messages of runs, keeps the values that the user wants for their knobs, and notices dead runs.
 
@@ -67,13 +70,13 @@ class RunRecords:
     @property
     def revision(self) -> str:
         """Differs after a change of a run, and after a restart: an open page asks cheaply whether it has to load."""
-        return f"{self._start}-{self._n_changes}-{labml_run.number()}"
+        return f"{self._start}-{self._n_changes}-{len(self.store.keys(LABMLS))}"
 
     def receive(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Store one message of a run. Returns how much of the run is stored, and the wanted knobs. Raises
         ValueError."""
         checked(message, MESSAGE, "the message")
-        rows, before = _rows(message["pieces"][METRICS]["text"]), self._record(uuid)
+        rows, before = _rows(message["pieces"][METRICS]["text"]), self.record(uuid)
         about = message.get("about", before and before["about"])
         if about is None:  # the run was deleted here: the answer makes it describe itself
             return {"stored": NEW["stored"], "knobs": None}
@@ -90,7 +93,7 @@ class RunRecords:
             losses = [record["best"], *(row.get("loss.valid") for row in rows)]
             record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
         if text := pieces.get(LOG, {"text": ""})["text"]:
-            update_std_logger(uuid, text)
+            labml_run.add_log(uuid, text)
         record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
@@ -122,6 +125,7 @@ class RunRecords:
         """Delete all that the dashboard has of a run; its folder stays. Raises ValueError."""
         self.known(uuid)
         labml_run.delete(uuid)
+        self.store.delete(RECORDS, uuid)
         self._n_changes += 1
         return {}
 
@@ -155,16 +159,25 @@ class RunRecords:
         for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
             self._notice_if_dead(uuid)
 
+    def find(self, name: str) -> str:
+        """The uuid of the run of Folio or labml's clients whose uuid is `name` or the only one to begin with it. Raises
+        UnknownRunError."""
+        uuids = self.store.keys(LABMLS)
+        found = [uuid for uuid in uuids if uuid.startswith(name)]
+        if name in uuids or len(found) == 1:
+            return name if name in uuids else found[0]
+        raise UnknownRunError(f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}")
+
     def known(self, uuid: str) -> dict[str, Any]:
-        """The record of a run. Raises KnobError if there is none."""
-        if (record := self._record(uuid)) is None:
-            raise KnobError(f"the dashboard has no run {uuid}")
+        """The record of a run. Raises UnknownRunError if there is none."""
+        if (record := self.record(uuid)) is None:
+            raise UnknownRunError(f"the dashboard has no run {uuid}")
         return record
 
     def _notice_if_dead(self, uuid: str) -> None:
         """Mark a run that is in progress although nobody holds the lock of its folder: its folder says how it ended, or
         it is dead."""
-        record = self._record(uuid)
+        record = self.record(uuid)
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
             return
@@ -183,16 +196,14 @@ class RunRecords:
             self.store.put(RECORDS, uuid, json.dumps(record))
             self._n_changes += 1
 
-    def _record(self, uuid: str) -> dict[str, Any] | None:
+    def record(self, uuid: str) -> dict[str, Any] | None:
+        """What is stored of a run of Folio, if anything."""
         text = self.store.get(RECORDS, uuid)
-        # A run that was deleted starts from nothing when it reports again.
-        return json.loads(text) if text is not None and db.run.get(uuid) is not None else None
+        # A run that was deleted on labml's page starts from nothing when it reports again.
+        return json.loads(text) if text is not None and self.store.get(LABMLS, uuid) is not None else None
 
     def _all(self) -> dict[str, dict[str, Any]]:
-        records = {uuid: self._record(uuid) for uuid in self.store.keys(RECORDS)}
-        for uuid in [uuid for uuid, record in records.items() if record is None]:
-            self.store.delete(RECORDS, uuid)
-        return {uuid: record for uuid, record in records.items() if record is not None}
+        return {uuid: record for uuid in self.store.keys(RECORDS) if (record := self.record(uuid)) is not None}
 
 
 def _rows(text: str) -> list[dict[str, Any]]:

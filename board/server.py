@@ -5,33 +5,34 @@ import json
 import os
 import re
 import socket
-import sqlite3
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from labml_app import db
+from labml_app.handlers import update_run
 from labml_app.logger import logger
 from labml_db import Index, Model
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from board.database_file import StoreError
-from board.guard import Guard
+from board.guard import refusal
 from board.labml_messages import check_message
-from board.page import load_page
+from board.page import add_pages
 from board.predictors import Predictors
-from board.run_records import RunRecords
-from board.store import IndexDriver, ModelDriver, Store
+from board.run_records import RunRecords, UnknownRunError
+from board.store import Driver, Store
 from runs.errors import InputError
 
 MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
-SECONDS_FOR_HEADERS = 10.0  # of a request, from the connection or from the last answer
+SECONDS_FOR_HEADERS = 10  # of a request, from the connection or from the last answer
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them, too
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
 
 
@@ -46,69 +47,47 @@ def serve(path: Path, port: int) -> None:
         reason = f"{os.strerror(error.errno or 0)}; is a dashboard running?"
         raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
     try:
-        store = Store(path)
-    except (OSError, sqlite3.Error, StoreError) as error:
+        with contextlib.closing(Store(path)) as store, contextlib.closing(Predictors()) as predictors:
+            app, watch_file, is_offline = application(store, predictors)
+            files = "works offline" if is_offline else "styles and d3 come from CDNs (make dashboard gets them)"
+            address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
+            print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
+            config = uvicorn.Config(
+                RequestBodyLimitMiddleware(app, MAX_BODY),
+                http=Impatient,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_level="critical",
+                timeout_keep_alive=SECONDS_FOR_HEADERS,
+                timeout_graceful_shutdown=0,  # runs send again what was not answered
+                callback_notify=watch_file,
+                timeout_notify=SECONDS_PER_LOOK,
+            )
+            with contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats it after it has stopped
+                uvicorn.Server(config).run(sockets=[listening])
+    except StoreError as error:
         raise InputError(f"cannot use {path} as the database ({error}): choose another --db") from error
-    trouble: list[str] = []
-
-    async def watch_file() -> None:
-        """Open the database again if it was deleted or replaced; stop if that is not possible."""
-        try:
-            if store.reopened():
-                restart()
-                print(
-                    f"{path} was deleted or replaced: runs in progress send again, --import all adds others", flush=True
-                )
-        except (StoreError, sqlite3.Error, OSError) as error:
-            trouble.append(f"stopped: {path} was deleted or replaced, and cannot be used again ({error})")
-            server.should_exit = True
-
-    predictors = Predictors()
-    app, restart = application(store, predictors, watch_file)
-
-    files = "works offline" if app.page.is_offline else "styles and d3 come from CDNs (make dashboard gets them)"
-    address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
-    print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
-    # No time to finish open requests after Ctrl-C: runs send again what was not answered.
-    config = uvicorn.Config(
-        app,
-        http=Impatient,
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_level="critical",
-        timeout_graceful_shutdown=0,
-        callback_notify=watch_file,
-        timeout_notify=SECONDS_PER_LOOK,
-    )
-    server = uvicorn.Server(config)
-    # uvicorn repeats the interrupt after it has stopped.
-    with contextlib.closing(store), contextlib.closing(predictors), contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
-    if trouble:
-        raise InputError(f"{trouble[0]}: choose another --db")
 
 
 class Impatient(H11Protocol):
-    """Closes connections whose headers do not arrive in time."""
+    """Closes connections whose headers do not arrive in time. uvicorn's own limit begins with the first answer, and
+    ends with the first byte of the next request."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(SECONDS_FOR_HEADERS, self._close_if_waiting, None)
+        self.timeout_keep_alive_task = self.loop.call_later(SECONDS_FOR_HEADERS, self.timeout_keep_alive_handler)
 
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self.loop.call_later(SECONDS_FOR_HEADERS, self._close_if_waiting, self.cycle)
-
-    def _close_if_waiting(self, last: Any) -> None:
-        if self.cycle is last and not self.transport.is_closing():  # no request has begun since
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        self.conn.receive_data(data)
+        self.handle_events()  # whole headers end the time
 
 
 def application(
-    store: Store, predictors: Predictors, watch_file: Callable[[], Awaitable[None]]
-) -> tuple[Guard, Callable[[], None]]:
-    """labml-app behind its guard, and a function to call when the store was opened again. Only once per process."""
+    store: Store, predictors: Predictors
+) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]], bool]:
+    """labml-app with Folio's interface and pages, a function that opens the store again if its file was deleted or
+    replaced, and whether no file is from a CDN. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
@@ -117,26 +96,41 @@ def application(
     app.user_middleware.clear()  # it allows another site, and answers exceptions with a traceback
     # labml-app's route for files serves any file of the machine, and its API documentation loads scripts from a CDN.
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "").startswith("/api/")]
+    app.post("/track")(update_run)  # labml's own clients may use the plain address of the dashboard
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
-    app.middleware("http")(check_message)
+    is_offline = add_pages(app, records, Path(STATIC_PATH))
+
+    async def watch_file() -> None:
+        if store.reopened():
+            fill()
+            records.restart()
+            said = "was deleted or replaced: runs in progress send again, --import all adds others"
+            print(f"{store.path} {said}", flush=True)
 
     @app.middleware("http")
-    async def notice_deletion(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def check(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        if (why := refusal(request)) is not None:
+            return PlainTextResponse(f"{why}\n", 403)
         await watch_file()  # before a request meets the old file
-        return await answer(request)
+        try:
+            await check_message(request)
+            return await answer(request)
+        except UnknownRunError as error:
+            is_page = not request.scope["path"].startswith("/api/")
+            return PlainTextResponse(f"{error}\n", 404) if is_page else JSONResponse({"error": str(error)}, 404)
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            return JSONResponse({"error": "the body is not JSON"}, 400)
+        except UNREADABLE as error:
+            return JSONResponse({"error": str(error)}, 400)
 
-    def restart() -> None:
-        fill()
-        records.restart()
-
-    return Guard(RequestBodyLimitMiddleware(app, MAX_BODY), load_page(Path(STATIC_PATH))), restart
+    return app, watch_file, is_offline
 
 
 def connect(store: Store) -> None:
     """Replaces labml-app's connection to MongoDB."""
-    Model.set_db_drivers([ModelDriver(model, store) for model in db.models])
-    Index.set_db_drivers([IndexDriver(index, store) for index in db.indexes])
+    Model.set_db_drivers([Driver(model, store) for model in db.models])
+    Index.set_db_drivers([Driver(index, store) for index in db.indexes])
     db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
     fill()
 
@@ -148,10 +142,11 @@ def fill() -> None:
         db.project.create_project(token, token)
     user = db.user.get_or_create_user("local", is_local_user=True)
     db.project.ProjectIndex.set("", user.projects[0])
+    db.user.TokenOwnerIndex.set("", user.key)  # labml's page deletes the runs of its user
 
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:
-    """Add the routes for Folio's runs, its pages and `dashboard.py`. What they raise is answered by `check_message`."""
+    """Add the routes for Folio's runs, its pages and `dashboard.py`."""
     answers: dict[str, Any] = {"GET": records.run, "POST": records.receive, "DELETE": records.delete}
     answers |= {"PUT knobs": records.set_knobs, "PUT hidden": records.hide}
 
@@ -161,13 +156,6 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
             raise ValueError("not a message of a run")
         return message | dict(request.query_params)
 
-    @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
-    @app.put("/api/folio/runs/{uuid}/{what}")
-    async def answer(request: Request, uuid: str, what: str = "") -> JSONResponse:
-        message = await message_of(request, uuid)
-        with store.transaction():
-            return JSONResponse(answers[f"{request.method} {what}".strip()](uuid, message))
-
     @app.get("/api/folio/runs")
     async def runs(known: str = "") -> JSONResponse:
         """All runs; only the revision if the page knows it already."""
@@ -175,6 +163,13 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
             records.notice_dead()
         revision = records.revision
         return JSONResponse({"revision": revision} | ({} if known == revision else {"runs": records.summaries()}))
+
+    @app.api_route("/api/folio/runs/{uuid}", methods=["GET", "POST", "DELETE"])
+    @app.put("/api/folio/runs/{uuid}/{what}")
+    async def answer(request: Request, uuid: str, what: str = "") -> JSONResponse:
+        message = await message_of(request, uuid)
+        with store.transaction():
+            return JSONResponse(answers[f"{request.method} {what}".strip()](uuid, message))
 
     @app.post("/api/folio/try/{uuid}")
     async def ask_model(request: Request, uuid: str) -> JSONResponse:

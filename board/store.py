@@ -1,7 +1,4 @@
-"""labml-app's data in one SQLite file, as JSON. labml-app itself uses MongoDB with pickled values.
-
-labml_db needs drivers for models and for indexes. Each is a dictionary in its own namespace of the file.
-"""
+"""labml-app's data in one SQLite file, as JSON. labml-app itself uses MongoDB with pickled values."""
 
 import json
 import sqlite3
@@ -12,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from labml_db import Index, Key, Model
-from labml_db.driver import DbDriver
-from labml_db.index_driver import IndexDbDriver
 
 from board.database_file import TABLE, StoreError, check, identity
 
@@ -27,19 +22,17 @@ class Store:
         self._open()
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        check(self.path)
-        self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.5)
-        # With a rollback journal, everything is in the file itself between transactions, so the file can be replaced. A
-        # write-ahead log, which earlier versions had, helps only several readers.
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            check(self.path)
+            self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.5)
+            # With a rollback journal, everything is in the file itself between transactions, so the file can be
+            # replaced. A write-ahead log, which earlier versions had, helps only several readers.
             for words in ("journal_mode = TRUNCATE", "synchronous = NORMAL", "locking_mode = EXCLUSIVE"):
                 self._connection.execute(f"PRAGMA {words}")
-            self._connection.execute("BEGIN EXCLUSIVE")  # and the lock stays until the connection is closed
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
-            self._connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            self._connection.close()
+            with self.transaction("EXCLUSIVE"):  # and the lock stays until the connection is closed
+                self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
+        except (OSError, sqlite3.Error) as error:
             raise StoreError("another dashboard uses it" if "locked" in str(error) else str(error)) from error
         self._identity = identity(self.path)
 
@@ -67,60 +60,42 @@ class Store:
         self._connection.execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, kind: str = "") -> Iterator[None]:
         """A transaction: everything written inside is kept, or nothing if an exception is raised."""
         with self._connection:  # commits or rolls back
-            self._connection.execute("BEGIN")
+            self._connection.execute(f"BEGIN {kind}")
             yield
 
     def close(self) -> None:
         self._connection.close()
 
 
-class ModelDriver(DbDriver):
-    """Stores the objects of one of labml-app's models."""
+class Driver:
+    """The objects of one of labml-app's models, as JSON, or one of its indexes: what labml_db calls of its drivers."""
 
-    def __init__(self, model: type[Model], store: Store):
-        super().__init__(None, model)
-        self.store = store
+    def __init__(self, kind: type[Model] | type[Index], store: Store):
+        self.model_name = self.index_name = kind.__name__
+        self.store, self._is_index = store, issubclass(kind, Index)  # an index maps names to keys of objects
+        self._namespace = f"index {kind.__name__}" if self._is_index else kind.__name__
 
-    def load_dict(self, key: str) -> dict[str, Any] | None:
-        text = self.store.get(self.model_name, key)
-        return None if text is None else decode(text)
+    def get(self, key: str) -> Any:
+        text = self.store.get(self._namespace, key)
+        return text if text is None or self._is_index else decode(text)
 
-    def mload_dict(self, key: list[str]) -> list[dict[str, Any] | None]:
-        return [self.load_dict(k) for k in key]
+    def set(self, key: str, value: Any) -> None:
+        self.store.put(self._namespace, key, value if self._is_index else encode(value))
 
-    def save_dict(self, key: str, data: dict[str, Any]) -> None:
-        self.store.put(self.model_name, key, encode(data))
+    def mget(self, keys: list[str]) -> list[Any]:
+        return [self.get(key) for key in keys]
 
-    def msave_dict(self, key: list[str], data: list[dict[str, Any]]) -> None:
-        for one_key, one_data in zip(key, data, strict=True):
-            self.save_dict(one_key, one_data)
+    def mset(self, keys: list[str], values: list[Any]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
 
     def delete(self, key: str) -> None:
-        self.store.delete(self.model_name, key)
+        self.store.delete(self._namespace, key)
 
-
-class IndexDriver(IndexDbDriver):
-    """Stores one of labml-app's indexes, which map names to keys of objects."""
-
-    def __init__(self, index: type[Index], store: Store):
-        super().__init__(index)
-        self.store = store
-        self.namespace = f"index {self.index_name}"
-
-    def get(self, index_key: str) -> str | None:
-        return self.store.get(self.namespace, index_key)
-
-    def mget(self, index_key: list[str]) -> list[str | None]:
-        return [self.get(key) for key in index_key]
-
-    def set(self, index_key: str, model_key: str) -> None:
-        self.store.put(self.namespace, index_key, model_key)
-
-    def delete(self, index_key: str) -> None:
-        self.store.delete(self.namespace, index_key)
+    load_dict, save_dict, mload_dict, msave_dict = get, set, mget, mset
 
 
 def encode(data: Any) -> str:

@@ -174,6 +174,13 @@ def test_what_labml_app_cannot_read_or_would_take_long_for_is_refused(shared_das
     assert ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))[0] == 400
 
 
+@pytest.mark.parametrize("path", ["/api/folio/runs/0123456789", "/api/folio/try/0123456789", f"{TRACK}&rank=0"])
+@pytest.mark.parametrize("body", [b"step=3", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_not_json_is_called_so(shared_dashboard, path, body):
+    status, answer = ask(shared_dashboard, get(path.encode(), method=b"POST", body=body))
+    assert (status, json.loads(answer.partition(b"\r\n\r\n")[2])) == (400, {"error": "the body is not JSON"})
+
+
 def test_connections_whose_headers_do_not_arrive_are_closed(shared_dashboard):
     whole = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n"
     connections = [socket.create_connection(("127.0.0.1", shared_dashboard.port), timeout=30) for _ in range(3)]
