@@ -7,13 +7,12 @@ const MOST_DOTS = 60; // of a line that shows its points
 const MOST_VALUES = 16; // at the pointer
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]; // that a saved chart keeps
 
-// The top of a range that one diverged curve cannot flatten: curves are lists of values.
-export function robustTop(curves) {
-  const used = curves.map((values) => values.filter(Number.isFinite)).filter((values) => values.length);
-  const highest = d3.sort(used.map((values) => d3.max(values)));
-  const low = d3.min(used.flat());
+// The top of a range that one diverged line cannot flatten.
+function robustTop(series) {
+  const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
+  const low = d3.min(series, ({ points }) => d3.min(points, ([, y]) => y));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
-  return Math.min(d3.max(highest), usual + 2 * (usual - low));
+  return usual + 2 * (usual - low);
 }
 
 // Moves labels {y} apart, in place, so that none covers another.
@@ -23,6 +22,12 @@ function spread(labels, bottom) {
   labels.forEach((label, i) => (label.y = Math.min(label.y, bottom - LINE * (labels.length - 1 - i))));
 }
 
+function shape(parent, tag, attributes) {
+  const added = parent.append(tag);
+  for (const [name, value] of Object.entries(attributes)) added.attr(name, value);
+  return added;
+}
+
 /* A figure with `draw(content)`. The content: x and y, each {title, format, isLog}, and y.top;
    series [{name, color, dash, points}], where a point is [x, y] or, with a band, [x, y, low, high];
    references [{name, y}]; stages [{x, text, short}]; hasLabels, whether names stand at the ends of lines. */
@@ -30,10 +35,10 @@ export function chart(title, height = 200) {
   const svg = d3.create("svg").attr("role", "img").attr("tabindex", 0).attr("height", height);
   const tip = el("div.tip", { hidden: true });
   const caption = el("span");
-  const exports = [button("SVG", saveSvg), button("CSV", saveCsv)];
-  for (const each of exports) each.ariaLabel = `Save ${title} as ${each.textContent}`;
+  const saveAs = (kind, onclick) => button(kind, onclick, { ariaLabel: `Save ${title} as ${kind}` });
+  const exports = [saveAs("SVG", () => saveSvg(title, svg.node())), saveAs("CSV", () => saveCsv(title, content))];
   const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
-  let [content, width, point] = [null, 0, () => {}];
+  let [content, width] = [null, 0];
   new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
 
   function draw(next) {
@@ -45,30 +50,25 @@ export function chart(title, height = 200) {
     svg.attr("width", width).attr("aria-label", `${caption.textContent} against ${x.title}`).selectAll("*").remove();
     tip.hidden = true;
     const isShown = ([a, b]) => Number.isFinite(a) && Number.isFinite(b) && (!x.isLog || a > 0) && (!y.isLog || b > 0);
-    const filtered = content.series.map((each) => ({ ...each, points: each.points.filter(isShown) }));
-    const series = filtered.filter((each) => each.points.length);
+    const series = content.series.map((each) => ({ ...each, points: each.points.filter(isShown) }))
+      .filter((each) => each.points.length);
     const points = series.flatMap((each) => each.points);
-    if (!points.length) return void svg.append("text").attr("x", 8).attr("y", 24).text("No values yet");
+    if (!points.length) return void shape(svg, "text", { x: 8, y: 24 }).text("No values yet");
     const [lowest, highest] = d3.extent(points, (p) => p[1]);
-    const top = Math.min(highest, y.top ?? highest);
+    const top = Math.min(highest, y.top ?? robustTop(series));
     const lines = references.filter((line) => line.y <= top * 1.25 && line.y >= lowest - (top - lowest));
     const ys = [lowest, top, ...lines.map((line) => line.y)];
     const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
-    const words = (name, value) => `${name} ${y.format(value)}`;
-    const ends = series.map(({ name, points: drawn }) => words(name, drawn[drawn.length - 1][1]));
-    const longest = d3.max([...ends, ...lines.map((line) => words(line.name, line.y))], (each) => each.length);
-    const [left, right] = [48, width - 12 - (hasLabels ? 7 * longest : 0)];
+    const labels = [...lines, ...series.map(({ name, color, points: drawn }) =>
+      ({ name, color, y: drawn[drawn.length - 1][1] }))].map((each) =>
+      ({ ...each, said: `${each.name} ${y.format(each.y)}` }));
+    const [left, right] = [48, width - 12 - (hasLabels ? 7 * d3.max(labels, ({ said }) => said.length) : 0)];
     const [above, bottom] = [stages.length ? STRIP + 6 : 8, height - 38];
     const [first, last] = d3.extent(points, (p) => p[0]);
     const scale = (axis, low, high, from, to) => (axis.isLog ? d3.scaleLog : d3.scaleLinear)([low, high], [from, to]);
     const across = scale(x, x.isLog ? first : Math.min(0, first), last > first ? last : first + 1, left, right);
     const up = scale(y, d3.min(ys) - pad, d3.max(ys) + pad, bottom, above);
     if (!y.isLog) up.nice(); // a logarithmic range would grow to powers of ten
-    const shape = (parent, tag, attributes) => {
-      const added = parent.append(tag);
-      for (const [name, value] of Object.entries(attributes)) added.attr(name, value);
-      return added;
-    };
     const text = (left, top, said, anchor = "start") =>
       shape(svg, "text", { x: left, y: top, "text-anchor": anchor }).text(said);
     const rule = (kind, x1, x2, y1, y2) => shape(svg, "line", { class: kind, x1, x2, y1, y2 });
@@ -86,12 +86,10 @@ export function chart(title, height = 200) {
       const isTooLong = () => label.node().getComputedTextLength() > to - from - 6;
       for (const shorter of [stage.short, ""]) if (isTooLong()) label.text(shorter);
     });
-    const clip = `clip${Math.random()}`;
-    const [clipped, inside] = [shape(svg, "clipPath", { id: clip }), shape(svg, "g", { "clip-path": `url(#${clip})` })];
-    shape(clipped, "rect", { x: left, y: above - 4, width: right - left + 4, height: bottom - above + 8 });
-    const labels = lines.map((line) => ({ y: up(line.y), said: words(line.name, line.y) }));
     for (const line of lines) rule("reference", left, right, up(line.y), up(line.y));
-    series.forEach(({ color, dash, points: drawn }, i) => {
+    const [w, h] = [right - left + 4, bottom - above + 8]; // an svg within an svg clips
+    const inside = shape(svg, "svg", { x: left, y: above - 4, width: w, height: h, viewBox: [left, above - 4, w, h] });
+    for (const { color, dash, points: drawn } of series) {
       const [atX, atY] = [(p) => across(p[0]), (p) => up(p[1])];
       const band = d3.area(atX, (p) => up(p[2]), (p) => up(p[3])).defined((p) => Number.isFinite(p[2]));
       shape(inside, "path", { class: "band", fill: color, d: band(drawn) });
@@ -99,8 +97,8 @@ export function chart(title, height = 200) {
       shape(inside, "path", { class: "line", ...line });
       const dots = drawn.length <= MOST_DOTS ? drawn : [];
       for (const p of dots) shape(inside, "circle", { r: 3, fill: color, cx: atX(p), cy: atY(p) });
-      labels.push({ y: Math.max(above, up(drawn[drawn.length - 1][1])), said: ends[i], color });
-    });
+    }
+    for (const label of labels) label.y = Math.max(above, up(label.y));
     if (hasLabels) spread(labels, bottom);
     for (const { y: atY, said, color } of labels) {
       if (hasLabels) text(right + 8, atY + 4, said).attr("class", color && "end").style("fill", color);
@@ -108,44 +106,48 @@ export function chart(title, height = 200) {
     }
     const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
     if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end");
-    const cursor = rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden");
-    const at = d3.sort(new Set(points.map((p) => p[0])));
-    point = (i) => {
-      const value = at[Math.max(0, Math.min(i, at.length - 1))];
-      cursor.attr("x1", across(value)).attr("x2", across(value)).attr("visibility", null);
+    showValues(series, { x, y, across, cursor: rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden") });
+  }
+
+  // The values at the pointer, or at the point to which the arrow keys have moved.
+  function showValues(series, { x, y, across, cursor }) {
+    const at = d3.sort(new Set(series.flatMap(({ points }) => points.map((p) => p[0]))));
+    let current = at.length;
+    const moveTo = (i) => {
+      current = Math.max(0, Math.min(i, at.length - 1));
+      const [value, left] = [at[current], across(at[current])];
+      cursor.attr("x1", left).attr("x2", left).attr("visibility", null);
       const rows = series.map((each) => ({ ...each, found: d3.least(each.points, (p) => Math.abs(p[0] - value)) }));
-      const near = rows.filter(({ found }) => Math.abs(across(found[0]) - across(value)) < 8);
+      const near = rows.filter(({ found }) => Math.abs(across(found[0]) - left) < 8);
       const listed = d3.sort(near, ({ found }) => -found[1]).slice(0, MOST_VALUES);
       tip.replaceChildren(el("b", `${x.title} ${x.format(value)}`), ...listed.map(({ name, color, found }) =>
-        el("div", el("i", { style: `background:${color}` }), words(name, found[1]))));
+        el("div", el("i", { style: `background:${color}` }), `${name} ${y.format(found[1])}`)));
       tip.hidden = false;
-      tip.style.left = `${Math.max(0, Math.min(across(value) + 12, width - tip.offsetWidth))}px`;
-      return at.indexOf(value);
+      tip.style.left = `${Math.max(0, Math.min(left + 12, width - tip.offsetWidth))}px`;
     };
-    let current = at.length;
-    svg.on("pointermove", (event) => (current = point(d3.bisectCenter(at, across.invert(d3.pointer(event)[0])))));
+    svg.on("pointermove", (event) => moveTo(d3.bisectCenter(at, across.invert(d3.pointer(event)[0]))));
     svg.on("pointerleave blur", () => ((tip.hidden = true), cursor.attr("visibility", "hidden")));
     svg.on("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (step) current = point(current + step);
+      if (step) moveTo(current + step);
     });
-  }
-
-  function saveSvg() {
-    const copy = svg.node().cloneNode(true);
-    const [from, to] = [svg.node(), copy].map((root) => [root, ...root.querySelectorAll("*")]);
-    from.forEach((element, i) => {
-      const style = getComputedStyle(element);
-      for (const name of STYLES) to[i].style[name] = style[name];
-    });
-    copy.style.background = getComputedStyle(document.body).backgroundColor;
-    save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
-  }
-
-  function saveCsv() {
-    const rows = content.series.flatMap(({ name, points }) => points.map(([a, b]) => [name, a, b]));
-    save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", content.x.title, title], ...rows]));
   }
 
   return Object.assign(figure, { draw });
+}
+
+function saveSvg(title, drawn) {
+  const copy = drawn.cloneNode(true);
+  const [from, to] = [drawn, copy].map((root) => [root, ...root.querySelectorAll("*")]);
+  from.forEach((element, i) => {
+    const style = getComputedStyle(element);
+    for (const name of STYLES) to[i].style[name] = style[name];
+  });
+  copy.style.background = getComputedStyle(document.body).backgroundColor;
+  save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
+}
+
+function saveCsv(title, { x, series }) {
+  const rows = series.flatMap(({ name, points }) => points.map(([a, b]) => [name, a, b]));
+  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, title], ...rows]));
 }

@@ -1,8 +1,8 @@
 // Curves of chosen runs on common axes, and the keys in which they differ.
-import { chart, robustTop } from "./chart.js";
+import { chart } from "./chart.js";
 import {
-  AXES, LINE_COLORS, button, card, choice, el, frame, idOf, keep, liveRuns, nameOf, runFilter, show, stateOf, table,
-  toggle, view,
+  AXES, LINE_COLORS, accepts, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, row,
+  runFilter, show, stateOf, table, toggle, view,
 } from "./page.js";
 
 const PER_CHARACTER = "loss.valid_per_character"; // the one loss that runs with other texts and tokens may share
@@ -17,18 +17,17 @@ let known = null; // uuids of all runs when they were drawn last
 let styles = new Map(); // by group
 const panels = el("div");
 const list = el("ul.runs");
-const keys = el("table");
+const keys = el("tbody");
 const count = el("span.quiet", { role: "status" });
-const filter = runFilter(drawList);
 
 // The mean of runs that differ in their seed, and its band, by the number of the evaluation: [x, mean, low, high].
 function meanOf(curves) {
-  const rows = d3.groups(curves.flat(), ([row]) => row).map(([, points]) => points.map(([, x, y]) => [x, y]));
-  const found = rows.map((points) => [0, 1].map((i) => d3.mean(points, (point) => point[i])).concat(
-    curves.length > 1 ? d3.extent(points, ([, y]) => y) : []));
-  return d3.sort(found, ([x]) => x);
+  const found = d3.rollups(curves.flat(), (points) => [1, 2].map((i) => d3.mean(points, (point) => point[i])).concat(
+    curves.length > 1 ? d3.extent(points, (point) => point[2]) : []), ([number]) => number);
+  return d3.sort(found.map(([, point]) => point), ([x]) => x);
 }
 
+const titleOf = (name) => METRICS[name].title ?? name;
 const isCharacters = (run) => run.tokens === "characters";
 const valuesOf = (run, name) => run.curve[name === PER_CHARACTER && isCharacters(run) ? "loss.valid" : name];
 // The name of a run without the words that all listed runs share.
@@ -38,8 +37,6 @@ function labelOf(run) {
   return [...(own.length ? own : [nameOf(run)]), run.name.startsWith("mlm, ") ? "" : run.name].join(" ").trim();
 }
 
-const titleOf = (name) => METRICS[name].title ?? name;
-
 // A color and a dash per group of runs that differ only in their seed, whichever others are chosen.
 function stylesOf(all) {
   const groups = [...new Set(d3.sort(all, (run) => run.began).map((run) => run.group))];
@@ -48,7 +45,7 @@ function stylesOf(all) {
 }
 
 function drawCharts() {
-  const name = metric.chosen();
+  const name = axes.y.value;
   const drawn = runs.filter((run) => chosen.has(run.uuid) && valuesOf(run, name));
   const units = d3.groups(d3.sort(drawn, (run) => run.began), (run) => (name === PER_CHARACTER ? "" : run.unit));
   const newCard = ([unit, [run]]) =>
@@ -64,7 +61,7 @@ function drawCharts() {
 
 // The runs of one unit as a chart draws them.
 function contentOf(members, name) {
-  const [x, [{ references }]] = [axis.chosen(), members];
+  const [x, [{ references }]] = [axes.x.value, members];
   const curveOf = (run) => d3.zip(run.curve.row, run.curve[x] ?? [], valuesOf(run, name))
     .filter((point) => point.every(Number.isFinite));
   const series = d3.groups(members, (run) => run.group).map(([group, seeds]) => ({
@@ -74,48 +71,49 @@ function contentOf(members, name) {
   }));
   const [kind, format] = name.startsWith("accuracy") ? ["share of", show.share] : ["nats per", show.loss];
   const token = name === PER_CHARACTER || isCharacters(members[0]) ? "character" : "token";
-  const top = robustTop(series.map(({ points }) => points.map(([, value]) => value)));
   return {
-    x: { ...AXES[x], isLog: view.has("xlog") },
-    y: { title: `${titleOf(name)}, ${kind} masked ${token}`, format, isLog: view.has("ylog"), top },
+    x: { ...AXES[x], isLog: axes.xlog.checked },
+    y: { title: `${titleOf(name)}, ${kind} masked ${token}`, format, isLog: axes.ylog.checked },
     series,
     references: name === "loss.valid" && references.counting ? [{ name: "counting", y: references.counting }] : [],
   };
 }
 
-const linkTo = (run) => el("a", { href: `/run/${run.uuid}` }, idOf(run));
-const swatch = ({ color }) => el("span.swatch", { style: `background:${color}` });
+const swatch = (run) => el("span.swatch", { style: `background:${styles.get(run.group).color}` });
 
 function drawKeys(columns) {
-  const all = new Set(columns.flatMap((run) => Object.keys(run.configs)));
+  const head = (run) => el("span.nowrap", swatch(run),
+    el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, idOf(run)));
   const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
+  const all = new Set(columns.flatMap((run) => Object.keys(run.configs)));
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
-  const head = (title, ...cells) => el("tr", el("th", { scope: "row" }, title), ...cells);
-  keys.replaceChildren(el("tbody",
-    head("run", ...columns.map((run) => el("td.nowrap", swatch(styles.get(run.group)), linkTo(run)))),
-    head("loss.valid", ...columns.map((run) => el("td", show.loss(run.last["loss.valid"])))),
-    head("correct", ...columns.map((run) => el("td", show.share(run.last["accuracy.valid"])))),
-    ...different.map((key) => head(key, ...columns.map((run) => el("td", text(run, key)))))));
+  const facts = {
+    run: head,
+    "loss.valid": (run) => show.loss(run.last["loss.valid"]),
+    correct: (run) => show.share(run.last["accuracy.valid"]),
+    ...Object.fromEntries(different.map((key) => [key, (run) => text(run, key)])),
+  };
+  fill(keys, ...Object.entries(facts).map(([title, cell]) => row(title, ...columns.map(cell))));
 }
 
 function choose(uuids) {
   chosen = new Set(uuids);
   view.delete("run");
   for (const uuid of chosen.size ? chosen : ["none"]) view.append("run", uuid.slice(0, 12));
-  keep("filter", filter.value);
+  keep("filter", view.get("filter"));
   drawList();
   drawCharts();
 }
 
-const isListed = (run) => (!run.hidden || chosen.has(run.uuid)) && filter.accepts(run);
+const isListed = (run) => (!run.hidden || chosen.has(run.uuid)) && accepts(run);
 
 function drawList() {
-  list.replaceChildren(...runs.filter(isListed).map((run) => {
-    const box = el("input", { type: "checkbox", checked: chosen.has(run.uuid) });
+  fill(list, ...runs.filter(isListed).map((run) => {
+    const box = el("input", { type: "checkbox", id: `box-${run.uuid}`, checked: chosen.has(run.uuid) });
     box.onchange = () => choose(box.checked ? [...chosen, run.uuid] : [...chosen].filter((uuid) => uuid !== run.uuid));
     const tokens = isCharacters(run) ? "" : run.tokens;
     const facts = [show.loss(run.last["loss.valid"]), run.text, tokens, `seed ${run.seed}`];
-    const item = el("li", el("label", box, swatch(styles.get(run.group)), el("span", labelOf(run))),
+    const item = el("li", el("label", box, swatch(run), el("span", labelOf(run))),
       el("small", `${facts.filter(Boolean).join(" · ")} `, run.state === "completed" ? null : stateOf(run)));
     item.dataset.run = run.uuid;
     return item;
@@ -135,15 +133,13 @@ function load(found) {
   drawCharts();
 }
 
-const metric = choice("draw", "y", METRICS, drawCharts);
-const axis = choice("against", "x", AXES, drawCharts);
-const controls = el("div.controls", metric, axis, toggle("log axis", "xlog", drawCharts),
-  toggle("log values", "ylog", drawCharts), count);
+const axes = controls(drawCharts, choice("draw", "y", METRICS), choice("against", "x", AXES),
+  toggle("log axis", "xlog"), toggle("log values", "ylog"), count);
 const all = button("All", () => choose([...chosen, ...runs.filter(isListed).map((run) => run.uuid)]));
-const buttons = el("div.controls", el("label", "Filter ", filter), all, button("None", () => choose([])));
+const selection = controls(drawList, runFilter(), all, button("None", () => choose([])));
 const explained = el("p.quiet", "Runs that differ only in their seed share a color: the line is their mean, ",
   "the band goes from the lowest to the highest.");
-const drawn = el("div", panels, card("Keys that differ", table("Keys that differ", keys)));
-frame("Compare", "/runs", el("h1", "Compare runs"), controls,
-  el("div.compare", drawn, card("Runs", buttons, list, explained)));
+const drawn = el("div", panels, card("Keys that differ", table("Keys that differ", el("table", keys))));
+frame("Compare", el("h1", "Compare runs"), axes,
+  el("div.compare", drawn, card("Runs", selection, list, explained)));
 liveRuns(load);

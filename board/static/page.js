@@ -12,12 +12,20 @@ export function el(tag, ...children) {
   return element;
 }
 
+// Replaces the children of an element. The focus goes from an element to the new one with the same id.
+export function fill(parent, ...children) {
+  const { id } = document.activeElement;
+  parent.replaceChildren(...children);
+  if (id) document.getElementById(id)?.focus({ preventScroll: true });
+}
+
+const orNothing = (format) => (value) => (value == null ? "" : format(value));
 export const show = {
-  loss: (value) => (value == null ? "" : value.toFixed(3)),
-  share: (value) => (value == null ? "" : `${(100 * value).toFixed(1)}%`),
-  count: (value) => (value == null ? "" : d3.format(Math.abs(value) >= 1e6 ? ".3~s" : ",.0f")(value)),
-  seconds: (value) => (value == null ? "" : value < 600 ? `${Math.round(value)} s` : value < 7200
-    ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`),
+  loss: orNothing((value) => value.toFixed(3)),
+  share: orNothing((value) => `${(100 * value).toFixed(1)}%`),
+  count: orNothing((value) => d3.format(Math.abs(value) >= 1e6 ? ".3~s" : ",.0f")(value)),
+  seconds: orNothing((value) => (value < 600 ? `${Math.round(value)} s` : value < 7200
+    ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`)),
   number: (value) => (Math.abs(value) >= 1e4 ? show.count(value) : String(+value.toPrecision(4))),
   any: (value) => (typeof value === "string" ? value : JSON.stringify(value)),
 };
@@ -36,22 +44,21 @@ export async function ask(path, method = "GET", message = undefined) {
 
 // Calls `draw` with what `path()` has, now and whenever it changes. A hidden tab asks nothing.
 export async function live(path, draw) {
-  const absent = el("p", { id: "absent", role: "status" }, "The dashboard does not answer: this page may be old.");
-  let last = null;
-  for (;;) {
+  const absent = el("p", { id: "absent", role: "status" });
+  for (let last = ""; ; await new Promise((resolve) => setTimeout(resolve, SECOND))) {
     try {
-      if (!document.hidden) {
-        const response = await fetch(`/api/folio/${path()}`);
-        const text = await response.text();
-        if (text !== last) draw(JSON.parse(text));
-        last = text;
-        absent.remove();
-      }
+      if (document.hidden) continue;
+      const found = await ask(path());
+      const text = JSON.stringify(found);
+      if (text !== last) draw(found);
+      last = text;
+      absent.remove();
     } catch (error) {
       console.error(error);
+      const why = error instanceof TypeError ? "the dashboard does not answer" : error.message;
+      absent.textContent = `This page may be old: ${why}.`;
       document.body.append(absent);
     }
-    await new Promise((resolve) => setTimeout(resolve, SECOND));
   }
 }
 
@@ -63,27 +70,40 @@ export function liveRuns(draw) {
   });
 }
 
-// Controls whose values are part of the address
+// Controls: a form whose fields are part of the address.
 
 export function keep(name, value) {
   value ? view.set(name, value) : view.delete(name);
   history.replaceState(null, "", `${location.pathname}?${view}`);
 }
 
-export function choice(label, name, options, redraw) {
-  const select = el("select", { id: name, onchange: () => (keep(name, select.value), redraw()) });
-  for (const [value, { title }] of Object.entries(options)) select.append(el("option", { value }, title ?? value));
-  if (view.get(name) in options) select.value = view.get(name);
-  return Object.assign(el("label", `${label} `, select), { chosen: () => select.value });
+export function controls(redraw, ...content) {
+  const form = el("form.controls", { onsubmit: () => false }, ...content);
+  form.oninput = ({ target: { name, type, checked, value } }) => {
+    if (name) keep(name, type === "checkbox" ? checked && "1" : value);
+    redraw();
+  };
+  return form;
 }
 
-export function toggle(label, name, redraw) {
-  const box = el("input", { type: "checkbox", id: name, checked: view.has(name) });
-  box.onchange = () => (keep(name, box.checked && "1"), redraw());
-  return el("label", box, ` ${label}`);
+export function choice(label, name, options) {
+  const option = ([value, { title }]) => el("option", { value, selected: value === view.get(name) }, title ?? value);
+  return el("label", `${label} `, el("select", { name, id: name }, ...Object.entries(options).map(option)));
 }
+
+export const toggle = (label, name) =>
+  el("label", el("input", { type: "checkbox", name, id: name, checked: view.has(name) }), ` ${label}`);
 
 export const button = (text, onclick, properties) => el("button", { type: "button", onclick, ...properties }, text);
+
+// A filter of runs, and whether it accepts one: all of its words are found.
+export const runFilter = () => el("label", "Filter ", el("input",
+  { type: "search", name: "filter", id: "filter", placeholder: "words", value: view.get("filter") ?? "" }));
+
+export function accepts(run) {
+  const text = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state].join(" ").toLowerCase();
+  return (view.get("filter") ?? "").toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}
 
 export function save(name, type, content) {
   const url = URL.createObjectURL(new Blob([content], { type }));
@@ -91,31 +111,16 @@ export function save(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(url), SECOND);
 }
 
-// The frame of a page
-
-export function frame(title, labml, ...content) {
+export function frame(title, ...content) {
   document.title = `${title} · Folio`;
-  const pages = { Runs: "/runs", Compare: "/compare", Try: "/try", "labml's page": `${labml}?labml` };
-  const current = (href) => (location.pathname.startsWith(href) ? "page" : null);
-  const links = Object.entries(pages).map(([text, href]) => el("a", { href, ariaCurrent: current(href) }, text));
-  const header = el("header", el("a.brand", { href: "/runs" }, "Folio"), el("nav", { ariaLabel: "Pages" }, ...links));
-  document.body.append(header, el("main", ...content));
-}
-
-// A filter of runs whose words are part of the address; `accepts(run)` says whether all of them are found.
-export function runFilter(redraw) {
-  const input = el("input", { type: "search", id: "filter", placeholder: "words", value: view.get("filter") ?? "" });
-  input.oninput = () => (keep("filter", input.value), redraw());
-  return Object.assign(input, {
-    accepts: (run) => {
-      const text = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state].join(" ").toLowerCase();
-      return input.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
-    },
-  });
+  document.querySelector(`nav a[href="${location.pathname}"]`)?.setAttribute("aria-current", "page");
+  document.querySelector("main").append(...content);
 }
 
 export const idOf = (run) => run.uuid.slice(0, 6);
 export const nameOf = (run) => [run.preset, run.changes].filter(Boolean).join(" ") || run.name;
 export const stateOf = (run) => el("span", { className: `state ${run.state.replace(" ", "-")}` }, run.state);
 export const table = (name, content) => el("div.table", { tabIndex: 0, role: "region", ariaLabel: name }, content);
+export const row = (title, ...cells) =>
+  el("tr", el("th", { scope: "row" }, title), ...cells.map((cell) => el("td", cell)));
 export const card = (title, ...content) => el("section.card", el("h2", title), ...content);

@@ -1,6 +1,6 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
-import { chart, robustTop } from "./chart.js";
-import { AXES, ask, card, choice, el, frame, live, nameOf, show, stateOf, toggle, view } from "./page.js";
+import { chart } from "./chart.js";
+import { AXES, ask, card, choice, controls, el, fill, frame, live, nameOf, row, show, stateOf, toggle } from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
 const LOSSES = ["loss.train", "loss.valid", "loss.valid_stderr", "floor.valid"];
@@ -14,8 +14,7 @@ const USAGE = { // charts of the hardware: columns and what they are called
 };
 const FIRST = ["accuracy.valid", "excess", "learning_rate", "grad_norm"]; // of the small charts
 const LOG_LINES = 500;
-const NAMES = ["metrics.jsonl", "hardware.jsonl", "log.txt"];
-const files = Object.fromEntries(NAMES.map((name) => [name, { to: 0, text: "" }]));
+const files = { "metrics.jsonl": { to: 0, text: "" }, "hardware.jsonl": { to: 0, text: "" }, "log.txt": { to: 0, text: "" } };
 let run = null;
 
 const title = el("h1");
@@ -23,7 +22,7 @@ const figures = el("dl.figures");
 const loss = chart("Loss", 460);
 const charts = el("div.small");
 const smalls = {};
-const shownKeys = el("div");
+const [yours, others] = [el("tbody"), el("tbody")]; // keys
 const log = el("pre", { tabIndex: 0 });
 const note = el("p.quiet");
 
@@ -56,16 +55,15 @@ function stagesOf(rows, axis) {
 function drawCharts() {
   if (!run) return;
   const rows = json("metrics.jsonl");
-  const axis = against.chosen();
-  const x = { ...AXES[axis], isLog: view.has("xlog") };
-  const points = (name) => rows.map((row) => [row[axis], row[name]]);
+  const axis = axes.x.value;
+  const x = { ...AXES[axis], isLog: axes.xlog.checked };
+  const points = (name) => rows.map((each) => [each[axis], each[name]]);
   const withError = ({ [axis]: at, "loss.valid": value, "loss.valid_stderr": error }) =>
     [at, value, value - error, value + error];
   const unit = run.tokens === "characters" ? "character" : "token";
-  const top = rows.length && robustTop(["loss.train", "loss.valid"].map((name) => rows.map((row) => row[name])));
   loss.draw({
     x,
-    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: view.has("ylog"), top },
+    y: { title: `nats per masked ${unit}`, format: show.loss, isLog: axes.ylog.checked },
     series: [
       { name: "train", color: color(1), points: points("loss.train") },
       { name: "valid", color: color(0), points: rows.map(withError) },
@@ -86,7 +84,7 @@ function drawCharts() {
     const used = Object.entries(columns).filter(([column]) => usage.some((row) => column in row));
     const ofTime = (column) => usage.map((row) => [row.time - run.began, row[column]]);
     const series = used.map(([column, name], i) => ({ name, color: color(i), points: ofTime(column) }));
-    const y = { title: "% used", format: show.count };
+    const y = { title: "% used", format: show.count, top: 100 };
     if (used.length) smallChart(kind, { x: minutes, y, series, hasLabels: true });
   }
   drawFigures(rows[rows.length - 1]);
@@ -141,30 +139,25 @@ function drawSample() {
 }
 
 function drawKeys() {
-  const rows = (names) => el("table", el("tbody", ...names.map((name) =>
-    el("tr", el("th", { scope: "row" }, name), el("td", show.any(run.configs[name]))))));
-  const names = Object.keys(run.configs);
-  const [yours, others] = [true, false].map((is) => names.filter((name) => run.explicit.includes(name) === is));
-  const open = shownKeys.querySelector("details")?.open ?? false;
-  const summary = el("summary", `${others.length} keys of the preset`);
-  shownKeys.replaceChildren(rows(yours), el("details", { open }, summary, rows(others)));
+  const rows = (isYours) => Object.entries(run.configs).filter(([name]) => run.explicit.includes(name) === isYours)
+    .map(([name, value]) => row(name, show.any(value)));
+  yours.replaceChildren(...rows(true));
+  others.replaceChildren(...rows(false));
 }
 
-// Knobs: only those that were changed here are sent, since others may have been set elsewhere.
+// Knobs: a field that was changed here keeps its value until it is sent, since only its default value follows the run.
 const shownKnob = (value) => (value == null ? "as scheduled" : String(value));
 const factor = el("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
 const rate = el("select", { name: "masking_prob" });
 const knobState = el("p.quiet");
 const knobError = el("p.error", { role: "alert" });
-const changed = new Set();
 const fields = [factor, rate].map((field) => el("label", `${field.name} `, field));
 const form = el("form", { id: "knobs", noValidate: true }, ...fields, el("button", "Set"));
-form.oninput = (event) => changed.add(event.target);
 form.onsubmit = async (event) => {
   event.preventDefault();
   try {
-    await ask(`runs/${uuid}/knobs`, "PUT", Object.fromEntries([...changed].map((field) => [field.name, field.value])));
-    changed.clear();
+    setKnobs((await ask(`runs/${uuid}/knobs`, "PUT", Object.fromEntries(new FormData(form)))).knobs);
+    form.reset();
     knobError.textContent = "";
   } catch (error) {
     knobError.textContent = error.message;
@@ -172,18 +165,22 @@ form.onsubmit = async (event) => {
 };
 const knobs = card("Knobs", form, knobState, knobError);
 
+function setKnobs(requested) {
+  factor.defaultValue = requested.learning_rate_factor;
+  for (const option of rate) option.defaultSelected = option.value === String(requested.masking_prob ?? "none");
+}
+
 function drawKnobs() {
   const { current, requested, rates } = run.knobs;
   knobs.hidden = run.state !== "in progress";
   const options = [null, ...rates].map((value) => el("option", { value: value ?? "none" }, shownKnob(value)));
   if (!rate.length) rate.append(...options);
-  for (const field of [factor, rate]) if (!changed.has(field)) field.value = requested[field.name] ?? "none";
+  setKnobs(requested);
   knobState.textContent = Object.keys(current).map((name) => `${name} ${shownKnob(current[name])}` +
     (current[name] === requested[name] ? "" : ` (requested: ${shownKnob(requested[name])})`)).join(", ");
 }
 
 function draw(found) {
-  if (found.error) return location.replace(`/run/${uuid}?labml`); // a run of a plain labml client
   run = found;
   const isNew = Object.entries(run.pieces).filter(([name, piece]) => {
     files[name] = { to: piece.to, text: (piece.from === files[name].to ? files[name].text : "") + piece.text };
@@ -204,13 +201,13 @@ function draw(found) {
 
 const links = ["Compare", "Try"].map((name) =>
   el("a", { href: `/${name.toLowerCase()}?run=${uuid.slice(0, 12)}` }, name));
-const against = choice("against", "x", AXES, drawCharts);
-const controls = el("div.controls", against, toggle("log axis", "xlog", drawCharts),
-  toggle("log loss", "ylog", drawCharts), ...links);
+const axes = controls(drawCharts, choice("against", "x", AXES), toggle("log axis", "xlog"), toggle("log loss", "ylog"),
+  ...links);
 const legend = el("p.quiet", el("b.right", "right"), ", ", el("b.wrong", "wrong"), ", ", el("s", "the truth"));
-const samplesCard = card("Samples", el("label.slider", when, slider), sample, legend);
-const side = el("div", samplesCard, card("Keys, yours first", shownKeys));
-frame("Run", `/run/${uuid}`, title, note, figures, knobs, controls,
-  el("div.wide", el("section.card", loss), side), charts, card("Log", log));
+const shownKeys = card("Keys, yours first", el("table", yours),
+  el("details", el("summary", "Keys of the preset"), el("table", others)));
+const side = el("div", card("Samples", el("label.slider", when, slider), sample, legend), shownKeys);
+document.getElementById("labml").href = "?labml";
+frame("Run", title, note, figures, knobs, axes, el("div.wide", el("section.card", loss), side), charts, card("Log", log));
 const starts = () => new URLSearchParams(Object.entries(files).map(([name, { to }]) => [name, to]));
 live(() => `runs/${uuid}?${starts()}`, draw);

@@ -1,10 +1,11 @@
 // All runs as a table that sorts and filters.
 import {
-  ask, button, el, frame, idOf, keep, liveRuns, nameOf, runFilter, show, stateOf, table, toggle, view,
+  accepts, ask, button, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, row, runFilter, show, stateOf, table,
+  toggle, view,
 } from "./page.js";
 
 const TIME = { dateStyle: "short", timeStyle: "short" };
-const COLUMNS = [ // title, value, format
+const COLUMNS = [ // title, value, format of numbers
   ["run", nameOf],
   ["text", (run) => run.text],
   ["loss.valid", (run) => run.last["loss.valid"], show.loss],
@@ -12,19 +13,19 @@ const COLUMNS = [ // title, value, format
   ["correct", (run) => run.last["accuracy.valid"], show.share],
   ["duration", (run) => run.last.seconds, show.seconds],
   ["characters", (run) => run.last.chars, show.count],
-  ["seed", (run) => run.seed, String],
+  ["seed", (run) => run.seed, (value) => value ?? ""],
   ["began", (run) => run.began, (value) => new Date(1000 * value).toLocaleString([], TIME)],
   ["state", (run) => run.state],
+  ["curve"],
+  ["actions"],
 ];
 let runs = [];
-const filter = runFilter(draw);
 const count = el("span.quiet", { role: "status" });
 const head = el("tr");
 const body = el("tbody");
 
-function sparkline(run) {
-  const all = d3.zip(run.curve.step ?? [], run.curve["loss.valid"] ?? []);
-  const points = all.filter((point) => point.every(Number.isFinite));
+function sparkline({ curve: { step = [], "loss.valid": losses = [] } }) {
+  const points = d3.zip(step, losses).filter((point) => point.every(Number.isFinite));
   const svg = d3.create("svg").attr("class", "spark").attr("width", 80).attr("height", 22).attr("aria-hidden", "true");
   const x = d3.scaleLinear(d3.extent(points, (p) => p[0]), [2, 78]);
   const y = d3.scaleLinear(d3.extent(points, (p) => p[1]), [20, 2]);
@@ -38,19 +39,19 @@ async function remove(run) {
   if (confirm(`${what}\n\n${stays}`)) await ask(`runs/${run.uuid}`, "DELETE");
 }
 
-function row(run) {
-  const cells = COLUMNS.map(([title, value, format]) => {
-    const shown = value(run);
-    const link = el("a", { href: `/run/${run.uuid}` }, shown ?? "");
-    if (title === "run") return el("th", { scope: "row" }, link, ` ${idOf(run)}`);
-    if (title === "state") return el("td", stateOf(run));
-    return el("td", { className: format ? "number" : "" }, format && shown != null ? format(shown) : shown);
-  });
+function rowOf(run) {
   const hide = () => ask(`runs/${run.uuid}/hidden`, "PUT", { hidden: !run.hidden });
-  const actions = [button(run.hidden ? "Show" : "Hide", hide), button("Delete", () => remove(run))];
-  for (const each of actions) each.ariaLabel = `${each.textContent} ${nameOf(run)} ${idOf(run)}`;
-  const line = el("tr", ...cells, el("td", sparkline(run)), el("td.actions", ...actions));
-  [...line.cells].forEach((cell, i) => (cell.dataset.title = COLUMNS[i]?.[0] ?? ["curve", ""][i - COLUMNS.length]));
+  const does = (text, onclick, id) =>
+    button(text, onclick, { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
+  const actions = [does(run.hidden ? "Show" : "Hide", hide, "hide"), does("Delete", () => remove(run), "delete")];
+  const values = COLUMNS.slice(1, -3).map(([, value, format]) => (format ? format(value(run)) : value(run)));
+  const line = row(el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, nameOf(run)), ...values,
+    stateOf(run), sparkline(run), el("span.actions", ...actions));
+  line.cells[0].append(` ${idOf(run)}`);
+  COLUMNS.forEach(([title, , format], i) => {
+    line.cells[i].dataset.title = title;
+    line.cells[i].classList.toggle("number", format !== undefined);
+  });
   line.dataset.run = run.uuid;
   return line;
 }
@@ -59,20 +60,20 @@ function draw() {
   const [name, isDescending] = [view.get("sort") ?? "began", !view.has("up")];
   const value = COLUMNS.find(([title]) => title === name)?.[1] ?? ((run) => run.began);
   const direction = isDescending ? d3.descending : d3.ascending;
-  const shown = runs.filter((run) => (view.has("hidden") || !run.hidden) && filter.accepts(run));
+  const shown = runs.filter((run) => (view.has("hidden") || !run.hidden) && accepts(run));
   const sorted = d3.sort(shown, (a, b) => (value(a) == null) - (value(b) == null) || direction(value(a), value(b)));
-  head.replaceChildren(...COLUMNS.map(([title, , format]) => {
-    const sort = button(title, () => (keep("sort", title), keep("up", title === name && isDescending && "1"), draw()));
-    const order = title === name ? (isDescending ? "descending" : "ascending") : "none";
-    return el("th", { scope: "col", ariaSort: order, className: format ? "number" : "" }, sort);
-  }), el("th", { scope: "col" }, "curve"), el("th", { scope: "col" }, "actions"));
-  body.replaceChildren(...sorted.map(row));
+  fill(head, ...COLUMNS.map(([title, value, format]) => {
+    const sort = () => (keep("sort", title), keep("up", title === name && isDescending && "1"), draw());
+    const ariaSort = title === name ? (isDescending ? "descending" : "ascending") : "none";
+    return el("th", { scope: "col", ariaSort, className: format ? "number" : "" },
+      value ? button(title, sort, { id: `sort-${title}` }) : title);
+  }));
+  fill(body, ...sorted.map(rowOf));
   const none = "No runs yet: make train starts one, python dashboard.py --import all adds earlier ones.";
   count.textContent = runs.length ? `${shown.length} of ${runs.length} runs` : none;
 }
 
-const hidden = toggle("hidden runs too", "hidden", draw);
-const controls = el("div.controls", el("label", "Filter ", filter), hidden, count);
 const list = table("Runs", el("table.list", el("thead", head), body));
-frame("Runs", "/runs", el("h1", "Runs"), controls, el("section.card", list));
+frame("Runs", el("h1", "Runs"), controls(draw, runFilter(), toggle("hidden runs too", "hidden"), count),
+  el("section.card", list));
 liveRuns((all) => ((runs = all), draw()));

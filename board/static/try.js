@@ -1,5 +1,5 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
-import { ask, button, card, choice, el, frame, idOf, keep, liveRuns, nameOf, show, view } from "./page.js";
+import { ask, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, show, view } from "./page.js";
 
 const EXAMPLES = {
   play: "Ne daz rants iv Insk darku, sin na gald varpi se rards.",
@@ -8,20 +8,21 @@ const EXAMPLES = {
 const SHARE = 0.15; // of the characters that "Hide 15%" hides
 const [MOST_CARDS, MOST_ROWS, SMALLEST] = [48, 8, 0.003]; // blanks, tokens of each, and their probability
 const PAUSE = { step: 200, exact: 600 }; // milliseconds
-let [runs, run, truth, value] = [[], null, [], []]; // value: the characters; null where one is hidden
+let [run, truth, value] = [null, [], []]; // value: the characters; null where one is hidden
 let [reply, exact, current] = [null, null, 0];
-let [isBusy, isDirty, isFilling, timer] = [false, false, false, 0];
+let [answering, isDirty, isFilling, timer] = [null, false, false, 0];
 
 const filled = new Set(); // positions that the model has filled
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-const picker = el("select", { id: "run", onchange: () => (keep("run", picker.value.slice(0, 12)), start()) });
+const picker = el("select", { id: "run" });
 const input = el("textarea", { id: "text", rows: 3, oninput: () => load(input.value) });
 const sheet = el("div.sheet", { role: "group", ariaLabel: "Text: the space bar hides a character, arrow keys move" });
 const status = el("p.quiet", { role: "status" });
 const error = el("p.error", { role: "alert" });
 const bars = el("div.bars");
-const shades = el("input", { type: "checkbox", onchange: update });
-const draws = el("input", { type: "checkbox" });
+const check = (text, onchange) => el("label", el("input", { type: "checkbox", onchange }), ` ${text}`);
+const [shades, draws] = [check("attention of the selected character", update), check("draw at random")];
+const isChecked = (label) => label.control.checked;
 const ORDERS = { // of blanks: the one with the greatest value is filled first
   certain: { title: "most certain first", value: ({ candidates }) => candidates[0][1] },
   left: { title: "from the left", value: ({ at }) => -at },
@@ -37,10 +38,10 @@ function load(text) {
 }
 
 function hide(positions) {
-  const hidden = new Set(positions);
   isFilling = false;
   filled.clear();
-  value = truth.map((character, i) => (hidden.has(i) ? null : character));
+  value = [...truth];
+  for (const i of positions) value[i] = null;
   if (!reply) draw(); // while the model loads
   update();
 }
@@ -60,17 +61,19 @@ function blanks() {
 }
 
 // Asks for the text as it is now. Changes meanwhile are asked for together afterwards.
-async function update() {
+function update() {
   isDirty = true;
-  if (isBusy || !run) return;
-  isBusy = true;
+  if (run) answering ??= answer().finally(() => (answering = null));
+  return answering;
+}
+
+async function answer() {
   clearTimeout(timer);
   while (isDirty) {
-    isDirty = false;
-    exact = null;
+    [isDirty, exact] = [false, null];
     try {
       const began = performance.now();
-      const attention = shades.checked && value.length ? current : null;
+      const attention = isChecked(shades) && value.length ? current : null;
       reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention });
       const [n, took] = [reply.offsets.length, Math.round(performance.now() - began)];
       status.textContent = `${n} blank${n === 1 ? "" : "s"}, answered in ${took} ms`;
@@ -80,7 +83,6 @@ async function update() {
     }
     if (!isDirty) draw();
   }
-  isBusy = false;
   if (reply?.is_of_play && reply.offsets.length && !isFilling) timer = setTimeout(askExact, PAUSE.exact);
 }
 
@@ -105,23 +107,21 @@ function toggle(i) {
 
 function draw() {
   const found = reply ? blanks() : [];
-  const best = new Map(found.map(({ at, candidates }) => [at, candidates[0]]));
+  const guesses = new Map(found.map(({ at, candidates }) => [at, candidates[0][0]]));
   const shares = reply?.attention ?? [];
   const most = d3.max(shares);
-  const hadFocus = sheet.contains(document.activeElement);
-  sheet.replaceChildren(...value.map((character, i) => {
-    const guess = best.get(i);
+  fill(sheet, ...value.map((character, i) => {
+    const guess = guesses.get(i);
     const judged = truth[i] === null ? "filled" : truth[i] === character ? "right" : "wrong";
     const className = character === null || guess ? "blank" : filled.has(i) ? judged : "";
-    const text = (character ?? guess?.[0] ?? "_").replace(/\n/g, "↵");
+    const text = (character ?? guess ?? "_").replace(/\n/g, "↵");
     const name = { " ": "space", "\n": "line break" }[character] ?? character;
-    const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess?.[0] ?? "none"}`;
+    const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
+    const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.6 * shares[i]) / most})` : "";
     const tabIndex = i === current ? 0 : -1;
-    const key = button(text, () => toggle(i), { className, tabIndex, ariaLabel, ariaPressed: character === null });
-    if (shares.length) key.style.background = i === current ? "" : `rgba(var(--shade), ${(0.6 * shares[i]) / most})`;
-    return key;
+    return button(text, () => toggle(i), { id: `at${i}`, className, style: shade, tabIndex, ariaLabel,
+      ariaPressed: character === null });
   }));
-  if (hadFocus) sheet.children[current]?.focus();
   bars.replaceChildren(...found.slice(0, MOST_CARDS).map(cardOf));
   if (found.length > MOST_CARDS) bars.append(el("p.quiet", `and ${found.length - MOST_CARDS} more`));
   if (!found.length) bars.append(el("p.quiet", "Hide a character to see what the model expects there."));
@@ -144,7 +144,7 @@ function cardOf({ at, candidates, exact: known = [] }) {
 }
 
 function put({ at, candidates }) {
-  let rest = draws.checked ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
+  let rest = isChecked(draws) ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
   let i = at; // a token that is no character fills a row of hidden characters
   do {
@@ -154,16 +154,13 @@ function put({ at, candidates }) {
   } while (value[i] === null && !isCharacters());
 }
 
-async function fill(isAtOnce) {
+async function write(isAtOnce) {
   isFilling = true;
-  const { value: rank } = ORDERS[order.chosen()];
   while (isFilling && reply) {
     const open = blanks().filter(({ at }) => value[at] === null);
     if (!open.length) break;
-    (isAtOnce ? open : [d3.greatest(open, rank)]).forEach(put);
-    update();
-    do await pause(PAUSE.step);
-    while (isBusy);
+    (isAtOnce ? open : [d3.greatest(open, ORDERS[filling.order.value].value)]).forEach(put);
+    await Promise.all([update(), pause(PAUSE.step)]);
   }
   isFilling = false;
 }
@@ -175,36 +172,43 @@ sheet.onkeydown = (event) => {
   current = Math.max(0, Math.min(current + step, value.length - 1));
   [...sheet.children].forEach((key, i) => (key.tabIndex = i === current ? 0 : -1));
   sheet.children[current].focus();
-  if (shades.checked) update();
+  if (isChecked(shades)) update();
 };
 
-function start() {
-  run = runs.find(({ uuid }) => uuid === picker.value);
+function start(chosen) {
+  run = chosen;
   const example = EXAMPLES[run.text] ?? EXAMPLES.other;
   if (!input.value || Object.values(EXAMPLES).includes(input.value)) input.value = example;
   reply = null;
-  status.textContent = "The model is loading.";
+  [status.textContent, error.textContent] = ["The model is loading.", ""];
   load(input.value);
   if (input.value === example) hideShare();
 }
 
-const check = (box, text) => el("label", box, ` ${text}`);
-const order = choice("order", "order", ORDERS, () => {});
+// The runs to choose from. The first is the one in the address, or else the newest.
+function offer(all) {
+  const runs = all.filter((each) => !each.hidden && each.last.step != null);
+  const option = (each) => el("option", { value: each.uuid }, `${nameOf(each)} · ${each.text} · ${idOf(each)}`);
+  picker.replaceChildren(...runs.map(option));
+  const wanted = run?.uuid ?? view.get("run") ?? runs[0]?.uuid;
+  const found = runs.filter(({ uuid }) => wanted && uuid.startsWith(wanted));
+  picker.value = found.length === 1 ? found[0].uuid : "";
+  picker.onchange = () => {
+    keep("run", picker.value.slice(0, 12));
+    start(runs.find(({ uuid }) => uuid === picker.value));
+  };
+  if (!runs.length) status.textContent = "No run has been evaluated yet.";
+  else if (found.length !== 1) error.textContent = `${found.length || "No"} evaluated runs begin with ${wanted}: choose one.`;
+  else if (run?.uuid !== found[0].uuid) start(found[0]);
+}
+
 const hiding = el("div.controls", button("Hide 15%", hideShare), button("Hide all", () => hide(everywhere())),
-  button("Show all", () => hide([])), check(shades, "attention of the selected character"));
-const filling = el("div.controls", button("Fill all at once", () => fill(true)),
-  button("Fill one by one", () => fill(false)), order, check(draws, "draw at random"),
+  button("Show all", () => hide([])), shades);
+const filling = controls(() => {}, button("Fill all at once", () => write(true)),
+  button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), draws,
   button("Stop", () => (isFilling = false)));
 const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
-frame("Try", "/runs", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
+frame("Try", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
   card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),
   card("Probabilities of each blank", legend, bars));
-liveRuns((found) => {
-  runs = found.filter((each) => !each.hidden && each.last.step != null);
-  const textOf = (each) => `${nameOf(each)} · ${each.text} · ${idOf(each)}`;
-  picker.replaceChildren(...runs.map((each) => el("option", { value: each.uuid }, textOf(each))));
-  const wanted = run?.uuid ?? view.get("run");
-  picker.value = (runs.find(({ uuid }) => wanted && uuid.startsWith(wanted)) ?? runs[0])?.uuid ?? "";
-  if (!runs.length) status.textContent = "No run has been evaluated yet.";
-  else if (run?.uuid !== picker.value) start();
-});
+liveRuns(offer);

@@ -1,10 +1,11 @@
 """A run's own page in a real browser."""
 
+import secrets
 from urllib.parse import urljoin
 
 import pytest
 
-from tests.board.conftest import LINE, WITHIN, Dashboard
+from tests.board.conftest import LINE, Dashboard
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     assert float(boundary.get_attribute("x1")) == pytest.approx(float(second.get_attribute("cx")))
     second.hover()
     assert chart.locator(".tip").inner_text().splitlines() == ["seconds of training 2", "train 2.000", "valid 1.500"]
-    chart.locator("svg").focus()
+    chart.locator("> svg").focus()
     opened.keyboard.press("ArrowRight")
     assert chart.locator(".tip").inner_text().splitlines()[0] == "seconds of training 3"
     opened.select_option("#x", "chars")
@@ -92,9 +93,18 @@ def test_the_pages_are_accessible_and_fit_a_narrow_window(opened, axe, scheme):
         assert opened.evaluate(fits), path
 
 
-def test_a_run_of_plain_labml_has_labmls_page(page, shared_dashboard: Dashboard):
-    page.goto(f"{shared_dashboard.url}/run/{'c' * 16}")
-    page.wait_for_url("**?labml", timeout=WITHIN)
+def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_dashboard: Dashboard, make_run):
+    run, _ = [shared_dashboard.receive(make_run(f"{end}{secrets.token_hex(8)}")) for end in ("0ddba111", "0ddba112")]
+    page.goto(f"{shared_dashboard.url}/run/0ddba111")
+    page.wait_for_selector(LINE)
+    assert page.url == run.page
+    for unknown, line in (("feedface", "no runs of the dashboard begin"), ("0ddba11", "2 runs of the dashboard begin")):
+        answer = page.goto(f"{shared_dashboard.url}/run/{unknown}")
+        assert (answer.status, answer.text()) == (404, f"{line} with '{unknown}'\n")
+        page.goto(f"{shared_dashboard.url}/try?run={unknown}")
+        n = {"feedface": "No", "0ddba11": "2"}[unknown]
+        page.wait_for_selector(f"[role=alert]:text-is('{n} evaluated runs begin with {unknown}: choose one.')")
+        assert page.input_value("#run") == ""
 
 
 def test_labmls_page_refreshes_by_itself(page, shared_dashboard: Dashboard, make_run):

@@ -73,6 +73,22 @@ def test_the_list_shows_new_runs_and_how_they_end(page, dashboard: Dashboard, ma
         page.wait_for_selector(".state.crashed", timeout=WITHIN)
 
 
+def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard: Dashboard):
+    run, delivery = live
+    uuid = run.path.name
+    focused = "() => document.activeElement.id"
+    for step, (path, name) in enumerate((("runs", f"hide-{uuid}"), ("runs", "sort-text"), ("compare", f"box-{uuid}"))):
+        page.goto(f"{shared_dashboard.url}/{path}")
+        page.locator(f"[id='{name}']").focus()
+        page.evaluate("() => document.activeElement.isOld = true")
+        loss = 0.125 + step / 100
+        run.append_metrics({"step": 40 + step, "seconds": 4.0 + step, "loss.valid": loss})
+        delivery.send()
+        page.wait_for_selector(f"[data-run='{uuid}']:has-text('{loss:.3f}')", timeout=WITHIN)
+        assert page.evaluate(focused) == name
+        assert not page.evaluate("() => document.activeElement.isOld")
+
+
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     run, delivery = live
     drawn = shape(page)
