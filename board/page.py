@@ -27,6 +27,7 @@ VENDORED = (
     (f"{ORIGINS[1]}/d3.v6.min.js", "vendor/d3.min.js", MODULES / "d3/dist/d3.min.js"),
     (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "vendor/fonts/css/all.css", FONTS / "css/all.css"),
 )
+IS_OFFLINE = all(path.is_file() for _, _, path in VENDORED)  # else some files come from CDNs
 # What labml's script has, and what replaces it. labml-app is pinned; another version may lack a text.
 PATCHES = {
     "this.remainingTime=120": "this.remainingTime=6",  # seconds between refreshes; the page keeps answers for 5
@@ -38,11 +39,10 @@ PATCHES = {
 }
 
 
-def add_pages(app: FastAPI, records: RunRecords, static: Path) -> bool:
-    """Add a route for the pages and their files; labml-app's are in `static`. Returns whether no file is from a CDN."""
-    is_offline = all(path.is_file() for _, _, path in VENDORED)
-    labml, own, files = load_files(static, is_offline)
-    origins = "" if is_offline else " " + " ".join(ORIGINS)
+def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
+    """Add a route for the pages and their files; labml-app's are in `static`."""
+    labml, own, files = load_files(static)
+    origins = "" if IS_OFFLINE else " " + " ".join(ORIGINS)
     # With this content security policy, HTML in a run's log cannot run scripts.
     policy = (
         f"default-src 'self'; script-src 'self'{origins}; style-src 'self' 'unsafe-inline'{origins};"
@@ -68,15 +68,13 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> bool:
         html = own.replace("PAGE", page) if is_own and request.url.query != "labml" else labml
         return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"})
 
-    return is_offline
 
-
-def load_files(static: Path, is_offline: bool) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
+def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
     """The HTML of labml's page, that of Folio's with PAGE in place of a name, and the content and media type of each
     file by its path. Raises ValueError if labml's have changed."""
     labml, own = ((folder / "index.html").read_text(encoding="utf-8") for folder in (static, STATIC))
     paths = {path.relative_to(static).as_posix(): path for path in static.rglob("*") if path.is_file()}
-    if is_offline:
+    if IS_OFFLINE:
         labml = re.sub(r'\s(?:integrity|crossorigin)="[^"]*"', "", labml)
         for address, url, path in VENDORED:
             labml, own = labml.replace(address, f"/{url}"), own.replace(address, f"/{url}")

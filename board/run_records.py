@@ -163,10 +163,10 @@ class RunRecords:
         """The uuid of the run of Folio or labml's clients whose uuid is `name` or the only one to begin with it. Raises
         UnknownRunError."""
         uuids = self.store.keys(LABMLS)
-        found = [uuid for uuid in uuids if uuid.startswith(name)]
-        if name in uuids or len(found) == 1:
-            return name if name in uuids else found[0]
-        raise UnknownRunError(f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}")
+        found = [name] if name in uuids else [uuid for uuid in uuids if uuid.startswith(name)]
+        if len(found) != 1:
+            raise UnknownRunError(f"{len(found) or 'no'} runs of the dashboard begin with {name[:64]!r}")
+        return found[0]
 
     def known(self, uuid: str) -> dict[str, Any]:
         """The record of a run. Raises UnknownRunError if there is none."""

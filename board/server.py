@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from board.database_file import StoreError
 from board.guard import refusal
 from board.labml_messages import check_message
-from board.page import add_pages
+from board.page import IS_OFFLINE, add_pages
 from board.predictors import Predictors
 from board.run_records import RunRecords, UnknownRunError
 from board.store import Driver, Store
@@ -48,8 +48,8 @@ def serve(path: Path, port: int) -> None:
         raise InputError(f"cannot use port {port} ({reason}): choose another --port") from error
     try:
         with contextlib.closing(Store(path)) as store, contextlib.closing(Predictors()) as predictors:
-            app, watch_file, is_offline = application(store, predictors)
-            files = "works offline" if is_offline else "styles and d3 come from CDNs (make dashboard gets them)"
+            app, watch_file = application(store, predictors)
+            files = "works offline" if IS_OFFLINE else "styles and d3 come from CDNs (make dashboard gets them)"
             address = f"http://{HOST}:{listening.getsockname()[1]}/runs"
             print(f"dashboard {address}   ({path}; {files}; Ctrl-C stops it)", flush=True)
             config = uvicorn.Config(
@@ -83,11 +83,9 @@ class Impatient(H11Protocol):
         self.handle_events()  # whole headers end the time
 
 
-def application(
-    store: Store, predictors: Predictors
-) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]], bool]:
-    """labml-app with Folio's interface and pages, a function that opens the store again if its file was deleted or
-    replaced, and whether no file is from a CDN. Only once per process."""
+def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]]]:
+    """labml-app with Folio's interface and pages, and a function that opens the store again if its file was deleted or
+    replaced. Only once per process."""
     logger.setLevel(100)  # above all levels: it logs each request
     warnings.simplefilter("ignore", RuntimeWarning)  # labml-app takes means of empty series
     db.init_mongo_db = lambda: connect(store)  # the import calls it
@@ -99,7 +97,7 @@ def application(
     app.post("/track")(update_run)  # labml's own clients may use the plain address of the dashboard
     records = RunRecords(store)
     add_interface(app, store, records, predictors)
-    is_offline = add_pages(app, records, Path(STATIC_PATH))
+    add_pages(app, records, Path(STATIC_PATH))
 
     async def watch_file() -> None:
         if store.reopened():
@@ -124,7 +122,7 @@ def application(
         except UNREADABLE as error:
             return JSONResponse({"error": str(error)}, 400)
 
-    return app, watch_file, is_offline
+    return app, watch_file
 
 
 def connect(store: Store) -> None:

@@ -123,12 +123,11 @@ function drawList() {
 function load(found) {
   [runs, styles] = [found, stylesOf(found)];
   const wanted = view.getAll("run");
-  const asked = runs.filter((run) => wanted.some((id) => run.uuid.startsWith(id)));
-  const newest = runs.filter((run) => !run.hidden).slice(0, FIRST);
-  chosen ??= new Set((wanted.length ? asked : newest).map((run) => run.uuid));
-  for (const run of runs) if (known && !known.has(run.uuid)) chosen.add(run.uuid); // it has just begun
-  known = new Set(runs.map((run) => run.uuid));
-  chosen = new Set([...chosen].filter((uuid) => known.has(uuid)));
+  const asked = ({ uuid }) => wanted.some((id) => uuid.startsWith(id));
+  const first = wanted.length ? runs.filter(asked) : runs.filter((run) => !run.hidden).slice(0, FIRST);
+  const isNew = ({ uuid }) => !known.has(uuid); // it has just begun
+  const kept = known ? runs.filter((run) => chosen.has(run.uuid) || isNew(run)) : first;
+  [chosen, known] = [kept, runs].map((some) => new Set(some.map((run) => run.uuid)));
   drawList();
   drawCharts();
 }

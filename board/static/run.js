@@ -22,7 +22,7 @@ const figures = el("dl.figures");
 const loss = chart("Loss", 460);
 const charts = el("div.small");
 const smalls = {};
-const [yours, others] = [el("tbody"), el("tbody")]; // keys
+const [yours, others, nOthers] = [el("tbody"), el("tbody"), el("summary")]; // keys
 const log = el("pre", { tabIndex: 0 });
 const note = el("p.quiet");
 
@@ -143,6 +143,7 @@ function drawKeys() {
     .map(([name, value]) => row(name, show.any(value)));
   yours.replaceChildren(...rows(true));
   others.replaceChildren(...rows(false));
+  nOthers.textContent = `${others.rows.length} keys of the preset`;
 }
 
 // Knobs: a field that was changed here keeps its value until it is sent, since only its default value follows the run.
@@ -205,7 +206,7 @@ const axes = controls(drawCharts, choice("against", "x", AXES), toggle("log axis
   ...links);
 const legend = el("p.quiet", el("b.right", "right"), ", ", el("b.wrong", "wrong"), ", ", el("s", "the truth"));
 const shownKeys = card("Keys, yours first", el("table", yours),
-  el("details", el("summary", "Keys of the preset"), el("table", others)));
+  el("details", nOthers, el("table", others)));
 const side = el("div", card("Samples", el("label.slider", when, slider), sample, legend), shownKeys);
 document.getElementById("labml").href = "?labml";
 frame("Run", title, note, figures, knobs, axes, el("div.wide", el("section.card", loss), side), charts, card("Log", log));
