@@ -29,16 +29,15 @@ class Predictors:
         key = folder, bool(request.get("exact"))
         async with self._turns[key]:
             process = self._idle.pop(key, None) or await self._start(folder)
+            line = b""
             try:
-                process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
-                line = await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_ANSWER)  # type: ignore[union-attr]
-            except (OSError, ValueError, TimeoutError):
-                line = b""
-            except BaseException:  # the page has gone: its answer must not become that of the next question
-                self._end(process)
-                raise
+                with contextlib.suppress(OSError, ValueError, TimeoutError):
+                    process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+                    line = await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_ANSWER)  # type: ignore[union-attr]
+            finally:
+                if not line:  # if the page has gone, its answer must not become that of the next question
+                    self._end(process)
             if not line:
-                self._end(process)
                 said = (await process.stderr.read(2**16)).decode("utf-8", "replace")  # type: ignore[union-attr]
                 raise InputError((said.strip().splitlines() or ["the model does not answer"])[-1])
             self._idle[key] = process
