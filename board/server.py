@@ -16,17 +16,16 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from labml_app import db
 from labml_app.handlers import update_run
 from labml_app.logger import logger
-from labml_db import Index, Model
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from board.database_file import StoreError
 from board.guard import refusal
+from board.labml_database import connect, fill
 from board.labml_messages import check_message
 from board.page import IS_OFFLINE, add_pages
 from board.predictors import Predictors
 from board.run_records import RunRecords, UnknownRunError
-from board.store import Driver, Store
+from board.store import Store, StoreError
 from runs.errors import InputError
 
 MAX_BODY = 8 * 2**20  # bytes; a larger body gets 413. Most messages of a run have less than a quarter of this
@@ -123,24 +122,6 @@ def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable
             return JSONResponse({"error": str(error)}, 400)
 
     return app, watch_file
-
-
-def connect(store: Store) -> None:
-    """Replaces labml-app's connection to MongoDB."""
-    Model.set_db_drivers([Driver(model, store) for model in db.models])
-    Index.set_db_drivers([Driver(index, store) for index in db.indexes])
-    db.user.User.generate_session_token = lambda self, token: "local"  # it would store one per refresh of a page
-    fill()
-
-
-def fill() -> None:
-    """Add the projects and the user that labml-app needs, if the database does not have them. Clients send no token in
-    the query, where labml-app reads it, so the empty token becomes an alias of the local user's project."""
-    for token in (db.settings.FLOAT_PROJECT_TOKEN, db.settings.SAMPLES_PROJECT_TOKEN):
-        db.project.create_project(token, token)
-    user = db.user.get_or_create_user("local", is_local_user=True)
-    db.project.ProjectIndex.set("", user.projects[0])
-    db.user.TokenOwnerIndex.set("", user.key)  # labml's page deletes the runs of its user
 
 
 def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: Predictors) -> None:

@@ -1,16 +1,17 @@
-"""labml-app's data in one SQLite file, as JSON. labml-app itself uses MongoDB with pickled values."""
+"""Strings in one SQLite file, which is checked before it is used: it is ours and whole."""
 
-import json
+import contextlib
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from labml_db import Index, Key, Model
+TABLE = "entries (namespace TEXT, key TEXT, value TEXT, PRIMARY KEY (namespace, key)) WITHOUT ROWID"
 
-from board.database_file import TABLE, StoreError, check, identity
+
+class StoreError(RuntimeError):
+    """The file is not a database of the dashboard, or another dashboard uses it. The message is one line."""
 
 
 class Store:
@@ -59,7 +60,7 @@ class Store:
     def delete(self, namespace: str, key: str) -> None:
         self._connection.execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
 
-    @contextmanager
+    @contextlib.contextmanager
     def transaction(self, kind: str = "") -> Iterator[None]:
         """A transaction: everything written inside is kept, or nothing if an exception is raised."""
         with self._connection:  # commits or rolls back
@@ -70,70 +71,32 @@ class Store:
         self._connection.close()
 
 
-class Driver:
-    """The objects of one of labml-app's models, as JSON, or one of its indexes: what labml_db calls of its drivers."""
-
-    def __init__(self, kind: type[Model] | type[Index], store: Store):
-        self.model_name = self.index_name = kind.__name__
-        self.store, self._is_index = store, issubclass(kind, Index)  # an index maps names to keys of objects
-        self._namespace = f"index {kind.__name__}" if self._is_index else kind.__name__
-
-    def get(self, key: str) -> Any:
-        text = self.store.get(self._namespace, key)
-        return text if text is None or self._is_index else decode(text)
-
-    def set(self, key: str, value: Any) -> None:
-        self.store.put(self._namespace, key, value if self._is_index else encode(value))
-
-    def mget(self, keys: list[str]) -> list[Any]:
-        return [self.get(key) for key in keys]
-
-    def mset(self, keys: list[str], values: list[Any]) -> None:
-        for key, value in zip(keys, values, strict=True):
-            self.set(key, value)
-
-    def delete(self, key: str) -> None:
-        self.store.delete(self._namespace, key)
-
-    load_dict, save_dict, mload_dict, msave_dict = get, set, mget, mset
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; None if it cannot be found."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
-def encode(data: Any) -> str:
-    """Convert labml-app's data to JSON. A key, set or NumPy array becomes a dictionary with one key, such as {"$set":
-    [...]}; a dictionary that has such a key gets a second $. Raises TypeError for any other type than these and
-    JSON's."""
-    text = json.dumps(_tagged(data), ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be stored, but not sent
-
-
-def decode(text: str) -> Any:
-    """Convert the JSON of `encode` back to the data."""
-    return json.loads(text, object_hook=_untagged)
-
-
-def _tagged(value: Any) -> Any:
-    match value:
-        case dict():
-            mark = "$" * _looks_tagged(value)
-            return {f"{mark}{key}": _tagged(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_tagged(item) for item in value]
-        case Key():
-            return {"$key": str(value)}
-        case set():
-            return {"$set": sorted(value)}
-        case np.ndarray():
-            return {"$array": value.tolist()}
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _looks_tagged(value: dict[str, Any]) -> bool:
-    return len(value) == 1 and str(next(iter(value))).startswith("$")
-
-
-def _untagged(value: dict[str, Any]) -> Any:
-    if not _looks_tagged(value):
-        return value
-    ((tag, content),) = value.items()
-    known = {"$key": Key, "$set": set, "$array": np.array}.get(tag)
-    return known(content) if known else {tag[1:]: content}
+def check(path: Path) -> None:
+    """Read a database without changing it. Raises StoreError if it is damaged or has other tables than ours. A journal
+    or log that a killed process leaves belongs to it; SQLite would apply it to the file, so a copy is read."""
+    if path.is_dir():
+        raise StoreError("it is a folder")
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for file in filter(Path.exists, (path, Path(f"{path}-journal"), Path(f"{path}-wal"))):
+            shutil.copy(file, folder)
+        try:
+            with contextlib.closing(sqlite3.connect(Path(folder) / path.name)) as copy:
+                (answer,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+                tables = [sql for (sql,) in copy.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"it is damaged or not a database: {error}") from error
+    if answer != "ok":
+        raise StoreError("it is damaged")
+    if tables and tables != [f"CREATE TABLE {TABLE}"]:
+        raise StoreError("it is not a dashboard's database")

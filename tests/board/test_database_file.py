@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from board.database_file import StoreError
-from board.store import Store
+from board.store import Store, StoreError
 from runs.files import ROOT
 
 
@@ -45,7 +44,7 @@ def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
     path = tmp_path / "store.sqlite3"
     killed(
         path,
-        "from board.database_file import TABLE",
+        "from board.store import TABLE",
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)",
         "connection.execute('PRAGMA journal_mode = WAL')",
         "connection.execute(f'CREATE TABLE {TABLE}')",

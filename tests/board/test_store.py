@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from board.store import Store, decode, encode
+from board.labml_database import decode, encode
+from board.store import Store
 from tests.board.test_database_file import STORE, killed
 
 PLAIN = st.recursive(
