@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from board.run_records import RunRecords
 
 STATIC = Path(__file__).parent / "static"  # Folio's own
-OWN = ("runs", "run", "compare", "try")  # pages
+OWN = ("runs", "compare", "try")  # pages, besides those of runs
 ADDRESS = re.compile(r"[A-Za-z0-9_/-]*")  # of a page, Folio's or labml's; files have a dot
 SCRIPT = "js/bundle.min.js"  # labml's
 MODULES = Path(__file__).parent / "node_modules"
@@ -40,7 +40,7 @@ PATCHES = {
 
 
 def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
-    """Add a route for the pages and their files; labml-app's are in `static`."""
+    """Add the routes of the pages and of their files; labml-app's are in `static`."""
     labml, own, files = load_files(static)
     origins = "" if IS_OFFLINE else " " + " ".join(ORIGINS)
     # With this content security policy, HTML in a run's log cannot run scripts.
@@ -49,8 +49,20 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
         f" font-src 'self' data:{origins}; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'"
     )
 
+    def page(request: Request, own_name: str | None) -> Response:
+        html = labml if own_name is None or request.url.query == "labml" else own.replace("PAGE", own_name)
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+
+    @app.get("/run/{name}")
+    @app.get("/run/{name}/{below:path}")
+    async def run(request: Request, name: str, below: str = "") -> Response:
+        uuid = records.find(name)
+        if uuid != name:
+            return RedirectResponse(request.url.replace(path=f"/run/{uuid}"))
+        return page(request, None if below or records.record(uuid) is None else "run")
+
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])
-    async def answer(request: Request, path: str) -> Response:
+    async def any_other(request: Request, path: str) -> Response:
         if path in files:
             content, kind = files[path]
             safe = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
@@ -59,14 +71,7 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
             return RedirectResponse("/runs")
         if path.startswith("api/") or not ADDRESS.fullmatch(path):
             return PlainTextResponse("not found\n", 404)
-        page, run, below = (*path.split("/", 2), "", "")[:3]
-        if page == "run" and run:
-            uuid = records.find(run)
-            if uuid != run:
-                return RedirectResponse(request.url.replace(path="/".join(["/run", uuid, below]).rstrip("/")))
-        is_own = page in OWN and not below and (page != "run" or records.record(run) is not None)
-        html = own.replace("PAGE", page) if is_own and request.url.query != "labml" else labml
-        return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Cache-Control": "no-store"})
+        return page(request, path if path in OWN else None)
 
 
 def load_files(static: Path) -> tuple[str, str, dict[str, tuple[bytes, str | None]]]:
