@@ -48,7 +48,7 @@ ROWS = {"rows": [{"step": float}]}
 
 
 class UnknownRunError(InputError):
-    """The dashboard has no such run, or several. The message is one line for the user."""
+    """No run of the dashboard matches, or several do. The message is one line for the user."""
 
 
 class RunRecords:
@@ -171,7 +171,7 @@ class RunRecords:
     def known(self, uuid: str) -> dict[str, Any]:
         """The record of a run. Raises UnknownRunError if there is none."""
         if (record := self.record(uuid)) is None:
-            raise UnknownRunError(f"the dashboard has no run {uuid}")
+            raise UnknownRunError(f"the dashboard does not have the run {uuid}")
         return record
 
     def _notice_if_dead(self, uuid: str) -> None:
@@ -197,7 +197,7 @@ class RunRecords:
             self._n_changes += 1
 
     def record(self, uuid: str) -> dict[str, Any] | None:
-        """What is stored of a run of Folio, if anything."""
+        """The stored record of a run of Folio, or None."""
         text = self.store.get(RECORDS, uuid)
         # A run that was deleted on labml's page starts from nothing when it reports again.
         return json.loads(text) if text is not None and self.store.get(LABMLS, uuid) is not None else None
