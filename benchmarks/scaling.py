@@ -47,7 +47,7 @@ def main(options: Namespace, path: Path) -> None:
         | {name: law.predict(*run[:2]).words(4) for name, law in laws.items()}
         for run in tests
     ]
-    for i, name in ((1, "a"), (3, "b"), (4, "c")):
+    for i, name in ((1, "a"), (3, "s"), (5, "b"), (6, "c")):
         table.append({"": name} | {key: Interval.of(law.draws[i]).words(2) for key, law in laws.items()})
     floors = Interval.of(laws["with an unknown floor"].floors).words(4)
     table.append({"": "floor", "measured": f"{floor:.4f}", "with an unknown floor": floors})

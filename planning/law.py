@@ -1,12 +1,13 @@
 """A scaling law: the loss that a model reaches by its size and by the characters that it is trained on.
 
-    loss(N, D) = floor + A N^-a + B D'^-b N^-c
+    loss(N, D) = floor + A N^-a + S D'^-s + B D^-b N^-c
 
-N is the number of weights outside n-gram tables, D the number of characters. With c = 0 this is the law of Hoffmann et
-al. (2022); in short runs, larger models also learn more per character. Repetitions of a text of U characters are worth
-less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U (Muennighoff et al. 2023). Excesses, the losses
-above the floor, vary by a factor from run to run. Few runs hardly determine so many parameters, so `fit` draws many
-laws that fit them, with priors on the parameters; the spread of their predictions is the interval.
+N is the number of weights outside n-gram tables, D the number of characters. The first three terms are the law of
+Hoffmann et al. (2022). The last one is the beginning of training: it falls fast, and faster in larger models.
+Repetitions of a text of U characters are worth less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U
+(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a factor from run to run. Few runs hardly
+determine so many parameters, so `fit` draws many laws that fit them, with priors on the parameters; the spread of their
+predictions is the interval. docs/scaling.md says where the priors come from.
 """
 
 import math
@@ -20,12 +21,13 @@ from runs.errors import InputError
 
 MIN_RUNS = 6  # of at least two sizes and three lengths
 WALKERS, STEPS = 64, 1_500
-DRIFT = 0.15  # of the exponent b per factor e of compute above the ladder's: docs/scaling.md says how it was measured
 FRESH = 1e30  # characters of a text that is never repeated
-# The parameters, with the means and deviations of their normal priors. A and B are excesses of a run of mean size and
-# length, as shares of the spread of the losses. The floor is a share of the lowest loss; its prior is nearly uniform.
-PRIORS = {"log A": (-1.5, 1.5), "a": (0.5, 0.25), "log B": (-0.7, 1.5), "b": (0.8, 0.4), "c": (0.2, 0.3)}
-PRIORS |= {"log noise": (math.log(0.06), 0.5), "log R": (math.log(16), 0.7), "logit of the floor": (0.0, 1.6)}
+# The parameters, with the means and deviations of their normal priors. A, S and B are excesses of a run of mean size
+# and length, as shares of the spread of the losses. The floor is a share of the lowest loss.
+PRIORS = {"log A": (-3.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
+PRIORS |= {"log B": (-2.3, 1.0), "b": (1.25, 0.3), "c": (0.6, 0.2), "log noise": (math.log(0.04), 0.5)}
+PRIORS |= {"log R": (math.log(16), 0.7), "logit of the floor": (-1.5, 0.7)}
+NOISE, EXPONENTS = list(PRIORS).index("log noise"), [list(PRIORS).index(name) for name in "asb"]
 MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
 
 
@@ -59,37 +61,36 @@ class Law:
     runs: np.ndarray  # [3, ..., n_runs]: sizes, characters, losses
     n_text: float  # characters of the text
     known_floor: float | None
-    draws: np.ndarray  # [8, ..., n_draws], of the parameters in PRIORS
+    draws: np.ndarray  # [10, ..., n_draws], of the parameters in PRIORS
 
     @property
     def floors(self) -> np.ndarray:
-        share = 1 / (1 + np.exp(-self.draws[7]))
+        share = 1 / (1 + np.exp(-self.draws[-1]))
         lowest = self.runs[2].min(-1)[..., None]
         return lowest * share if self.known_floor is None else np.full_like(share, self.known_floor)
 
     def excess(self, n_weights: np.ndarray | float, n_chars: np.ndarray | float) -> np.ndarray:
         """The expected loss above the floor by each law, `[..., n_draws, n_points]`."""
-        log_a, a, log_b, b, c, _, log_repeats, _ = self.draws[..., None]
+        log_a, a, log_s, s, log_b, b, c, _, log_repeats, _ = self.draws[..., None]
         repeats, again = np.exp(log_repeats), np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
         worth = np.minimum(n_chars, self.n_text) - self.n_text * repeats * np.expm1(-again / repeats)
         sizes, lengths = np.log(self.runs[:2]).mean(-1)[..., None, None]
-        size, length, spread = np.log(n_weights) - sizes, np.log(worth) - lengths, np.ptp(self.runs[2], -1)
-        return spread[..., None, None] * (np.exp(log_a - a * size) + np.exp(log_b - b * length - c * size))
+        size, length, fresh = np.log(n_weights) - sizes, np.log(n_chars) - lengths, np.log(worth) - lengths
+        parts = np.exp(log_a - a * size) + np.exp(log_s - s * fresh) + np.exp(log_b - b * length - c * size)
+        return np.ptp(self.runs[2], -1)[..., None, None] * parts
 
     def log_density(self) -> np.ndarray:
         """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
         sizes, lengths, losses = self.runs[..., None, :]
-        excess, log_noise = np.log(np.maximum(losses - self.floors[..., None], 1e-9)), self.draws[5][..., None]
+        excess, log_noise = np.log(np.maximum(losses - self.floors[..., None], 1e-9)), self.draws[NOISE][..., None]
         errors = (excess - np.log(self.excess(sizes, lengths))) / np.exp(log_noise)
         prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
         density = -(errors**2 / 2 + log_noise + excess).sum(-1) - prior.sum(-1).T / 2
-        return np.where((self.draws[[1, 3]] > 0).all(0), density, -np.inf)
+        return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
-        """The loss of a further run, with the noise of a run, and the drift up to its compute."""
-        beyond = max(0.0, math.log(n_weights * n_chars / np.prod(self.runs[:2], axis=0).max()))
-        spread = np.hypot(np.exp(self.draws[5]), DRIFT * beyond * self.draws[3])
-        errors = np.random.default_rng(0).normal(0, spread)
+        """The loss of a further run, with the noise of a run."""
+        errors = np.random.default_rng(0).normal(0, np.exp(self.draws[NOISE]))
         return Interval.of(self.floors + self.excess(n_weights, n_chars)[:, 0] * np.exp(errors))
 
 
@@ -107,7 +108,7 @@ def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STE
     Each half of an ensemble of laws moves along lines through random laws of the other half (Goodman and Weare 2010).
     """
     random, n, kept = np.random.default_rng(0), WALKERS // 2, []
-    starts = (random.normal(0, 0.3, (len(PRIORS), *runs.shape[1:-1], n)).T for _ in range(2))
+    starts = (random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n)).T for _ in range(2))
     halves = [Law(runs, n_text, floor, (MEANS + DEVIATIONS * start).T) for start in starts]
     densities = [half.log_density() for half in halves]
     for step, i in ((step, i) for step in range(steps) for i in (0, 1)):

@@ -12,16 +12,17 @@ from tests.conftest import one_line
 
 SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
 LADDER = list(product(SIZES, LENGTHS))
-FLOOR, NOISE = 0.5, 0.03
-A, B, C, SIZE_UNIT, LENGTH_UNIT = 0.6, 1.1, 0.3, 40_000, 1_000_000  # exponents, and where both parts are 0.1
+FLOOR, NOISE = 0.15, 0.02
+A, S, B, C, SIZE_UNIT, LENGTH_UNIT = 0.5, 0.3, 1.4, 0.5, 40_000, 1_000_000  # exponents, and a size and a length
 
 
 def planted(n_weights: float, n_chars: float, n_text: float = FRESH, repeats: float = 8.0) -> float:
     """The loss by a law that the fit does not know."""
+    trained = n_chars
     if n_chars > n_text:
         n_chars = n_text + n_text * repeats * (1 - np.exp(-(n_chars / n_text - 1) / repeats))
-    size, length = n_weights / SIZE_UNIT, n_chars / LENGTH_UNIT
-    return FLOOR + 0.1 * size**-A + 0.1 * length**-B * size**-C
+    size, length, start = n_weights / SIZE_UNIT, n_chars / LENGTH_UNIT, trained / LENGTH_UNIT
+    return FLOOR + 0.05 * size**-A + 0.4 * length**-S + 0.15 * start**-B * size**-C
 
 
 def ladder(noise: float = NOISE, n_text: float = FRESH, seed: int = 0) -> list[Run]:
@@ -37,14 +38,14 @@ fitted = cache(partial(fit, ladder()))  # by the floor that is known
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_a_planted_law_is_recovered(floor):
     found = fitted(floor=floor)
-    for i, exponent in ((1, A), (3, B), (4, C)):
+    for i, exponent in ((1, A), (3, S), (5, B), (6, C)):
         low, middle, high = np.quantile(found.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
-        assert abs(middle - exponent) < 0.2
+        assert abs(middle - exponent) < 0.3
     low, _, high = np.quantile(found.floors, (0.025, 0.5, 0.975))
     assert low <= FLOOR <= high
     predicted = found.predict(320_000, 10_000_000)
-    assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.01)
+    assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.02)
 
 
 def test_an_unknown_floor_makes_predictions_less_certain():
@@ -74,12 +75,11 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
     random, n = np.random.default_rng(0), 150
     points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float)
     draws = (MEANS + DEVIATIONS * random.standard_normal((n, len(MEANS)))).T
-    draws[[1, 3]] = np.abs(draws[[1, 3]])
+    draws[law.EXPONENTS] = np.abs(draws[law.EXPONENTS])
     case = Law(np.vstack([points.T, np.linspace(1, 2, len(points))]), FRESH, FLOOR, draws)
-    noise = np.exp(draws[5])[:, None] * random.standard_normal((n, len(points)))
-    beyond = np.log(np.prod(points[-1]) / np.prod(points[:-1], axis=1).max())
-    noise[:, -1] += law.DRIFT * beyond * draws[3] * random.standard_normal(n)
-    losses = FLOOR + case.excess(*points.T) * np.exp(noise)
+    noise = np.exp(draws[law.NOISE])[:, None] * random.standard_normal((n, len(points)))
+    losses = case.excess(*points.T) * np.exp(noise)
+    losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]  # the logit of its share
     runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])  # [3, n, n_points]
     found = law.drawn(runs[..., :-1], FRESH, floor, steps=200)  # at once
     inside = 0
@@ -99,5 +99,5 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(found.excess(n, text), fresh.excess(n, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
     np.testing.assert_allclose(found.excess(n, 10**12), found.excess(n, 10**13), rtol=1e-6)
-    repeats = np.quantile(np.exp(found.draws[6]), (0.05, 0.95))
+    repeats = np.quantile(np.exp(found.draws[8]), (0.05, 0.95))
     assert repeats[0] < 8 < repeats[1]
