@@ -26,8 +26,7 @@ from auditing.errors import TargetError
 from auditing.finding import Verdict, exit_code
 from auditing.html import page
 from auditing.masks.audit import audit_masks, audit_masks_of, check_options
-from auditing.masks.target import KINDS
-from auditing.masks.tokens import MaskOptions
+from auditing.masks.tokens import KINDS, MaskOptions
 from auditing.report import Report, as_json, terminal, write
 
 PRINTED = Path("-")  # as the file of --json: standard output

@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from auditing.finding import Finding, Verdict
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
-from auditing.masks.calls import functions
 from auditing.masks.catalogue import explains, finding, judged
 from auditing.masks.measure import Measured, measure, measure_batches
 from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
@@ -66,6 +64,10 @@ def audit_masks(target: Any, **options: Any) -> MasksAudit:
 
     Raises TargetError if the target is not a masker, and ValueError if an option is invalid.
     """
+    import torch  # here, for the command needs it in the target's process only
+
+    from auditing.masks.calls import functions
+
     stated = MaskOptions(**options)
     check_options(stated)
     calls = functions(target)

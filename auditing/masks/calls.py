@@ -1,32 +1,21 @@
 """Serves the calls of an audit of masks, next to the target: in its own process, or in a test's."""
 
-import multiprocessing
+import os
 import random
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, get_worker_info
 
 from auditing.errors import TargetEnded, TargetError, raised
-from auditing.masks.target import Masked, candidates, resolve
-from auditing.masks.texts import Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Claims, MaskOptions, TokenIds, claims, token_ids, tokenizer_of
+from auditing.masks.target import candidates, resolve
+from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
+from auditing.masks.tokens import Facts, MaskOptions, claims, token_ids, tokenizer_of
 
 PROBE = (32, 64)  # windows of the calls that find out what a target is
-CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts about a target that are known before it is measured."""
-
-    kind: str
-    tokens: TokenIds
-    claims: Claims
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -78,17 +67,15 @@ class MasksHost:
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
         """Write a text for the target; it is kept under `name`."""
-        size = (n_windows, width, is_ragged, seed)
         tokenizer = tokenizer_of(self.function) if self.target.kind in ("collator", "dict") else None
         if self.words is None and tokenizer:
             try:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
             except (ValueError, TypeError, NotImplementedError):  # a tokenizer without words or of another interface
                 self.words = []
-        if tokenizer and self.words:
-            self.texts[name] = tokenized_text(tokenizer, self.words, self.tokens, *size)
-        else:
-            self.texts[name] = abstract_text(self.tokens, *size)
+        of_words = [tokenizer, self.words] if tokenizer and self.words else []
+        write = tokenized_text if of_words else abstract_text
+        self.texts[name] = write(*of_words, self.tokens, n_windows, width, is_ragged, seed)
         return self.texts[name]
 
     def mask(self, name: str, rows: np.ndarray) -> Masked:
@@ -105,38 +92,30 @@ class MasksHost:
             raise TargetError(f"called with ids int64 {[len(rows), self.texts[name].ids.shape[1]]}: {error}") from error
 
 
-class Calls(Dataset[tuple[int, Any, str | None]]):
-    """A dataset of calls of one function, on the device that the target has made the default: the worker, the result,
-    and the line of an error."""
-
-    def __init__(self, function: Callable[[], Any], n_calls: int):
-        self.function, self.n_calls, self.device = function, n_calls, torch.get_default_device()
-
-    def __len__(self) -> int:
-        return self.n_calls
-
-    def __getitem__(self, index: int) -> tuple[int, Any, str | None]:
-        info = get_worker_info()
-        try:
-            with self.device:
-                return info.id if info else 0, self.function(), None
-        except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-            return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
-
-
 def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: int, seed: int) -> list[list[Any]]:
     """The results of `calls_per_worker` calls in each worker of a DataLoader, which inherits this process's state.
 
-    Workers are seeded as a DataLoader does it. Raises TargetError, and TargetEnded if a worker ends during a call.
+    Workers are seeded as a DataLoader does it, and call on the device that the target has made the default. Raises
+    TargetError, and TargetEnded if a worker ends during a call.
     """
-    calls = Calls(function, n_workers * calls_per_worker)
+    device = torch.get_default_device()
+
+    def answer(index: int) -> tuple[int, Any, str | None]:
+        info = get_worker_info()
+        try:
+            with device:
+                return info.id if info else 0, function(), None
+        except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
+            return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
+
     results: list[list[Any]] = [[] for _ in range(n_workers)]
     with warnings.catch_warnings(), torch.device("cpu"):
         warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
-        own: dict[str, Any] = {"num_workers": n_workers, "multiprocessing_context": "fork"} if CAN_FORK else {}
-        generator = torch.Generator("cpu").manual_seed(seed)
+        numbers: Any = range(n_workers * calls_per_worker)
+        own: dict[str, Any] = {"generator": torch.Generator("cpu").manual_seed(seed), "collate_fn": answer}
+        own |= {"num_workers": n_workers, "multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
         try:
-            answers = list(DataLoader(calls, None, generator=generator, collate_fn=lambda answer: answer, **own))
+            answers = list(DataLoader(numbers, None, **own))
         except RuntimeError as error:  # a worker is gone
             raise TargetEnded("the target ended the process that called it") from error
     for worker, result, line in answers:

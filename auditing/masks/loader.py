@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from auditing.errors import TargetError, describe
-from auditing.masks.calls import Facts, seed
-from auditing.masks.target import Masked, matrix, read
-from auditing.masks.tokens import MaskOptions, claims, token_ids
+from auditing.masks.calls import seed
+from auditing.masks.target import matrix, read
+from auditing.masks.texts import Masked
+from auditing.masks.tokens import Facts, MaskOptions, claims, token_ids
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:

@@ -1,5 +1,6 @@
 """Calls a target with every text of an audit of masks: over a million positions in windows of many kinds."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from auditing.masks.calls import CAN_FORK, Facts
 from auditing.masks.table import Table, aligned, stacked
-from auditing.masks.target import Masked
-from auditing.masks.texts import Text
-from auditing.masks.tokens import MaskOptions
+from auditing.masks.texts import Masked, Text
+from auditing.masks.tokens import Facts, MaskOptions
 
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
-OTHERS = {"long": (768, 512), "padded": (1024, 64)}  # texts in calls of 16 windows; padded: of 3 to 64 tokens
+OTHERS = {"long": (192, 512, 3), "padded": (512, 64, 2)}  # windows, width, passes; padded: windows of 3 to 64 tokens
 WIDTHS = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 43, 50, 64, 86)  # of unpadded windows; two calls each
 CALLS_PER_WORKER, N_BATCHES = 2, 128  # in a DataLoader worker; of a loader's epoch
 LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
@@ -42,33 +41,36 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or does not mask.
     """
     facts: Facts = call("probe", options)
-    text, workers, answers = call("write", "main", POOL, WIDTH, False, options.seed), [], []
-    if options.workers and CAN_FORK:  # first: a masker's own generator is still unused
+    texts = {"main": call("write", "main", POOL, WIDTH, False, options.seed)}
+    workers, answers, rng = [], list[Masked](), np.random.default_rng(options.seed)
+    if options.workers and hasattr(os, "fork"):  # first: a masker's own generator is still unused
         draw = ("mask_in_workers", "main", np.arange(BATCH), options.workers, CALLS_PER_WORKER, options.seed)
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)
     began = time.monotonic()
 
-    def masked(name: str, text: Text, rows: Sequence[np.ndarray]) -> Table:
+    def masked(name: str, rows: Sequence[np.ndarray]) -> Table:
+        """The answers of calls with some rows of a text."""
         for some in rows:
             answers.append(call("mask", name, some))
             remaining = (time.monotonic() - began) / len(answers) * N_CALLS
             if len(answers) == 8 and remaining > LONG_WAIT:
                 report(f"the target is slow: about {remaining:.0f} s to go")
         made = zip(rows, answers[-len(rows) :], strict=True)
-        return stacked([aligned(text, some, answer, facts.tokens) for some, answer in made], facts.tokens)
+        return stacked([aligned(texts[name], some, answer, facts.tokens) for some, answer in made], facts.tokens)
 
-    def written(name: str, n_windows: int, width: int, batch: int) -> Table:
-        rows = np.split(np.arange(n_windows), n_windows // batch)
-        table = masked(name, call("write", name, n_windows, width, name == "padded", options.seed), rows)
+    def written(name: str, n_windows: int, width: int, passes: int, batch: int) -> Table:
+        """All windows of a text, each masked `passes` times, with the conventions that the main text showed."""
+        texts[name] = call("write", name, n_windows, width, name == "padded", options.seed)
+        rows = [some for _ in range(passes) for some in rng.permutation(n_windows).reshape(-1, batch)]
+        table = masked(name, rows)
         return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
-    rng = np.random.default_rng(options.seed)
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
-    main = masked("main", text, [*orders[0], *np.concatenate(orders)]).read()
+    main = masked("main", [*orders[0], *np.concatenate(orders)]).read()
     sizes = {name: size for name, size in OTHERS.items() if name != "padded" or facts.tokens.padding is not None}
     others = {name: written(name, *size, BATCH // 2) for name, size in sizes.items()}
-    widths = [written(f"width {width}", 2 * BATCH, width, BATCH) for width in WIDTHS]
+    widths = [written(f"width {width}", 2 * BATCH, width, 1, BATCH) for width in WIDTHS]
     return Measured(options, facts, main, answers, others, widths, workers)
 
 

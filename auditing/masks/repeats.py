@@ -12,7 +12,6 @@ from auditing.masks.measure import PASSES, Measured
 from auditing.masks.table import Table
 
 MOST, FEWEST = 0.5, 0.02  # shares of equal masks: above not due to chance, below not reported
-RELATED = 0.9  # the correlation of a window's selection with that of another one, moved, above which one is a copy
 ENOUGH = 8  # selected and other positions of a window whose mask does not repeat by chance
 
 
@@ -85,31 +84,20 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
 
 
 def check_batch(main: Table, repeats: Repeats) -> Finding:
-    """Whether windows of one call have the same mask, or masks that are moved copies of each other."""
+    """Whether windows have the mask of the next one. Masks of few different forms have that of the next call as often,
+    by chance."""
     first = main.part(slice(0, 8))
-    one, other = first.selected[:, :-1], first.selected[:, 1:]
-    common = first.eligible[:, :-1] & first.eligible[:, 1:]
-    telling = [((part & common).sum(2) >= ENOUGH) for part in (one | other, ~(one & other))]
-    same = ((one == other) | ~common).all(2)[telling[0] & telling[1]]
-    # Masks of few different forms repeat by chance, and then in other calls as often.
-    copies, chance = copied(first, 0), np.zeros(2) if repeats.in_all_calls else copied(first, 1)
+    same = same_as_next(first, 1)
+    chance = 0.0 if repeats.in_all_calls else float(np.mean(same_as_next(first, 0) or [0]))
     found, bug = "all new", None
-    if same.sum() > 2 and same.mean() > max(FEWEST, 4 * chance[0]):
-        found, bug = f"{same.mean():.0%} the same as in the next window", "same-mask-in-batch"
-    elif copies[1] > max(FEWEST, 4 * chance[1]) and not repeats.in_all_calls:
-        found, bug = f"{copies[1]:.0%} are copies of another window's, moved or not", "selected-by-rows"
-    return finding("masks in a batch", found, "all new", f"{same.sum():,} of {len(same):,} pairs", bug)
+    if sum(same) > 2 and np.mean(same) > max(FEWEST, 4 * chance):
+        found, bug = f"{np.mean(same):.0%} the same as in the next window", "same-mask-in-batch"
+    return finding("masks in a batch", found, "all new", f"{sum(same):,} of {len(same):,} pairs", bug)
 
 
-def copied(table: Table, step: int) -> np.ndarray:
-    """The shares of windows whose selection is that of another window of the same call, or of the call `step` later, as
-    it is, and moved by any number of columns: their largest circular correlation."""
-    n_selected, width = table.selected.sum(2), table.selected.shape[2]
-    telling = (n_selected >= ENOUGH) & (table.eligible.sum(2) - n_selected >= ENOUGH)
-    scores = np.where(table.eligible & telling[..., None], table.selected - n_selected[..., None] / width, 0.0)
-    spectra, counts = np.fft.rfft(unit(scores), axis=2), np.zeros(2)
-    for one, other in zip(spectra, np.roll(spectra, -step, axis=0), strict=True):
-        related = np.fft.irfft(one[:, None] * other[None].conj(), n=width, axis=2)
-        own = (step == 0) * 2 * np.eye(len(related))
-        counts += [((each - own).max(1) > RELATED).sum() for each in (related[..., 0], related.max(2))]
-    return counts / max(1, telling.sum())
+def same_as_next(table: Table, axis: int) -> list[bool]:
+    """Whether each window has the selection of the same one in the next call (axis 0), or of the next in its call."""
+    one, other = (np.delete(table.selected, end, axis) for end in (-1, 0))
+    common = np.delete(table.eligible, -1, axis) & np.delete(table.eligible, 0, axis)
+    telling = np.minimum(((one | other) & common).sum(2), (~(one & other) & common).sum(2)) >= ENOUGH
+    return ((one == other) | ~common).all(2)[telling].tolist()

@@ -9,8 +9,7 @@ import numpy as np
 
 from auditing.errors import TargetError
 from auditing.masks.alignment import sources
-from auditing.masks.target import Masked
-from auditing.masks.texts import Text
+from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import TokenIds
 
 CLASSES = 64  # at most, of ids and columns
@@ -184,10 +183,10 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
         if any(call.get(name) is None for call in calls):
             return None
         fill = fills.get(name, tokens.padding or 0)
-        return np.stack([
-            np.pad(call[name], [(0, most - n) for most, n in zip((height, width), call[name].shape, strict=True)],
-                   constant_values=fill) for call in calls
-        ])  # fmt: skip
+        whole = np.full((len(calls), height, width), fill, dtype=calls[0][name].dtype)
+        for one, call in zip(whole, calls, strict=True):
+            one[tuple(slice(n) for n in call[name].shape)] = call[name]
+        return whole
 
     columns: dict[str, Any] = {name: stack(name) for name in COLUMNS}
     return Table(**columns, tokens=tokens, mask=tokens.mask, ignored=tokens.ignored)

@@ -11,28 +11,15 @@ import numpy as np
 import torch
 
 from auditing.errors import TargetError, describe, raised
-from auditing.masks.texts import Text
+from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import TokenIds, attribute, tokenizer_of
 
-KINDS = ("tensor", "array", "lists", "collator", "dict")
 INPUT_KEYS = ("input_ids", "inputs", "input", "tokens")
 LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target")
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
 EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
 FORK_WAIT = 1.0  # seconds that a child may take to return from a call in which the target forked
-
-
-@dataclass(frozen=True)
-class Masked:
-    """The inputs and labels that a target made of some windows."""
-
-    inputs: np.ndarray  # [batch, width] int64
-    labels: np.ndarray  # [batch, width] int64
-    extras: dict[str, np.ndarray]  # [batch, width] what else the target returns in that shape
-    dtype: str  # of the labels
-    is_modified: bool = False  # whether the target changed its argument's ids in place
-    is_reused: bool = False  # whether the call changed what the previous call returned
 
 
 class Forks:
@@ -100,14 +87,9 @@ class Target:
         if self.kind in plain:
             return plain[self.kind]()
         special = np.isin(ids, [id for id in tokens.special if id != tokens.unknown])
-        columns = {
-            "input_ids": ids,
-            "attention_mask": real.astype(np.int64),
-            "special_tokens_mask": special.astype(int),
-        }
-        for name, column in (("offset_mapping", text.offsets), ("word_ids", text.words)):
-            if column is not None:
-                columns[name] = column[rows]
+        columns = {"input_ids": ids, "attention_mask": real.astype(int), "special_tokens_mask": special.astype(int)}
+        known = {"offset_mapping": text.offsets, "word_ids": text.words}
+        columns |= {name: column[rows] for name, column in known.items() if column is not None}
         present = {key: columns[key] for key in self.keys if key in columns}
         if self.kind == "dict":
             return {key: torch.tensor(column, device="cpu") for key, column in present.items()}

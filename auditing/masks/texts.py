@@ -1,4 +1,5 @@
-"""Texts with known properties: independent random tokens, or random words for a tokenizer, in windows of any length."""
+"""Texts with known properties: independent random tokens, or random words for a tokenizer, in windows of any length;
+and what a target made of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,18 @@ class Text:
     real: np.ndarray  # [n_windows, width] bool: not padding
     words: np.ndarray | None = None  # [n_windows, width]
     offsets: np.ndarray | None = None  # [n_windows, width, 2] begin and end of each token in its text
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The inputs and labels that a target made of some windows."""
+
+    inputs: np.ndarray  # [batch, width] int64
+    labels: np.ndarray  # [batch, width] int64
+    extras: dict[str, np.ndarray]  # [batch, width] what else the target returns in that shape
+    dtype: str  # of the labels
+    is_modified: bool = False  # whether the target changed its argument's ids in place
+    is_reused: bool = False  # whether the call changed what the previous call returned
 
 
 def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:

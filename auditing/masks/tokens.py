@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+KINDS = ("tensor", "array", "lists", "collator", "dict")  # of targets, by how they are called
 # The names of attributes by which targets state their ids, rates and shares.
 NAMES = {
     "n_tokens": ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size"),
@@ -24,7 +25,7 @@ NAMES = {
 class MaskOptions:
     """Options of the user about a masking target; None: its attributes, its tokenizer or its behavior decide."""
 
-    kind: str | None = None  # tensor, array, lists, collator or dict
+    kind: str | None = None  # of KINDS
     n_tokens: int | None = None
     mask: int | None = None
     padding: int | None = None
@@ -72,6 +73,15 @@ class Claims:
     shares: tuple[float, float, float] | None  # of [MASK], random, unchanged
     whole_words: bool
     name: str  # of the function or class
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts about a target that are known before it is measured."""
+
+    kind: str
+    tokens: TokenIds
+    claims: Claims
 
 
 def attribute(target: Any, names: Iterable[str]) -> Any:

@@ -12,7 +12,7 @@ import torch
 
 from auditing.errors import TargetError
 from auditing.masks.calls import MasksHost, functions
-from auditing.masks.target import Masked
+from auditing.masks.texts import Masked
 from auditing.masks.tokens import MaskOptions, claims, token_ids
 from tests.audit.maskers import CLS, MASK, N_ORDINARY, PAD, SEP, Masker
 from tests.tokenizers import MAKERS, wordpiece
