@@ -19,17 +19,21 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from auditing.errors import TargetError
 from auditing.finding import Verdict, exit_code
 from auditing.html import page
-from auditing.masks.audit import audit_masks, audit_masks_of, check_options
+from auditing.masks.audit import audit_masks, audit_masks_of
 from auditing.masks.tokens import KINDS, MaskOptions
 from auditing.report import Report, as_json, terminal, write
 
 PRINTED = Path("-")  # as the file of --json: standard output
+Pictures = list[tuple[str, bytes]]  # captions and PNG files
+IDS = {"--n-tokens": "number of tokens, special ones included", "--mask": "id of [MASK]", "--padding": "id of padding",
+       "--ignored": "the label that the loss ignores"}  # fmt: skip
 
 
 def assert_masks(target: Any, **options: Any) -> None:
@@ -61,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     try:
         options = parser().parse_args(arguments)
-        return options.command(options)
+        check_report_options(options)
+        return show(*options.audit(options), options)
     except (TargetError, ValueError) as error:
         return fail(str(error), 2)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
@@ -79,50 +84,29 @@ def parser() -> Parser:
     whole = Parser(prog="audit.py", description=__doc__, formatter_class=formatter)
     commands = whole.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     masks = commands.add_parser("masks", help="audit a masking function or data collator")
-    add_mask_options(masks)
+    masks.set_defaults(audit=masks_audit, is_loader=False)
+    loader = commands.add_parser("loader", help="audit the batches of a DataLoader or of a Trainer")
+    loader.set_defaults(audit=masks_audit, is_loader=True, kind=None, workers=0)
+    pipeline = commands.add_parser("pipeline", help="train a whole pipeline on Folio's play and audit it")
+    pipeline.set_defaults(audit=pipeline_audit)
+    for command in (masks, loader, pipeline):
+        command.add_argument("target", metavar="TARGET", help="module:name or file.py:name; see docs/audit.md")
+        command.add_argument("--seed", type=int, default=0, help="of texts, weights and target (default: %(default)s)")
+        text = "the time limit of each call of the target (default: %(default)g s)"
+        command.add_argument("--seconds-per-call", type=float, default=60.0, metavar="S", help=text)
+        text = "print the findings as JSON instead of the report, or write them to FILE"
+        command.add_argument("--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text)
+        command.add_argument("--html", type=Path, metavar="FILE", help="write one HTML file with pictures")
+    for command in (masks, loader):
+        for option, text in IDS.items():
+            command.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
+        command.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must not be selected")
+        command.add_argument("--rate", type=float, help="the share that should be selected (default: of the recipe)")
+        command.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
     masks.add_argument("--kind", choices=KINDS, help="how the target is called (default: tried out)")
     masks.add_argument("--workers", type=int, default=2, help="DataLoader workers to compare; 0: none call the target")
-    masks.set_defaults(command=masks_command)
-    loader = commands.add_parser("loader", help="audit the batches of a DataLoader or of a Trainer")
-    add_mask_options(loader)
-    loader.set_defaults(command=masks_command, kind=None, workers=0, is_loader=True)
-    pipeline = commands.add_parser("pipeline", help="train a whole pipeline on Folio's play and audit it")
-    pipeline.add_argument("target", metavar="TARGET", help="a module or file.py with the functions of docs/audit.md")
     pipeline.add_argument("--minutes", type=float, default=2.0, metavar="M", help="in all (default: %(default)g)")
-    pipeline.add_argument("--seed", type=int, default=0, help="of the weights and batches (default: %(default)s)")
-    pipeline.set_defaults(command=pipeline_command)
-    add_report_options(pipeline)
     return whole
-
-
-def add_mask_options(command: argparse.ArgumentParser) -> None:
-    """The options of commands that audit masks."""
-    command.add_argument("target", metavar="TARGET", help="module:name or file.py:name")
-    ids = {
-        "--n-tokens": "number of tokens, special ones included",
-        "--mask": "id of [MASK]",
-        "--padding": "id of padding",
-        "--ignored": "the label that the loss ignores",
-    }
-    for option, text in ids.items():
-        command.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
-    command.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must never be selected")
-    command.add_argument(
-        "--rate", type=float, help="the share that should be selected (default: of the nearest recipe)"
-    )
-    command.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
-    command.add_argument("--seed", type=int, default=0, help="of the texts and of the target (default: %(default)s)")
-    command.set_defaults(is_loader=False)
-    add_report_options(command)
-
-
-def add_report_options(command: argparse.ArgumentParser) -> None:
-    """The options of every command that runs a target and reports on it."""
-    text = "the time limit of each call of the target (default: %(default)g s)"
-    command.add_argument("--seconds-per-call", type=float, default=60.0, metavar="S", help=text)
-    text = "print the findings as JSON instead of the report, or write them to FILE"
-    command.add_argument("--json", type=Path, nargs="?", const=PRINTED, metavar="FILE", help=text)
-    command.add_argument("--html", type=Path, metavar="FILE", help="write one HTML file with pictures")
 
 
 def id_list(text: str) -> tuple[int, ...]:
@@ -133,21 +117,16 @@ def id_list(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of ids separated by commas") from None
 
 
-def masks_command(options: argparse.Namespace) -> int:
+def masks_audit(options: argparse.Namespace) -> tuple[Report, Pictures]:
     """Audit a masking target, or the batches of a loader."""
-    fields = ("kind", "n_tokens", "mask", "padding", "special", "ignored", "rate", "recipe", "workers", "seed")
-    stated = MaskOptions(**{field: getattr(options, field) for field in fields})
-    check_options(stated)
-    check_report_options(options)
-    audit = audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader)
-    return show(audit.report, options, [])
+    stated = MaskOptions(**{field.name: getattr(options, field.name) for field in fields(MaskOptions)})
+    return audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader).report, []
 
 
-def pipeline_command(options: argparse.Namespace) -> int:
+def pipeline_audit(options: argparse.Namespace) -> tuple[Report, Pictures]:
     """Train and audit a pipeline."""
     if not 0 < options.minutes < float("inf"):
         raise ValueError(f"--minutes {options.minutes:g} is not above 0")
-    check_report_options(options)
     sys.path.insert(0, str(Path(__file__).resolve().parent))  # the play is in Folio's package `data`
     from auditing.pipelines.audit import audit_pipeline
     from auditing.pipelines.report import pictures, report
@@ -156,7 +135,7 @@ def pipeline_command(options: argparse.Namespace) -> int:
         print(line, file=sys.stderr, flush=True)
 
     audit = audit_pipeline(options.target, options.minutes, options.seed, options.seconds_per_call, announce)
-    return show(report(audit), options, pictures(audit) if options.html else [])
+    return report(audit), pictures(audit) if options.html else []
 
 
 def check_report_options(options: argparse.Namespace) -> None:
@@ -169,8 +148,8 @@ def check_report_options(options: argparse.Namespace) -> None:
                              ("a folder" if path.is_dir() else "not a folder"))  # fmt: skip
 
 
-def show(report: Report, options: argparse.Namespace, pictures: list[tuple[str, bytes]]) -> int:
-    """Print a report, write its files, and return the exit code. `pictures` are captions and PNG files."""
+def show(report: Report, pictures: Pictures, options: argparse.Namespace) -> int:
+    """Print a report, write its files, and return the exit code."""
     if options.json and options.json != PRINTED:
         write(options.json, as_json(report))
     if options.html:

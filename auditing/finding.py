@@ -42,8 +42,12 @@ class Finding:
 
 def worst(findings: Sequence[Finding]) -> Verdict:
     """The worst verdict of an audit."""
-    order = [Verdict.OK, Verdict.DIFFERS, Verdict.BROKEN]
-    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.OK)
+    return by_verdict(findings)[0].verdict if findings else Verdict.OK
+
+
+def by_verdict(findings: Sequence[Finding]) -> list[Finding]:
+    """Broken findings come first; those of the same verdict stay in their order."""
+    return sorted(findings, key=lambda each: -list(Verdict).index(each.verdict))
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

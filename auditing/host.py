@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+FOLDER = Path(__file__).parent
+
 
 def main(service: str, target: str, descriptor: int) -> None:
     """Import `target`, then answer calls (name, arguments) until the connection closes.
@@ -49,14 +51,7 @@ def main(service: str, target: str, descriptor: int) -> None:
 
 def load_auditing() -> None:
     """Make the package `auditing` importable without its parent folder on `sys.path`."""
-    folder = Path(__file__).parent
-    spec = importlib.util.spec_from_file_location(
-        "auditing", folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules["auditing"] = package = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(package)
+    import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
 
 
 def import_target(target: str) -> Any:
@@ -87,8 +82,12 @@ def import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     sys.path.insert(0, str(path.parent))
-    name = path.stem if path.stem not in sys.modules else f"target_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    return import_as(path.stem if path.stem not in sys.modules else f"target_{path.stem}", path)
+
+
+def import_as(name: str, path: Path, **options: Any) -> ModuleType:
+    """Import a file under a name."""
+    spec = importlib.util.spec_from_file_location(name, path, **options)
     assert spec is not None
     assert spec.loader is not None
     sys.modules[name] = module = importlib.util.module_from_spec(spec)  # pickle finds classes there

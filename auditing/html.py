@@ -4,7 +4,7 @@ import base64
 import html
 from collections.abc import Sequence
 
-from auditing.finding import Finding, Verdict
+from auditing.finding import Finding, Verdict, by_verdict
 from auditing.report import Report, note
 
 STYLE = """
@@ -24,10 +24,7 @@ svg { width: 100%; height: 3.5rem; } svg rect { fill: var(--broken); } svg line 
 
 def page(report: Report, pictures: Sequence[tuple[str, bytes]]) -> str:
     """The whole file. `pictures` are captions and PNG files."""
-    findings = sorted(
-        report.findings, key=lambda each: [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(each.verdict)
-    )
-    sections = "\n".join(section(finding) for finding in findings)
+    sections = "\n".join(section(finding) for finding in by_verdict(report.findings))
     figures = "\n".join(figure(caption, image) for caption, image in pictures)
     return f"""<!doctype html>
 <html lang="en">
@@ -61,13 +58,12 @@ def bars(shares: Sequence[float]) -> str:
     """Bars of shares by class, and a line at their mean."""
     if len(shares) < 2 or max(shares) <= 0:
         return ""
-    width, top = 100 / len(shares), max(shares)
+    width, heights = 100 / len(shares), [30 * max(0.0, share) / max(shares) for share in shares]
     drawn = "".join(
-        f'<rect x="{i * width:.2f}" y="{30 - 30 * max(0.0, share) / top:.2f}" width="{0.85 * width:.2f}" '
-        f'height="{30 * max(0.0, share) / top:.2f}"/>'
-        for i, share in enumerate(shares)
+        f'<rect x="{i * width:.2f}" y="{30 - height:.2f}" width="{0.85 * width:.2f}" height="{height:.2f}"/>'
+        for i, height in enumerate(heights)
     )
-    level = 30 - 30 * sum(shares) / len(shares) / top
+    level = 30 - sum(heights) / len(heights)
     line = f'<line x1="0" x2="100" y1="{level:.2f}" y2="{level:.2f}" stroke-width=".3" stroke-dasharray="2"/>'
     return f'<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img" aria-label="shares">{drawn}{line}</svg>'
 

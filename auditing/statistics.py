@@ -114,12 +114,7 @@ def sums_by(
 
 
 def of_units(parts: np.ndarray, totals: np.ndarray, classes: np.ndarray) -> Dependence:
-    """Test whether a circumstance of whole units, `classes` `[n_units]`, changes their share. The spread of all units
-    gives the error, as if the units were permuted."""
-    mean, n_units = float(parts.sum() / max(1, totals.sum())), len(parts)
-    residuals = parts - mean * totals
-    counts, sums = np.bincount(classes), np.bincount(classes, residuals)
-    spread = residuals.std() * np.sqrt(counts * (1 - counts / n_units) * n_units / max(1, n_units - 1))
-    tested = (counts >= FEWEST_UNITS / 2) & (counts < n_units) & (spread > 0)
-    shares = np.where(tested, mean + sums / np.maximum(1, np.bincount(classes, totals)), np.nan)
-    return Dependence(shares, mean, np.where(tested, sums / np.where(tested, spread, 1), 0.0), n_units)
+    """Test whether a circumstance of whole units, `classes` `[n_units]`, changes their share."""
+    mean, members = float(parts.sum() / max(1, totals.sum())), np.eye(classes.max(initial=0) + 1)[classes]
+    scores, enough = members * (parts - mean * totals)[:, None], members.sum(0) >= FEWEST_UNITS / 2
+    return of_means(scores, members * totals[:, None], mean, enough)

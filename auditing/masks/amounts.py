@@ -10,10 +10,10 @@ import numpy as np
 from auditing.finding import Finding, Verdict
 from auditing.masks.catalogue import CATALOGUE, finding
 from auditing.masks.measure import Measured
-from auditing.masks.recipes import RECIPES, Recipe, Shares, Structure
+from auditing.masks.recipes import RECIPES, Recipe, Shares, Structure, distance
 from auditing.masks.rules import HINT
 from auditing.masks.table import Table, shifted
-from auditing.statistics import LEVEL, of_means
+from auditing.statistics import LEVEL, Share, of_means, sums_by
 
 HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they were stated
 RATE_TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
@@ -39,10 +39,15 @@ def check_amounts(measured: Measured, structure: Structure, expected: Expected) 
     yield check_rate(measured.main, structure, expected)
     yield check_counts(measured, structure, expected)
     yield from check_shares(measured.main, structure, expected)
-    run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
     main = measured.main
     own = main.per_window(main.selected) / main.per_window(main.eligible)
+    run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
     yield from check_empty(measured, own[:1000] if structure.varies else np.array([structure.rate.value]), run)
+
+
+def z_or(count: str, share: Share, expected: float) -> str:
+    """The evidence about a share: its z-score, or a count where it does not vary."""
+    return f"z = {share.z(expected):+.1f}" if math.isfinite(share.z(expected)) else count
 
 
 def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding:
@@ -51,13 +56,11 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     count = f"{round(found.value * total):,} of {total:,}"
     if rate is None or structure.varies:
         return finding("selected share", f"{found.value:.2%}", "a rate per window", count)
-    evidence = f"z = {found.z(rate):+.1f}" if math.isfinite(found.z(rate)) else count
-    line = "selected share", f"{found.value:.2%}", f"{rate:.0%}", evidence
-    lengths = main.originals.shape[2], float(main.per_window(main.eligible).mean())
-    mean = float(structure.counts.mean())
-    fits = [max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths]
+    line = "selected share", f"{found.value:.2%}", f"{rate:.0%}", z_or(count, found, rate)
+    lengths, mean = (main.originals.shape[2], float(main.per_window(main.eligible).mean())), structure.counts.mean()
+    fits = any(max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths)
     reach = max(RATE_TOLERANCE * rate, structure.mean_run / lengths[0] if structure.is_clustered else 0)
-    if (structure.is_fixed and any(fits)) or not found.differs(rate) or abs(found.value - rate) <= reach:
+    if (structure.is_fixed and fits) or not found.differs(rate) or abs(found.value - rate) <= reach:
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
@@ -86,29 +89,30 @@ def check_counts(measured: Measured, structure: Structure, expected: Expected) -
     counts, variance = structure.counts, max(structure.independent_variance, 1e-9)
     found = f"{counts.mean():.1f} ± {counts.std():.1f} ({'fixed' if structure.is_fixed else 'varies'})"
     line = f"± {math.sqrt(variance):.1f} if independent", f"variance ratio {counts.var() / variance:.2f}"
+    tables = [measured.main, *(table for name, table in measured.others.items() if name != "padded")]
     for length in ("is_output", "eligible") if structure.is_fixed and expected.rate else ():
-        short = [[table.per_window(getattr(table, name)) for name in ("selected", length)] for table in measured.widths]
-        chosen, sizes = np.concatenate(short or [[np.ones(1), np.ones(1)]], axis=1)
+        chosen, sizes = per_window(tables, "selected"), per_window(tables, length)
         products = (expected.rate or 0) * sizes
         down, near = np.floor(products + 1e-6), np.abs(chosen - np.maximum(products, 0.5)) <= 0.5 + 1e-6
-        if (chosen == np.maximum(1, down)).all() and not near.all():
-            return finding("labels per window", f"{found}, rounded down, at least 1", *line, "rounded-down",
-                           verdict=Verdict.DIFFERS)  # fmt: skip
-        if (chosen == down).all() and not near.all():
-            return finding("labels per window", f"{found}, rounded down", *line, "rounded-down")
+        for least, text in ((1, ", at least 1"), (0, "")):
+            if (chosen == np.maximum(least, down)).all() and not near.all():
+                fields = {"verdict": Verdict.DIFFERS} if least else {}
+                return finding("labels per window", f"{found}, rounded down{text}", *line, "rounded-down", **fields)
     return finding("labels per window", found, *line)
+
+
+def per_window(tables: Sequence[Table], where: str) -> np.ndarray:
+    """The numbers of positions in all windows of some tables."""
+    return np.concatenate([table.per_window(getattr(table, where)) for table in tables])
 
 
 def check_empty(measured: Measured, rates: np.ndarray, run: float = 1.0) -> Iterator[Finding]:
     """Windows without labels, against independent selection of runs of the usual length at some rates."""
-    padded = [table for name, table in measured.others.items() if name == "padded"]
-    sets = {"empty windows": [measured.main, *(measured.others[name] for name in measured.others if name == "long")],
-            "empty short windows": [*measured.widths, *padded]}  # fmt: skip
-    for name, tables in sets.items():
+    for name, sort in (("empty windows", ("main", "long")), ("empty short windows", ("short", "padded"))):
+        tables = [table for of, table in {"main": measured.main, **measured.others}.items() if of in sort]
         if not tables:
             continue
-        n_eligible = np.concatenate([table.per_window(table.eligible) for table in tables])
-        counts = np.concatenate([table.per_window(table.selected) for table in tables])
+        n_eligible, counts = per_window(tables, "eligible"), per_window(tables, "selected")
         expected = float(((1 - rates) ** (n_eligible[:, None] / run)).mean()) if rates.any() else 0.0
         found = float((counts == 0).mean())
         text = f"about {expected:.2%}" if expected >= 5e-5 else "none"
@@ -135,19 +139,16 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Itera
     bug: str | None = None
     fields: dict[str, Any] = {"verdict": Verdict.BROKEN if expected.shares_are_stated else Verdict.DIFFERS}
     if not fits(structure, expected.shares, same):
-        apart = {
-            bug.name: sum(abs(one - other) for one, other in zip(structure.shares, shares, strict=True))
-            for bug in CATALOGUE.values() for shares in bug.shares if fits(structure, shares, same)
-        }  # fmt: skip
-        bug = min(apart, key=lambda name: apart[name], default="other-shares")
-        if not apart:
+        known = [(distance(structure.shares, shares), bug.name) for bug in CATALOGUE.values() for shares in bug.shares
+                 if fits(structure, shares, same)]  # fmt: skip
+        bug = min(known)[1] if known else "other-shares"
+        if not known:
             fields["cause"] = f"The shares are not those of {expected.source}."
-        few = bool(expected.rate) and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
-        if bug == "kept-without-label" and few:
+        if bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or math.inf)) - 1) < 0.03:
             fields["verdict"] = Verdict.BROKEN
         fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
     for name, part, value in zip(("[MASK]", "random", "unchanged"), structure.parts, expected.shares, strict=True):
-        evidence = f"z = {part.z(value):+.1f}" if math.isfinite(part.z(value)) else f"{main.selected.sum():,} selected"
+        evidence = z_or(f"{main.selected.sum():,} selected", part, value)
         line = f"{name} at selected", f"{part.value:.2%}", f"{value:.1%}", evidence
         yield finding(*line) if bug is None or abs(part.value - value) <= TOLERANCE else finding(*line, bug, **fields)
 
@@ -178,33 +179,30 @@ def check_words(main: Table, structure: Structure, expected: Expected) -> Iterat
 def check_random(main: Table) -> Iterator[Finding]:
     """Whether all ordinary ids are drawn as random tokens, and equally often."""
     ordinary, where = main.tokens.ordinary, main.randomized & np.isin(main.inputs, main.tokens.ordinary)
-    ids, calls = main.inputs[where], np.nonzero(where)[0]
-    n, n_calls = len(ordinary), len(main.inputs)
-    if len(ids) < 200:
+    ids, ranks, calls = main.inputs[where], np.searchsorted(ordinary, main.inputs[where]), np.nonzero(where)[0]
+    n, n_drawn = len(ordinary), len(ids)
+    if n_drawn < 200:
         return
-    counts = np.bincount(np.searchsorted(ordinary, ids), minlength=n)
-    line = "random tokens", f"ids {ids.min()} to {ids.max()}", f"all {n:,} ordinary ids"
-    if counts.max() > 0.9 * len(ids):
-        yield finding(*line, f"{counts.max():,} of {len(ids):,} are id {ordinary[counts.argmax()]}", "random-constant")
-        return
-    drawn = np.flatnonzero(counts)
-    low, high = int(drawn[0]), n - 1 - int(drawn[-1])
-    fields: dict[str, Any] = {}
-    bug, evidence = None, f"{len(ids):,} drawn"
-    if max(low, high) and 2 * (1 - max(low, high) / n) ** len(ids) < LEVEL:  # uniform draws rarely miss so many
-        missed = ordinary[:low] if low >= high else ordinary[n - high :]
-        bug, evidence = "replacement-range", f"the {len(missed):,} {'lowest' if low >= high else 'highest'} never drawn"
+    counts, bug, fields = np.bincount(ranks, minlength=n), None, dict[str, Any]()
+    low, high = int(ranks.min()), n - 1 - int(ranks.max())
+    evidence = f"{n_drawn:,} drawn"
+    if counts.max() > 0.9 * n_drawn:
+        bug, evidence = "random-constant", f"{counts.max():,} of {n_drawn:,} are id {ordinary[counts.argmax()]}"
+    elif max(low, high) and 2 * (1 - max(low, high) / n) ** n_drawn < LEVEL:  # uniform draws rarely miss so many
+        missed, side = (ordinary[:low], "lowest") if low >= high else (ordinary[n - high :], "highest")
+        bug, evidence = "replacement-range", f"the {len(missed):,} {side} never drawn"
         if len(main.tokens.special) <= 1 and not np.isin(main.originals[main.selected], missed).any():
             fields = {"verdict": Verdict.DIFFERS, "cause": HINT}
-    elif len(ids) / n > 25 and len(drawn) < n:
-        bug, evidence, fields = "replacement-range", f"{n - len(drawn):,} ids never drawn", {"verdict": Verdict.DIFFERS}
+    elif n_drawn / n > 25 and not counts.all():
+        bug, fields = "replacement-range", {"verdict": Verdict.DIFFERS}
+        evidence = f"{(counts == 0).sum():,} ids never drawn"
     else:
-        n_bins = min(n, 64, len(ids) // 200)
-        bins = np.searchsorted(ordinary, ids) * n_bins // n
-        expected = np.bincount(np.arange(n) * n_bins // n, minlength=n_bins) / n
-        observed = np.bincount(calls * n_bins + bins, minlength=n_calls * n_bins).reshape(n_calls, n_bins)
-        totals = observed.sum(1, keepdims=True) * expected
-        uneven = of_means((observed - totals), totals, 1.0)
-        bug = "not-uniform" if uneven.exceeds(0.1) else None
-        fields = {"recipes": ("frequency",), "chart": tuple(uneven.shares.tolist())} if bug else {}
+        n_bins = min(n, 64, n_drawn // 200)
+        share = np.bincount(np.arange(n) * n_bins // n, minlength=n_bins) / n
+        (observed,) = sums_by(calls, ranks * n_bins // n, len(main.inputs), n_bins, None)
+        totals = observed.sum(1, keepdims=True) * share
+        uneven = of_means(observed - totals, totals, 1.0)
+        if uneven.exceeds(0.1):
+            bug, fields = "not-uniform", {"recipes": ("frequency",), "chart": tuple(uneven.shares.tolist())}
+    line = "random tokens", f"ids {ids.min()} to {ids.max()}", f"all {n:,} ordinary ids"
     yield finding(*line, evidence, bug, **fields)

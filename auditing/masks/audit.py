@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from auditing.finding import Finding, Verdict
+from auditing.finding import Finding, Verdict, by_verdict
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
 from auditing.masks.catalogue import explains, finding, judged
@@ -121,18 +121,18 @@ def audit_measured(measured: Measured, target: str) -> MasksAudit:
     hidden = not any(each.bug == "nothing-hidden" for each in findings)
     if not hidden or not measured.main.selected.any():
         findings += check_empty(measured, np.zeros(1)) if hidden else []
-        return MasksAudit(measured, sorted_by_verdict(findings), None, None, target)
+        return MasksAudit(measured, by_verdict(findings), None, None, target)
     repeats, whole = repeats_of(measured.main), measured
     measured = replace(measured, main=repeats.independent(measured.main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():
-        pairs += of_lengths(table, name) if table.selected.any() else []
+        pairs += of_lengths(table, name) if table.selected.any() and name != "short" else []
     structure = structure_of(measured.main, pairs)
     expected = expected_of(measured, structure)
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
     findings += [check_ids(measured.main), *check_random(measured.main)]
     findings += [*dependences(pairs, expected.recipe, structure), *check_amounts(measured, structure, expected)]
-    return MasksAudit(measured, sorted_by_verdict(without_consequences(findings)), structure, expected.recipe, target)
+    return MasksAudit(measured, by_verdict(without_consequences(findings)), structure, expected.recipe, target)
 
 
 def expected_of(measured: Measured, structure: Structure) -> Expected:
@@ -187,8 +187,3 @@ def without_consequences(findings: list[Finding]) -> list[Finding]:
             roots.append(each)
         marked.append(each)
     return marked
-
-
-def sorted_by_verdict(findings: list[Finding]) -> list[Finding]:
-    """Broken findings come first; those of the same verdict stay in their order."""
-    return sorted(findings, key=lambda each: [Verdict.BROKEN, Verdict.DIFFERS, Verdict.OK].index(each.verdict))

@@ -14,8 +14,8 @@ from auditing.masks.tokens import Facts, MaskOptions
 
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
-OTHERS = {"long": (192, 512, 3), "padded": (512, 64, 2)}  # windows, width, passes; padded: windows of 3 to 64 tokens
-WIDTHS = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 32, 43, 50, 64, 86)  # of unpadded windows; two calls each
+# Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
+OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (512, 64, 2)}
 CALLS_PER_WORKER, N_BATCHES = 2, 128  # in a DataLoader worker; of a loader's epoch
 LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
 
@@ -30,8 +30,7 @@ class Measured:
     facts: Facts
     main: Table  # full windows, over a million positions. Its first two passes have the same batches
     answers: Sequence[Masked]  # of all calls
-    others: dict[str, Table]  # long: windows of 512 tokens; padded: of 3 to 64 tokens, unless padding is unknown
-    widths: Sequence[Table] = ()  # unpadded windows, a table for each width
+    others: dict[str, Table]  # of OTHERS; none is padded if padding is unknown
     workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
 
 
@@ -59,19 +58,18 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
         made = zip(rows, answers[-len(rows) :], strict=True)
         return stacked([aligned(texts[name], some, answer, facts.tokens) for some, answer in made], facts.tokens)
 
-    def written(name: str, n_windows: int, width: int, passes: int, batch: int) -> Table:
+    def written(name: str, n_windows: int, width: int, passes: int) -> Table:
         """All windows of a text, each masked `passes` times, with the conventions that the main text showed."""
         texts[name] = call("write", name, n_windows, width, name == "padded", options.seed)
-        rows = [some for _ in range(passes) for some in rng.permutation(n_windows).reshape(-1, batch)]
+        rows = [some for _ in range(passes) for some in rng.permutation(n_windows).reshape(-1, BATCH // 2)]
         table = masked(name, rows)
         return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
     main = masked("main", [*orders[0], *np.concatenate(orders)]).read()
     sizes = {name: size for name, size in OTHERS.items() if name != "padded" or facts.tokens.padding is not None}
-    others = {name: written(name, *size, BATCH // 2) for name, size in sizes.items()}
-    widths = [written(f"width {width}", 2 * BATCH, width, 1, BATCH) for width in WIDTHS]
-    return Measured(options, facts, main, answers, others, widths, workers)
+    others = {name: written(name, *size) for name, size in sizes.items()}
+    return Measured(options, facts, main, answers, others, workers)
 
 
 def measure_batches(call: Call, options: MaskOptions) -> Measured:

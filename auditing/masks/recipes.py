@@ -45,16 +45,20 @@ def recipe_named(name: str) -> Recipe:
     raise ValueError(f"unknown recipe {name!r}: choose one of {known}")
 
 
+def distance(one: Shares, other: Shares) -> float:
+    """The sum of differences of shares."""
+    return sum(abs(each - another) for each, another in zip(one, other, strict=True))
+
+
 def nearest_recipe(rate: float, shares: Shares, unit: str, varies: bool) -> Recipe:
     """The recipe with the smallest distance: the sum of differences in shares, half the log ratio of the rates, and
     0.15 for another unit."""
 
-    def distance(recipe: Recipe) -> float:
-        apart = sum(abs(one - other) for one, other in zip(shares, recipe.shares, strict=True))
-        apart += 0.15 * (recipe.unit != unit) + 0.5 * ((recipe.rate is None) != varies)
+    def apart(recipe: Recipe) -> float:
+        apart = distance(shares, recipe.shares) + 0.15 * (recipe.unit != unit) + 0.5 * ((recipe.rate is None) != varies)
         return apart + (abs(math.log(max(rate, 1e-6) / recipe.rate)) / 2 if recipe.rate and not varies else 0.0)
 
-    return min(RECIPES, key=distance)
+    return min(RECIPES, key=apart)
 
 
 @dataclass(frozen=True)
