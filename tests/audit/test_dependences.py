@@ -9,7 +9,7 @@ from auditing.masks.audit import audit_masks
 from auditing.masks.battery import battery
 from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
-from tests.audit.dependences import BATCH_BUGS, BUGS
+from tests.audit.museum.dependences import BATCH_BUGS, BUGS
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker
 
 ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per batch"}  # bug: a recipe that has it

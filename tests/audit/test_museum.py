@@ -7,8 +7,9 @@ import pytest
 from auditing.masks.audit import audit_masks
 from auditing.masks.catalogue import CATALOGUE, table
 from runs.files import ROOT
-from tests.audit.museum import EXHIBITS, Exhibit
+from tests.audit.museum import EXHIBITS
 from tests.audit.museum.correct import CORRECT, Correct
+from tests.audit.museum.exhibit import Exhibit
 
 THREAD = re.compile(r"[\w.-]+/[\w.-]+(#\d+|@[0-9a-f]{8}:[\w./-]+)")
 

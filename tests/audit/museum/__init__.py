@@ -1,6 +1,6 @@
 """Maskers with planted bugs, each one found in a public project, and correct maskers."""
 
-from tests.audit.museum import batches, labels, randomness, replacements, selection
-from tests.audit.museum.exhibit import EXHIBITS, Exhibit
+from tests.audit.museum.bugs import BUGS
+from tests.audit.museum.collators import COLLATOR_BUGS
 
-__all__ = ["EXHIBITS", "Exhibit", "batches", "labels", "randomness", "replacements", "selection"]
+EXHIBITS = [*BUGS, *COLLATOR_BUGS]

@@ -29,10 +29,10 @@ from tests.audit.museum.exhibit import (
     SEP,
     Pair,
     TensorMasker,
-    corrupted,
     drawn,
-    labels_of,
+    only_masks,
     ordinary,
+    result,
 )
 
 
@@ -98,8 +98,7 @@ def fixed_count(seed: int) -> TensorMasker:
     def mask(x: torch.Tensor) -> Pair:
         n_selected = (RATE * ordinary(x).sum(1, keepdim=True)).round().clamp(min=1)
         ranks = torch.rand(x.shape).masked_fill(~ordinary(x), 2.0).argsort(1).argsort(1)
-        selected = (ranks < n_selected) & ordinary(x)
-        return corrupted(x, selected), labels_of(x, selected)
+        return result(x, (ranks < n_selected) & ordinary(x))
 
     return TensorMasker(mask)
 
@@ -108,8 +107,7 @@ def rates(draw: Callable[[int], torch.Tensor]) -> Callable[[int], TensorMasker]:
     """Masked diffusion: [MASK] at a rate per window, drawn for `n` windows."""
 
     def mask(x: torch.Tensor) -> Pair:
-        selected = (torch.rand(x.shape) < draw(len(x))[:, None]) & ordinary(x)
-        return torch.where(selected, MASK, x), labels_of(x, selected)
+        return only_masks(x, drawn(x, draw(len(x))[:, None]))
 
     return lambda seed: TensorMasker(mask)
 
@@ -119,8 +117,7 @@ def spans(seed: int) -> TensorMasker:
 
     def mask(x: torch.Tensor) -> Pair:
         begins = torch.rand(x.shape) < RATE / 3
-        selected = (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x)
-        return corrupted(x, selected), labels_of(x, selected)
+        return result(x, (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x))
 
     return TensorMasker(mask)
 
@@ -138,9 +135,8 @@ def of_lists(x: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def batch_dict(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    x = batch["input_ids"]
-    selected = drawn(x)
-    return {**batch, "input_ids": corrupted(x, selected), "labels": labels_of(x, selected)}
+    inputs, labels = result(batch["input_ids"], drawn(batch["input_ids"]))
+    return {**batch, "input_ids": inputs, "labels": labels}
 
 
 class Rearranging:

@@ -1,4 +1,4 @@
-"""An exhibit: a masker with one planted bug, and the name that the audit must give it."""
+"""An exhibit: a masker with one planted bug, and the name that the audit must give it. And the parts of maskers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ IGNORED = -100
 RATE = 0.15
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+Masking = Callable[[Any], Any]
 
 
 class TensorMasker:
@@ -21,38 +22,23 @@ class TensorMasker:
 
     padding_token, mask_token, no_mask_tokens, n_tokens = PAD, MASK, [CLS, SEP], N_TOKENS
 
-    def __init__(self, mask: Callable[[torch.Tensor], Pair]):
+    def __init__(self, mask: Masking):
         self.mask = mask
 
-    def __call__(self, x: torch.Tensor) -> Pair:
+    def __call__(self, x: Any) -> Any:
         return self.mask(x)
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A masker of the museum. `bug` is the slug of the finding that the audit must report, with its verdict in the
-    catalogue, which also cites where the bug was found."""
+    """`bug` is the slug of the finding that the audit must report, with its verdict in the catalogue, which also cites
+    where the bug was found."""
 
     name: str
-    target: Any
     bug: str
+    target: Any
     verdict: str | None = None  # that of the catalogue
     options: dict[str, Any] = field(default_factory=dict)
-
-
-EXHIBITS: list[Exhibit] = []
-
-
-def exhibit(
-    bug: str, verdict: str | None = None, make: Callable[[Any], Any] = TensorMasker, **options: Any
-) -> Callable[..., Any]:
-    """Register a masking function under its own name; `make` turns it into the target that the audit is given."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        EXHIBITS.append(Exhibit(function.__name__, make(function), bug, verdict, options))
-        return function
-
-    return register
 
 
 def ordinary(x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +46,7 @@ def ordinary(x: torch.Tensor) -> torch.Tensor:
     return x < N_ORDINARY
 
 
-def drawn(x: torch.Tensor, rate: float = RATE) -> torch.Tensor:
+def drawn(x: torch.Tensor, rate: Any = RATE) -> torch.Tensor:
     """Characters selected independently, as in BERT's recipe."""
     return (torch.rand(x.shape) < rate) & ordinary(x)
 
@@ -70,13 +56,24 @@ def random_ids(x: torch.Tensor) -> torch.Tensor:
     return torch.randint(N_ORDINARY, x.shape)
 
 
-def corrupted(x: torch.Tensor, selected: torch.Tensor, mask_token: int = MASK) -> torch.Tensor:
-    """80% [MASK], 10% random characters, 10% unchanged at the selected positions: one draw decides."""
-    draw = torch.rand(x.shape)
-    replaced = torch.where(draw < 0.8, mask_token, torch.where(draw < 0.9, random_ids(x), x))
-    return torch.where(selected, replaced, x)
+def labels_of(x: torch.Tensor, selected: torch.Tensor, ignored: int = IGNORED) -> torch.Tensor:
+    """The originals at the selected positions, `ignored` elsewhere."""
+    return torch.where(selected, x, ignored)
 
 
-def labels_of(x: torch.Tensor, selected: torch.Tensor) -> torch.Tensor:
-    """The originals at the selected positions, IGNORED elsewhere."""
-    return torch.where(selected, x, IGNORED)
+def result(
+    x: torch.Tensor,
+    selected: torch.Tensor,
+    kind: torch.Tensor | None = None,
+    random: torch.Tensor | None = None,
+    mask: int = MASK,
+) -> Pair:
+    """80/10/10 at the selected positions, decided by `kind` from 0 to 1, with the random tokens `random`."""
+    kind = torch.rand(x.shape) if kind is None else kind
+    replaced = torch.where(kind < 0.9, random_ids(x) if random is None else random, x)
+    return torch.where(selected, torch.where(kind < 0.8, mask, replaced), x), labels_of(x, selected)
+
+
+def only_masks(x: torch.Tensor, selected: torch.Tensor) -> Pair:
+    """[MASK] at the selected positions."""
+    return result(x, selected, torch.zeros(x.shape))

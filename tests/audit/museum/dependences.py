@@ -12,29 +12,20 @@ from tests.audit.museum.exhibit import (
     N_TOKENS,
     PAD,
     SEP,
+    Masking,
     Pair,
     TensorMasker,
     drawn,
-    labels_of,
     ordinary,
     random_ids,
+    result,
 )
 
-Masking = Callable[..., Pair]
 PERMUTED = torch.randperm(N_ORDINARY, generator=torch.Generator().manual_seed(1))
 
 
-def result(
-    x: torch.Tensor, selected: torch.Tensor, kind: torch.Tensor | None = None, random: torch.Tensor | None = None
-) -> Pair:
-    """80/10/10 at the selected positions, decided by `kind` from 0 to 1, with the random tokens `random`."""
-    kind = torch.rand(x.shape) if kind is None else kind
-    replaced = torch.where(kind < 0.9, random_ids(x) if random is None else random, x)
-    return torch.where(selected, torch.where(kind < 0.8, MASK, replaced), x), labels_of(x, selected)
-
-
 def rated(x: torch.Tensor, rate: torch.Tensor) -> Pair:
-    return result(x, (torch.rand(x.shape) < rate) & ordinary(x))
+    return result(x, drawn(x, rate))
 
 
 def in_order(x: torch.Tensor) -> Pair:
