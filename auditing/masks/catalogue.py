@@ -39,7 +39,8 @@ def named(pair: Pair) -> str:
     zeros, shares = pair.found.never, pair.found.shares
     if pair.key == ("selected", "position"):
         eighths = [part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)]
-        if eighths[-1] < 0.5 * eighths[0] and eighths[1] > 0.88 * eighths[0]:  # as far as a limit reaches
+        level = 0.8 if len(zeros) > 1 else 0.88  # of the part that a limit reaches: a rate that falls ends above 0
+        if eighths[-1] < 0.5 * eighths[0] and eighths[1] > level * eighths[0]:
             return "left-truncated"
         at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros))
         return ("first-position" if at_ends else "never-selected") if len(zeros) else pair.name
