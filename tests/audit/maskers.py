@@ -36,15 +36,6 @@ class Spans(Masker):
         return spans & (x < N_ORDINARY)
 
 
-class FixedCount(Masker):
-    """The same number of ordinary tokens in every window."""
-
-    def select(self, x: torch.Tensor) -> torch.Tensor:
-        count = (self.rate * (x < N_ORDINARY).sum(1, keepdim=True)).round().clamp(min=1)
-        ranks = torch.rand(x.shape).masked_fill(x >= N_ORDINARY, 2.0).argsort(1).argsort(1)
-        return (ranks < count) & (x < N_ORDINARY)
-
-
 class RatePerWindow(Masker):
     """A rate per window, as in masked diffusion."""
 
