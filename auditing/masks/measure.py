@@ -15,7 +15,7 @@ from auditing.masks.tokens import Facts, MaskOptions
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
 # Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
-OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (512, 64, 2)}
+OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (1024, 64, 1)}
 CALLS_PER_WORKER, N_BATCHES = 2, 128  # in a DataLoader worker; of a loader's epoch
 LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
 
@@ -48,7 +48,7 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     call("seed", options.seed)
     began = time.monotonic()
 
-    def masked(name: str, rows: Sequence[np.ndarray]) -> Table:
+    def masked(name: str, rows: Sequence[np.ndarray] | np.ndarray) -> Table:
         """The answers of calls with some rows of a text."""
         for some in rows:
             answers.append(call("mask", name, some))
@@ -61,8 +61,7 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
     def written(name: str, n_windows: int, width: int, passes: int) -> Table:
         """All windows of a text, each masked `passes` times, with the conventions that the main text showed."""
         texts[name] = call("write", name, n_windows, width, name == "padded", options.seed)
-        rows = [some for _ in range(passes) for some in rng.permutation(n_windows).reshape(-1, BATCH // 2)]
-        table = masked(name, rows)
+        table = masked(name, np.tile(np.arange(n_windows), passes).reshape(-1, BATCH // 2))
         return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
