@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         check_report_options(options)
-        return show(*options.audit(options), options)
+        report, pictures = options.audit(options)
+        return show(report, pictures, options)
     except (TargetError, ValueError) as error:
         return fail(str(error), 2)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does

@@ -73,8 +73,8 @@ class MasksHost:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
             except (ValueError, TypeError, NotImplementedError):  # a tokenizer without words or of another interface
                 self.words = []
-        of_words = [tokenizer, self.words] if tokenizer and self.words else []
-        write = tokenized_text if of_words else abstract_text
+        of_words: list[Any] = [tokenizer, self.words] if tokenizer and self.words else []
+        write: Callable[..., Text] = tokenized_text if of_words else abstract_text
         self.texts[name] = write(*of_words, self.tokens, n_windows, width, is_ragged, seed)
         return self.texts[name]
 

@@ -88,7 +88,7 @@ def check_batch(main: Table, repeats: Repeats) -> Finding:
     by chance."""
     first = main.part(slice(0, 8))
     same = same_as_next(first, 1)
-    chance = 0.0 if repeats.in_all_calls else float(np.mean(same_as_next(first, 0) or [0]))
+    chance = 0.0 if repeats.in_all_calls else float(np.mean(same_as_next(first, 0) or [False]))
     found, bug = "all new", None
     if sum(same) > 2 and np.mean(same) > max(FEWEST, 4 * chance):
         found, bug = f"{np.mean(same):.0%} the same as in the next window", "same-mask-in-batch"
