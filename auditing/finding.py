@@ -25,8 +25,7 @@ class Finding:
     verdict: Verdict = Verdict.OK
     bug: str | None = None  # its slug, such as `labels-shifted`; None if all is right
     cause: str = ""  # the usual cause, in a sentence or two
-    recipes: tuple[str, ...] = ()  # for which it would be right
-    z: float | None = None
+    recipes: tuple[str, ...] = ()  # that have what was found
     chart: tuple[float, ...] = ()  # what was measured, by class, for a small picture
 
     def as_json(self) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def terminal(report: Report, colors: bool) -> str:
 
 
 def note(finding: Finding) -> str:
-    """The bug's slug, its usual cause, and the recipes for which it would be right."""
+    """The bug's slug, its usual cause, and the recipes that have what was found, whatever else they have."""
     slug = f"[{finding.bug}] " if finding.bug else ""
-    right = f" Right for: {', '.join(finding.recipes)}." if finding.recipes else ""
+    right = f" In this respect alone, right for: {', '.join(finding.recipes)}." if finding.recipes else ""
     return "" if finding.verdict == Verdict.OK else f"{slug}{finding.cause}{right}".strip()
 
 

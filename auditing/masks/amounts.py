@@ -38,7 +38,7 @@ def check_amounts(measured: Measured, structure: Structure, expected: Expected) 
     """Rates, counts, shares, and windows without labels."""
     yield check_rate(measured.main, structure, expected)
     yield check_counts(measured, structure, expected)
-    yield from check_shares(measured.main, structure, expected)
+    yield check_shares(measured.main, structure, expected)
     main = measured.main
     own = main.per_window(main.selected) / main.per_window(main.eligible)
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
@@ -131,7 +131,7 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
     )  # fmt: skip
 
 
-def check_shares(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
+def check_shares(main: Table, structure: Structure, expected: Expected) -> Finding:
     """The shares of [MASK], random and unchanged tokens, and the bug that leads to them if they differ."""
     only = 1 / max(1, len(np.unique(main.inputs[main.randomized])))
     # A random token is never the original, or drawn from the ordinary ids, from all, or from those that were seen.
@@ -147,10 +147,10 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Itera
         if bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or math.inf)) - 1) < 0.03:
             fields["verdict"] = Verdict.BROKEN
         fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
-    for name, part, value in zip(("[MASK]", "random", "unchanged"), structure.parts, expected.shares, strict=True):
-        evidence = z_or(f"{main.selected.sum():,} selected", part, value)
-        line = f"{name} at selected", f"{part.value:.2%}", f"{value:.1%}", evidence
-        yield finding(*line) if bug is None or abs(part.value - value) <= TOLERANCE else finding(*line, bug, **fields)
+    found, wanted = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged", "{:.1%}, {:.1%}, {:.1%}"
+    part, value = max(zip(structure.parts, expected.shares, strict=True), key=lambda each: abs(each[0].value - each[1]))
+    line = "kinds at selected", found.format(*structure.shares), wanted.format(*expected.shares)
+    return finding(*line, z_or(f"{main.selected.sum():,} selected", part, value), bug, **fields if bug else {})
 
 
 def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
