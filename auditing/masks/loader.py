@@ -1,6 +1,7 @@
 """Serves the batches of a DataLoader, a Trainer, or any iterable of batches, next to them: in their own process."""
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,13 @@ from auditing.masks.tokens import Facts, MaskOptions, claims, token_ids
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
     """The calls of an audit, by name: `facts`, then `batches`. Raises TargetError."""
-    made = imported() if callable(imported) and not hasattr(imported, "get_train_dataloader") else imported
+    is_function = callable(imported) and not hasattr(imported, "get_train_dataloader")
+    if is_function:
+        try:
+            signature(imported).bind()
+        except TypeError as error:
+            raise TargetError(f"a function that makes a loader must take no arguments: {error}") from None
+    made = imported() if is_function else imported
     loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
     if not isinstance(loader, Iterable):
         raise TargetError(f"the target made {describe(loader)} instead of a DataLoader, a Trainer, or batches")

@@ -68,6 +68,8 @@ def test_the_batches_of_a_trainer():
 def test_what_is_no_loader_ends_in_one_line():
     with pytest.raises(TargetError, match="instead of a DataLoader, a Trainer, or batches"):
         functions(lambda: 5)
+    with pytest.raises(TargetError, match="must take no arguments: missing a required argument: 'path'"):
+        functions(lambda path: [])
     with pytest.raises(TargetError, match="the number of tokens is unknown"):
         functions([1])["facts"](MaskOptions())
     with pytest.raises(TargetError, match="each iteration must give them again"):
