@@ -133,7 +133,7 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
 
 def check_shares(main: Table, structure: Structure, expected: Expected) -> Finding:
     """The shares of [MASK], random and unchanged tokens, and the bug that leads to them if they differ."""
-    only = 1 / max(1, len(np.unique(main.inputs[main.randomized])))
+    only = 1 / (len(np.unique(main.inputs[main.randomized])) or math.inf)
     # A random token is never the original, or drawn from the ordinary ids, from all, or from those that were seen.
     same = (0.0, 1 / len(main.tokens.ordinary), 1 / main.tokens.n_tokens, only)
     bug: str | None = None

@@ -67,6 +67,10 @@ def test_a_rate_is_compared_with_the_stated_one():
     assert ("too-few-selected", "broken") in bugs(audit_masks(Masker(rate=0.2), recipe="ModernBERT"))
 
 
+def test_random_tokens_are_missed_if_the_recipe_has_them():
+    assert ("never-random", "broken") in bugs(audit_masks(Masker(shares=(0.8, 0.0)), recipe="BERT"))
+
+
 def test_spans_that_overlap_are_no_bug():
     findings = audit_masks(Spans(rate=0.3), rate=0.3).findings
     (rate,) = [finding for finding in findings if finding.name == "selected share"]
