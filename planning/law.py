@@ -5,9 +5,8 @@
 N is the number of weights outside n-gram tables, D the number of characters. The first three terms are the law of
 Hoffmann et al. (2022). The last one is the beginning of training: it falls fast, and faster in larger models.
 Repetitions of a text of U characters are worth less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U
-(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a factor from run to run. Few runs hardly
-determine so many parameters, so `fit` draws many laws that fit them, with priors on the parameters; the spread of their
-predictions is the interval. docs/scaling.md says where the priors come from.
+(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a factor from run to run. `fit` draws many laws
+that suit the runs, with the priors of docs/scaling.md; the spread of their predictions is the interval.
 """
 
 import math
