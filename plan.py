@@ -111,7 +111,8 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
     """The training time to an expected loss."""
     expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS), axis=0)
-    return min(LENGTHS[expected <= loss], default=np.inf) / shape.chars_per_second
+    length = np.exp(np.interp(-loss, -expected, np.log(LENGTHS), right=np.inf))
+    return float(length) / shape.chars_per_second
 
 
 def course(law: Law, choice: Choice, curve: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
