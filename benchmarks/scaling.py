@@ -9,6 +9,7 @@ unknown one, as for any other text. Finished runs are kept in logs/benchmarks/sc
 
 import json
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,8 @@ UNSEEN = {(64, 1): (10,), (128, 1): (2.6,), (128, 2): (1.4,)}  # ten times the c
 def main(options: Namespace, path: Path) -> None:
     built_in = load_corpus(PLAY)
     corpus, floor = replace(built_in, training=play(LENGTH, SEED)), mean_loss(window_losses(built_in)["floor"])
-    ladder, unseen = ([trial(corpus, size, n) for size in sizes for n in sizes[size]] for sizes in (LADDER, UNSEEN))
-    runs, tests = (
-        [Run(each["n_weights"], each["n_chars"], each["loss"]) for each in all_] for all_ in (ladder, unseen)
-    )
+    ladder, unseen = (trials(corpus, sizes) for sizes in (LADDER, UNSEEN))
+    runs, tests = map(runs_of, (ladder, unseen))
     laws = {"with the known floor": fit(runs, floor=floor), "with an unknown floor": fit(runs)}
     table = [
         {"": f"{run.n_weights:,} weights, {run.n_chars / 1e6:.1f} M characters", "measured": f"{run.loss:.4f}"}
@@ -55,16 +54,28 @@ def main(options: Namespace, path: Path) -> None:
     save_figure(path.with_suffix(".png"), figure(laws["with the known floor"], floor, runs, tests))
 
 
-def trial(corpus: Corpus, size: tuple[int, int], millions: float) -> dict[str, Any]:
-    """A finished run, trained now or earlier."""
-    kept = RUNS / "scaling" / f"{size[1]}-{size[0]}-{millions:g}.json"
-    if not kept.exists():
-        values = resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": PLAY})
-        n = round(millions * 1e6 / values["training.chars_per_step"]) * values["training.chars_per_step"]
-        keys = shape_keys(*size) | {"seed": sum(size) + round(1_000 * millions), "training.evaluations": 1}
-        run, _ = train(values, corpus, keys, n)
-        write_json(kept, run._asdict() | {"keys": keys, "commit": commit()})
-    return json.loads(kept.read_text())
+def trials(
+    corpus: Corpus, sizes: Mapping[tuple[int, int], Sequence[float]], name: str = "scaling", seed: int = 0
+) -> list[dict[str, Any]]:
+    """The finished runs of `sizes` with their millions of characters, trained now or earlier; `name` is their folder.
+
+    The seed of a run is `seed` + d_model + n_layers + thousands of characters.
+    """
+    found, values = [], resolve(read_config(PRESETS / "quick.yaml"), {"data.corpus": corpus.name})
+    for (d_model, n_layers), millions in ((size, each) for size in sizes for each in sizes[size]):
+        kept = RUNS / name / f"{n_layers}-{d_model}-{millions:g}.json"
+        if not kept.exists():
+            n = round(millions * 1e6 / values["training.chars_per_step"]) * values["training.chars_per_step"]
+            own = {"seed": seed + d_model + n_layers + round(1_000 * millions), "training.evaluations": 1}
+            run, _ = train(values, corpus, keys := shape_keys(d_model, n_layers) | own, n)
+            write_json(kept, run._asdict() | {"keys": keys, "commit": commit()})
+            print(f"{name}: {n_layers} x {d_model}, {millions:g} M characters: {run.loss:.4f}", flush=True)
+        found.append(json.loads(kept.read_text()))
+    return found
+
+
+def runs_of(trials: Sequence[Mapping[str, Any]]) -> list[Run]:
+    return [Run(each["n_weights"], each["n_chars"], each["loss"]) for each in trials]
 
 
 def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
