@@ -117,17 +117,18 @@ def test_characters_without_a_label_do_not_count():
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("apart", [4, 100])
-def test_a_pseudo_log_likelihood_masks_characters_far_apart(plain, apart):
+@pytest.mark.parametrize(("width", "period"), [(1, 100), (1, 4), (3, 5)])
+def test_a_pseudo_log_likelihood_masks_neighbors_together(plain, width, period):
     texts = [plain.vocabulary.encode(text) for text in ("the cat", "a dog ran", "o")]
-    found = pseudo_log_likelihoods(plain, texts, apart)
+    found = pseudo_log_likelihoods(plain, texts, width, period)
     for text, total in zip(texts, found.tolist(), strict=True):
         expected = 0.0
         for t, target in enumerate(text):
-            ids = text.clone()
-            ids[t % apart :: apart] = plain.vocabulary.mask_token
-            logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary].double()
-            expected += float(logits.log_softmax(0)[target])
+            for begin in range(t - width + 1, t + 1):  # of the masked neighbors, and all other such groups
+                ids = text.clone()
+                ids[[i for i in range(len(ids)) if (i - begin) % period < width]] = plain.vocabulary.mask_token
+                logits = plain.model(ids[None], torch.tensor([t]))[0, : plain.vocabulary.n_ordinary].double()
+                expected += float(logits.log_softmax(0)[target]) / width
         assert total == pytest.approx(expected, abs=1e-4)
 
 
