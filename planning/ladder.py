@@ -1,5 +1,6 @@
 """A ladder of small runs: several sizes, each with several budgets of characters and a complete schedule."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -98,20 +99,26 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
     smallest. Raises InputError if not even the shortest ladder fits.
     """
+
+    def extra(shape: Shape) -> float:
+        return SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
+
     for fewest, (n_sizes, n_lengths) in product(FEWEST_STEPS, COUNTS):
+        shares = [RATIO**i for i in range(n_lengths)]
         for first in reversed(range(len(shapes) - n_sizes + 1)):
             found = []
             for shape in shapes[first : first + n_sizes]:
-                extra = SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
-                shares = [RATIO**i for i in range(n_lengths)]
-                left = seconds / n_sizes - n_lengths * extra
+                left = seconds / n_sizes - n_lengths * extra(shape)
                 n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
-                found += [Rung(shape, n, n / shape.chars_per_second + extra) for n in lengths]
+                found += [Rung(shape, n, n / shape.chars_per_second + extra(shape)) for n in lengths]
             is_long = all(rung.n_chars >= fewest * chars_per_step for rung in found)
             if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
                 return sorted(found, key=lambda rung: rung.seconds)
-    raise InputError(f"a ladder needs more than {seconds:g} s on this machine: raise --seconds or --ladder-seconds")
+    n_chars = (fewest + 1) * chars_per_step * sum(shares)
+    least = n_sizes * max(n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:n_sizes])
+    needed = f"a ladder needs about {math.ceil(least)} s on this machine"
+    raise InputError(f"{needed}: raise --ladder-seconds, or --seconds to ten times as many")
 
 
 def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:

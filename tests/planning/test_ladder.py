@@ -1,5 +1,7 @@
 """Ladders fit into their time."""
 
+import re
+
 import pytest
 
 from configs.command_line import resolve
@@ -38,9 +40,13 @@ def test_more_time_makes_more_rungs_and_larger_models():
     assert max(rung.shape.n_weights for rung in short) < max(rung.shape.n_weights for rung in long)
 
 
-def test_a_hopeless_ladder_is_refused():
-    with one_line(ValueError, "a ladder needs more than 5 s on this machine: raise"):
+def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough():
+    with one_line(ValueError, r"a ladder needs about \d+ s on this machine: raise") as refused:
         rungs(shapes(20_000), 5, STEP, READ)
+    least = int(re.findall(r"\d+", str(refused.value))[0])
+    assert len(rungs(shapes(20_000), least, STEP, READ)) == MIN_RUNS
+    with pytest.raises(ValueError, match="a ladder needs"):
+        rungs(shapes(20_000), 0.9 * least, STEP, READ)
 
 
 @pytest.fixture
