@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from auditing.errors import TargetError
-from auditing.finding import Verdict, exit_code
+from auditing.finding import Verdict
 from auditing.html import page
 from auditing.masks.audit import audit_masks, audit_masks_of
 from auditing.masks.tokens import KINDS, MaskOptions
-from auditing.report import Report, as_json, terminal, write
+from auditing.report import Report, as_json, terminal
 
 PRINTED = Path("-")  # as the file of --json: standard output
-Pictures = list[tuple[str, bytes]]  # captions and PNG files
 IDS = {"--n-tokens": "number of tokens, special ones included", "--mask": "id of [MASK]", "--padding": "id of padding",
        "--ignored": "the label that the loss ignores"}  # fmt: skip
 
@@ -66,15 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         check_report_options(options)
-        report, pictures = options.audit(options)
-        return show(report, pictures, options)
+        return show(options.audit(options), options)
     except (TargetError, ValueError) as error:
-        return fail(str(error), 2)
+        say(str(error))
+        return 2
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return fail(str(error), 1)
+        say(str(error))
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -118,25 +118,20 @@ def id_list(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of ids separated by commas") from None
 
 
-def masks_audit(options: argparse.Namespace) -> tuple[Report, Pictures]:
+def masks_audit(options: argparse.Namespace) -> Report:
     """Audit a masking target, or the batches of a loader."""
     stated = MaskOptions(**{field.name: getattr(options, field.name) for field in fields(MaskOptions)})
-    return audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader).report, []
+    return audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader).report
 
 
-def pipeline_audit(options: argparse.Namespace) -> tuple[Report, Pictures]:
+def pipeline_audit(options: argparse.Namespace) -> Report:
     """Train and audit a pipeline."""
     if not 0 < options.minutes < float("inf"):
         raise ValueError(f"--minutes {options.minutes:g} is not above 0")
     sys.path.insert(0, str(Path(__file__).resolve().parent))  # the play is in Folio's package `data`
     from auditing.pipelines.audit import audit_pipeline
-    from auditing.pipelines.report import pictures, report
 
-    def announce(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    audit = audit_pipeline(options.target, options.minutes, options.seed, options.seconds_per_call, announce)
-    return report(audit), pictures(audit) if options.html else []
+    return audit_pipeline(options.target, options.minutes, options.seed, options.seconds_per_call, say)
 
 
 def check_report_options(options: argparse.Namespace) -> None:
@@ -144,32 +139,25 @@ def check_report_options(options: argparse.Namespace) -> None:
     if not options.seconds_per_call > 0:
         raise ValueError(f"--seconds-per-call {options.seconds_per_call:g} is not above 0")
     for path in (options.json, options.html):
-        if path not in (None, PRINTED) and (not path.absolute().parent.is_dir() or path.is_dir()):
-            raise ValueError(f"cannot write {path}: {'it' if path.is_dir() else path.parent} is " +
-                             ("a folder" if path.is_dir() else "not a folder"))  # fmt: skip
+        if path and path != PRINTED and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise ValueError(f"cannot write {path}: it is a folder, or its folder does not exist")
 
 
-def show(report: Report, pictures: Pictures, options: argparse.Namespace) -> int:
+def show(report: Report, options: argparse.Namespace) -> int:
     """Print a report, write its files, and return the exit code."""
     if options.json and options.json != PRINTED:
-        write(options.json, as_json(report))
+        options.json.write_text(as_json(report), encoding="utf-8")
     if options.html:
-        write(options.html, page(report, pictures))
+        options.html.write_text(page(report), encoding="utf-8")
     colors = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print(as_json(report) if options.json == PRINTED else terminal(report, colors), flush=True)
-    return exit_code(report.findings)
+    return 3 if report.verdict == Verdict.BROKEN else 0
 
 
 def say(message: str) -> None:
     """Print one line on stderr."""
     line = " ".join(message.split())
     print(f"audit.py: {''.join(c if c.isprintable() else '?' for c in line)}", file=sys.stderr, flush=True)
-
-
-def fail(message: str, code: int) -> int:
-    """Print one line on stderr; returns the exit code."""
-    say(message)
-    return code
 
 
 def run() -> NoReturn:

@@ -1,9 +1,8 @@
 """Findings of an audit: what was found, what was expected, and how sure that is."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Verdict(StrEnum):
@@ -28,10 +27,6 @@ class Finding:
     recipes: tuple[str, ...] = ()  # that have what was found
     chart: tuple[float, ...] = ()  # what was measured, by class, for a small picture
 
-    def as_json(self) -> dict[str, Any]:
-        """A dictionary that JSON can express."""
-        return {**asdict(self), "verdict": str(self.verdict), "recipes": list(self.recipes), "chart": list(self.chart)}
-
     def line(self) -> str:
         """The finding in one line, such as an AssertionError needs it."""
         slug = f" [{self.bug}]" if self.bug else ""
@@ -39,16 +34,6 @@ class Finding:
         return f"{line}. {self.cause}" if self.cause else line
 
 
-def worst(findings: Sequence[Finding]) -> Verdict:
-    """The worst verdict of an audit."""
-    return by_verdict(findings)[0].verdict if findings else Verdict.OK
-
-
 def by_verdict(findings: Sequence[Finding]) -> list[Finding]:
     """Broken findings come first; those of the same verdict stay in their order."""
     return sorted(findings, key=lambda each: -list(Verdict).index(each.verdict))
-
-
-def exit_code(findings: Sequence[Finding]) -> int:
-    """3 if something is broken, 0 otherwise."""
-    return 3 if worst(findings) == Verdict.BROKEN else 0

@@ -23,35 +23,26 @@ def main(service: str, target: str, descriptor: int) -> None:
     first answer says whether the import worked.
     """
     connection = Connection(descriptor)
-    load_auditing()
+    import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
     from auditing.errors import TargetError, raised
-
-    functions: dict[str, Any] = {}
-
-    def answer(name: str, arguments: tuple[Any, ...]) -> tuple[Any, str | None]:
-        try:
-            return functions[name](*arguments), None
-        except TargetError as error:
-            return None, str(error)
-        except BaseException as error:  # such as SystemExit: the target may do anything
-            return None, f"{name} failed: {raised(error)}"
 
     def start() -> None:
         functions.update(importlib.import_module(service).functions(import_target(target)))
 
-    functions["start"] = start
-    name, arguments = "start", ()
+    functions: dict[str, Any] = {"start": start}
+    name, arguments, answer = "start", (), (None, None)
     while True:
-        connection.send(answer(name, arguments))
         try:
+            answer = functions[name](*arguments), None
+        except TargetError as error:
+            answer = None, str(error)
+        except BaseException as error:  # such as SystemExit: the target may do anything
+            answer = None, f"{name} failed: {raised(error)}"
+        try:
+            connection.send(answer)
             name, arguments = connection.recv()
         except EOFError:
             return
-
-
-def load_auditing() -> None:
-    """Make the package `auditing` importable without its parent folder on `sys.path`."""
-    import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
 
 
 def import_target(target: str) -> Any:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
 from typing import IO, Any, Self
 from uuid import uuid4
 
@@ -38,16 +37,18 @@ class TargetProcess:
     def __enter__(self) -> Self:
         """Raises TargetError if the target cannot be imported."""
         self.connection, theirs = Pipe()
-        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer.
-        command = [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())]
-        environment = os.environ | {MARK: self.mark}
-        # In a session of its own, Ctrl-C reaches this process only, and `_end` reaches the target's children.
+        # -u: `_end` kills the process, and what it has printed must not be lost in a buffer. In a session of its own,
+        # Ctrl-C reaches this process only, and `_end` reaches the target's children.
         self.process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True, env=environment,
-        )  # fmt: skip
+            [sys.executable, "-u", "-P", str(HOST), self.service, self.target, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {MARK: self.mark},
+        )
         theirs.close()
-        assert self.process.stdout is not None
         self.printed = Thread(target=forward, args=(self.process.stdout,), daemon=True)
         self.printed.start()
         try:
@@ -87,36 +88,26 @@ class TargetProcess:
         return f"the target's process ended with {how}"
 
     def _end(self) -> None:
-        children = descendants(self.process.pid)  # before their parent ends: a child without one is not found
+        family = self._family()  # before their parent ends
         with suppress(ProcessLookupError):  # it has ended
             os.killpg(self.process.pid, signal.SIGKILL)
-        for process in [*children, *marked(self.mark)]:  # those with a session of their own
+        for process in family:  # some have a session of their own
             with suppress(psutil.Error):
                 process.kill()
         self.process.wait()
         self.connection.close()
         self.printed.join(timeout=1.0)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def _family(self) -> list[psutil.Process]:
+        """The processes with the mark, even if their parent has ended, and the children that have dropped it."""
+        every = psutil.process_iter(["environ"])
+        marked = [process for process in every if (process.info["environ"] or {}).get(MARK) == self.mark]
+        with suppress(psutil.Error):  # the process has ended
+            return [*marked, *psutil.Process(self.process.pid).children(recursive=True)]
+        return marked
+
+    def __exit__(self, *error: object) -> None:
         self._end()
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    """The children of a process, their children, and so on; none if the process has ended."""
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """The processes whose environment has the mark; they are found even if their parent has ended."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
 
 
 def forward(stream: IO[bytes]) -> None:

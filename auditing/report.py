@@ -1,13 +1,11 @@
 """Reports of an audit: for the terminal, at 100 columns, and as JSON."""
 
 import json
-import os
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
-from auditing.finding import Finding, Verdict, worst
+from auditing.finding import Finding, Verdict, by_verdict
 
 COLORS = {Verdict.OK: "32", Verdict.DIFFERS: "33", Verdict.BROKEN: "1;31"}
 INDENT = 9
@@ -23,7 +21,8 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        return worst(self.findings)
+        """The worst of all findings."""
+        return by_verdict(self.findings)[0].verdict
 
 
 def terminal(report: Report, colors: bool) -> str:
@@ -50,21 +49,9 @@ def note(finding: Finding) -> str:
 
 def as_json(report: Report) -> str:
     """The report as a JSON object."""
-    content = {
-        "title": report.title,
-        "verdict": str(report.verdict),
-        "findings": [finding.as_json() for finding in report.findings],
-        "summary": report.summary,
-    }
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps({"verdict": report.verdict, **asdict(report)}, indent=2) + "\n"
 
 
-def write(path: Path, content: str) -> None:
-    """Write a file under a temporary name and rename it, so that it is never incomplete. Raises OSError."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def counts_of(findings: Sequence[Finding]) -> str:
+    """How many findings there are of each verdict."""
+    return ", ".join(f"{sum(finding.verdict == verdict for finding in findings)} {verdict}" for verdict in Verdict)

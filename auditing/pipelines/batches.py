@@ -1,21 +1,17 @@
-"""Checks of a pipeline's batches: against the text, and against batches of a text whose hidden characters differ.
+"""Checks of a pipeline's batches against the text."""
 
-With the same seed, nothing but the labels of hidden characters may change. Whatever else does is a leak.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.target_batch import Array, Batch, Tokens
-from auditing.pipelines.windows_read import Reading, read_windows
+from auditing.pipelines.target_batch import Array, Tokens
+from auditing.pipelines.windows_read import Reading
 
 SHIFTS = (1, -1, 2, -2, 3, -3)
 MOST = 0.9  # the share of labels that a wrong rule must explain
 VISIBLE_LABELLED = 0.5  # the share of visible characters that must not have a label
 Problem = tuple[str, str] | None  # a bug and its cause
-Build = Callable[[str, Array], Sequence[Batch]]  # batches of a text, kept under a name
 
 
 def checked(
@@ -69,66 +65,3 @@ def _wrong_labels(readings: Sequence[Reading], labels: Array, truth: Array, inpu
     if (labels == inputs).mean() >= MOST:
         return "labels-corrupted", "The labels are the masked inputs: copy the text before masking it."
     return "labels-wrong", f"Only {(labels == truth).mean():.0%} of the labels are the character at their position."
-
-
-def altered(readings: Sequence[Reading], text: Array, tokens: Tokens, letters: bool) -> Array:
-    """The text with other characters where they are hidden; with `letters`, letters of the same case for letters only.
-
-    A character stays if any window shows it, or a random one in its place. With letters only, words and lines stay too.
-    """
-    offsets, hidden = joined(readings, "offsets", "hidden")
-    hidden_only = np.setdiff1d(offsets[hidden], offsets[~hidden])
-    other, random = text.copy(), np.random.Generator(np.random.PCG64(0))
-    for kind in (str.islower, str.isupper) if letters else (str,):
-        ids = [i for i, character in enumerate(tokens.characters) if kind(character)]
-        chosen = hidden_only[np.isin(text[hidden_only], ids)]
-        other[chosen] = random.choice(text[np.isin(text, ids)], len(chosen))
-    return other
-
-
-def check_rebuilt(
-    before: Sequence[Batch], readings: Sequence[Reading], build: Build, text: Array, tokens: Tokens, which: str
-) -> tuple[Finding, Sequence[Batch]]:
-    """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the inputs differ."""
-    name, expected, after = f"{which} batches of another hidden text", "only labels change", build("again", text)
-    if any(differ(one, two) for one, two in zip(before, after, strict=False)):
-        cause = "The batches of one seed and text differ, so that leaks do not show here: draw from `seed` or torch."
-        return checked(name, "they differ anyway", "", "", ("not-reproducible", cause), Verdict.DIFFERS), []
-    for letters in (False, True):  # the windows may be cut at line ends or words, which may be hidden
-        other = altered(readings, text, tokens, letters)
-        after = build("rebuilt", other)
-        changes = (_inputs_changed(*each, other, tokens) for each in zip(before, after, readings, strict=False))
-        problem = next((each for each in changes if each), None)
-        if not problem:
-            break
-    verdict = Verdict.DIFFERS if problem and problem[0] == "leak-masks" else Verdict.BROKEN
-    found, evidence = "inputs change" if problem else expected, f"{(other != text).sum():,} hidden characters"
-    return checked(name, found, expected, evidence, problem, verdict), [] if problem else after
-
-
-def _inputs_changed(before: Batch, after: Batch, reading: Reading, other: Array, tokens: Tokens) -> Problem:
-    """A piece of text may occur twice, so a character may change that is not a replacement before or after."""
-    x, y = before.inputs, after.inputs
-    if x.shape != y.shape or ((x == tokens.padding).sum(1) != (y == tokens.padding).sum(1)).any():
-        return "leak-length", "The width or the padding of windows depends on hidden characters."
-    is_labelled = [each.labels != reading.ignored for each in (before, after)]
-    masks_differ = (is_labelled[0] != is_labelled[1]) | ((x == tokens.mask) != (y == tokens.mask))
-    differ = x != y
-    if differ.any():
-        differ &= reading.replaced | read_windows(after, other, tokens).replaced
-    if not differ.any() and not masks_differ.any():
-        return None
-    if (x != y).any() and sorted(map(bytes, x)) == sorted(map(bytes, y)):
-        return "leak-order", "The order of the windows depends on their hidden characters: sort before masking."
-    if ((x != y).mean(1) > 0.5).any():
-        return "leak-sampling", "The choice of windows depends on their hidden characters: choose before masking."
-    if masks_differ.any():
-        cause = "The masks depend on the hidden characters, so they tell about them. Right if rare ones are preferred."
-        return "leak-masks", cause
-    return "leak-inputs", f"{differ.sum():,} visible characters of a batch depend on hidden ones, which they may copy."
-
-
-def differ(one: Batch, other: Batch, *names: str) -> bool:
-    """Whether two batches differ, in all or in some arrays."""
-    pairs = [(one.arrays[name], other.arrays.get(name)) for name in names or one.arrays]
-    return any(y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, checked, differ
+from auditing.pipelines.batches import Problem, checked
 from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
 from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
 from auditing.pipelines.windows_read import Reading
@@ -112,25 +112,6 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
         expected, problem = "it moves" if must_move else "it does not move", (bug, cause) if is_wrong else None
         findings.append(checked(f"change of {name}", moves(moved), expected, f"{at.sum()} positions", problem))
-    return findings
-
-
-def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Finding]:
-    """A finding per further tensor that differs in rebuilt batches beside equal inputs: the model must not use it."""
-    findings = []
-    for key in predictions.batches[0].others:
-        pairs = enumerate(zip(predictions.batches, after, strict=False))
-        i = next((i for i, (x, y) in pairs if differ(x, y, key) and not differ(x, y, "inputs")), None)
-        if i is None:
-            continue
-        old, new = predictions.batches[i].others[key], after[i].others.get(key, np.zeros(0))
-        moved = predictions.moved(i, {key: new}) if new.shape == old.shape else 0.0
-        is_used = moved > STILL >= predictions.moved(i, {})
-        cause = f"Element {key} of the batch depends on the hidden characters, and the predictions "
-        cause += "on it." if is_used else "do not depend on it, as far as can be seen."
-        problem = "leak-position-ids" if "position" in key else "leak-target", cause
-        name, verdict = f"{predictions.name}: {key} rebuilt", Verdict.BROKEN if is_used else Verdict.DIFFERS
-        findings.append(checked(name, moves(moved), "no change", "exact", problem, verdict))
     return findings
 
 

@@ -3,7 +3,6 @@
 This runs in the process of the audit, which holds the play and its automaton; the target's process has the text only.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -14,6 +13,7 @@ from auditing.finding import Finding, Verdict
 from auditing.pipelines.batches import Problem, checked
 from auditing.pipelines.target_batch import Array, Tokens
 from auditing.pipelines.windows_read import Reading, split
+from auditing.statistics import z_of_sums
 from data.play.floor import Floor
 from data.play.grammar import LENGTH, grammar, play
 
@@ -74,7 +74,10 @@ def check_losses(
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
     problem: Problem = (bug, f"Not clearly below it {when}: too short or broken.")
     problem = problem if loss > unigram - NEAR_UNIGRAM else None
-    z, n_windows = z_score(losses - references["floor"], readings)
+    per_window = np.concatenate([each.scored.sum(1) for each in readings])
+    windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
+    # Windows are independent, their positions are not.
+    z = float(z_of_sums(np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]))
     is_leak = n_windows >= MIN_WINDOWS and z < -LEAK
     leak = leak or ("leak", "The model knows more than its inputs show; no change of a batch shows the source.")
     found, evidence = f"{loss:.3f} ({loss - floor:+.3f})", f"z={z:.0f}, {n_windows} windows"
@@ -83,15 +86,3 @@ def check_losses(
         checked("loss at [MASK], unigram", f"{loss:.3f}", below, n, problem, Verdict.DIFFERS),
         checked("loss at [MASK], floor", found, f"at least {floor:.3f}", evidence, leak if is_leak else None),
     ]
-
-
-def z_score(differences: Array, readings: Sequence[Reading]) -> tuple[float, int]:
-    """The mean of differences `[n_scored]` in standard errors, and the number of windows.
-
-    Windows are independent, their positions are not. The error is that of a ratio, as windows differ in positions.
-    """
-    per_window = np.concatenate([each.scored.sum(1) for each in readings])
-    windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
-    sums, mean = np.bincount(windows, weights=differences - differences.mean()), float(differences.mean())
-    error = math.sqrt((sums**2).sum() * n_windows / max(n_windows - 1, 1)) / len(differences)
-    return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0, n_windows

@@ -12,10 +12,11 @@ import pytest
 import auditing.pipelines.audit
 from auditing.host import import_target
 from auditing.pipelines import calls
-from auditing.pipelines.audit import PipelineAudit, audit_with
+from auditing.pipelines.audit import audit_with
 from auditing.pipelines.references import Play
 from auditing.pipelines.target_batch import Array
 from auditing.pipelines.windows_read import Reading
+from auditing.report import Report
 
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 PIPELINES = Path(__file__).parent / "pipelines"
@@ -39,12 +40,11 @@ def small_play() -> Play:
 
 
 @pytest.fixture
-def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PipelineAudit]:
+def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
     """Audits a target, or one of tests/audit/pipelines by name, on little text; it trains for one step at least."""
-    for name, value in (("N_CHECKED", 2048), ("N_POINTS", 2)):
-        monkeypatch.setattr(auditing.pipelines.audit, name, value)
+    monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
 
-    def run(target: Any) -> PipelineAudit:
+    def run(target: Any) -> Report:
         if isinstance(target, str):
             target = import_target(f"{PIPELINES}/{target}")
         functions = calls.functions(target)

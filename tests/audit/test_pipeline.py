@@ -11,7 +11,7 @@ from torch import nn
 import auditing.pipelines.audit
 from audit import main as audit_command
 from auditing.errors import TargetError
-from auditing.finding import Verdict, exit_code
+from auditing.finding import Verdict
 from auditing.host import import_target
 from auditing.pipelines.references import Play
 from tests.audit.conftest import PIPELINES
@@ -42,10 +42,8 @@ BUGS = {
     "leak-inputs": "left_neighbor",
     "leak-labels": "label_in_decoder",
     "leak-length": "width_of_labels",
-    "leak-order": "order_of_labels",
-    "leak-position-ids": "position_ids positions_of_lines",
-    "leak-sampling": "sampler_of_labels",
-    "leak-target": "attention_of_text extra_tensor text_in_batch",
+    "leak-sampling": "order_of_labels sampler_of_labels",
+    "leak-target": "attention_of_text extra_tensor position_ids positions_of_lines text_in_batch",
     "misaligned": "misaligned",
     "not-finite": "empty_batches",
     "no-left-context": "blocked_attention",
@@ -65,7 +63,6 @@ BUGS = {
 def test_planted_bugs_are_named(audit, bug, name):
     found = audit(f"broken.py:{name}")
     assert bug in bugs(found)
-    assert exit_code(found.findings) == 3
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ def test_planted_bugs_are_named(audit, bug, name):
 def test_what_may_be_meant_differs(audit, name, bug):
     found = audit(f"broken.py:{name}")
     assert bug in bugs(found, Verdict.DIFFERS)
-    assert exit_code(found.findings) == 0
+    assert found.verdict == Verdict.DIFFERS
 
 
 @pytest.mark.parametrize(("special_first", "bug"), [(True, None), (False, "wrong-ignored-label")])
@@ -96,7 +93,6 @@ def test_a_loss_below_the_floor_is_a_leak(audit):
         return mean(logits, batch[1]), logits
 
     found = audit(target(loss_and_logits=loss_and_logits))
-    assert found.curve[-1][2] < found.references["floor"] < found.references["unigram"]
     (leak,) = [finding for finding in found.findings if finding.name == "loss at [MASK], floor"]
     assert leak.bug == "leak-labels"
     assert leak.verdict == Verdict.BROKEN
@@ -112,7 +108,7 @@ def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypa
     assert "[wrong-mean] The loss is the sum divided by all positions" in out
     assert err.index("[wrong-mean]") < err.index("seconds from now")  # said before training
     assert json.loads(Path("a.json").read_text())["verdict"] == "broken"
-    assert "data:image/png;base64" in Path("a.html").read_text()
+    assert "wrong-mean" in Path("a.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_the_terminal_report_fits_100_columns():
 
 def test_json_and_html_hold_every_finding():
     assert [finding["bug"] for finding in json.loads(as_json(report()))["findings"]] == [None, "labels-shifted"]
-    html = page(report(), [("A picture", b"png")])
+    html = page(report())
     assert "labels &lt;where&gt; selected" in html
     assert html.index("labels-shifted") < html.index("selected share")  # what is broken comes first
     assert html.count("<rect") == 3
