@@ -1,6 +1,6 @@
 """The battery: tests every declared pair of an outcome and a circumstance for independence."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,6 +87,7 @@ class Sample:
         self.calls = self.windows // self.n_rows
         self.mean = float(self.outcomes.mean()) if len(self.at) else 0.0
         self.expected = self.mean_in(self.windows)
+        self.strata = [self.windows]  # whose shares `expected` holds
 
     def mean_in(self, strata: np.ndarray) -> np.ndarray:
         """The outcome's share in the stratum of each position."""
@@ -166,22 +167,36 @@ class Sample:
         found = of_means(scores, one_row[:, None])
         best = int(np.abs(found.z).argmax())
         down, right = best // self.width + 1, (best % self.width + self.width // 2) % self.width - self.width // 2
-        verb = "repeat" if found.z[best] > 0 else "avoid"
-        what = f"{abs(found.shares[best]):.1f} rows of a batch {verb} the one {down} above, moved by {right}"
+        verb, share = "repeat" if found.z[best] > 0 else "avoid", found.shares[best]
+        what = f"{abs(share):.1f} rows of a batch {verb} the one {down} above, moved by {right}"
         one = Dependence(found.shares[[best]], 0.0, found.z[[best]] * (found.p < LEVEL), found.n_units)
-        return Pair(self.outcome, "rows", what, "", one, effect=0.1)
+        circumstance = "whole rows" if right == 0 and share > 0.9 * (self.n_rows - down) else "rows"
+        return Pair(self.outcome, circumstance, what, "", one, effect=0.1)
 
-    def successive(self, circumstance: str, along: str, group: np.ndarray) -> Pair:
-        """Whether the outcome repeats from one position to the next of its group, which lies within a call."""
-        order = np.sort(group * len(group) + np.arange(len(group))) % max(1, len(group))
-        inside = group[order[:-1]] == group[order[1:]]
-        one, two = order[:-1][inside], order[1:][inside]
+    def correlated(self, circumstance: str, along: str, one: np.ndarray, two: np.ndarray) -> Pair:
+        """Whether the outcome repeats from some positions to others of the same call or a later one, given by their
+        numbers in the sample."""
         residuals, variance = self.outcomes - self.expected, self.expected * (1 - self.expected)
-        # The mean of a window makes the outcomes in it differ.
-        correction = variance / np.maximum(1, np.bincount(self.windows)[self.windows] - 1)
-        products = residuals[one] * residuals[two] + correction[two] * (self.windows[one] == self.windows[two])
+        products = residuals[one] * residuals[two]
+        for stratum in self.strata:  # whose own share makes the outcomes in it differ
+            correction = variance / np.maximum(1, np.bincount(stratum)[stratum] - 1)
+            products += correction[two] * (stratum[one] == stratum[two])
         scores, totals = (np.bincount(self.calls[two], part, self.n_calls) for part in (products, variance[two]))
         return self.pair(circumstance, along, of_means((1 - self.mean) * scores[:, None], totals[:, None], self.mean))
+
+    def next_of(self, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of neighboring positions of the same group."""
+        order = np.argsort(group, kind="stable")
+        inside = group[order[:-1]] == group[order[1:]]
+        return order[:-1][inside], order[1:][inside]
+
+    def partners(self, moved: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of positions and of those that `moved` puts in their place, if these come before."""
+        numbers = np.full(self.where.shape, -1)
+        numbers[self.where] = np.arange(len(self.at))
+        there = moved(numbers)
+        used = (there >= 0) & (there < numbers)
+        return there[used], numbers[used]
 
 
 def selection(table: Table) -> Iterator[Pair]:
@@ -191,20 +206,25 @@ def selection(table: Table) -> Iterator[Pair]:
     yield sample.by("position", "eighth of the window", table.eighths, 1)
     repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
     yield sample.by("token before", "same token before (1) or not (0):", repeats)
-    chosen = table.selected.astype(int)
-    before = np.concatenate([np.zeros_like(chosen[:1]), chosen[:-1]])
-    yield sample.by("call before", "the same place of the call before, not selected (0) or selected (1):", before)
+    yield sample.correlated("mirror", "at the mirrored place of a selected one", *sample.partners(mirrored))
+    after = "at the same place of the call after a selected one"
+    yield sample.correlated("call before", after, *sample.partners(of_call_before))
     yield sample.neighbors()
     if sample.n_rows > 1:
         yield sample.rows()
-    ids, expected = table.originals[table.eligible], sample.expected
-    columns = np.arange(sample.width)
-    mirror = chosen[..., ::-1] * (columns != columns[::-1])  # not the middle column, which mirrors itself
-    other, counts = mirror[table.eligible], np.bincount(sample.windows)[sample.windows]
-    sample.expected = (counts * expected - other) / np.maximum(1, counts - 1)  # of the others in the window
-    yield sample.by("mirror", "the mirrored place, not selected (0) or selected (1):", mirror)
-    sample.expected = expected * sample.mean_in(ids) / max(1e-9, sample.mean)  # ids may have rates of their own
-    yield sample.successive("same id", "at the next occurrence of a selected id", sample.calls * (ids.max() + 1) + ids)
+    ids = table.originals[table.eligible]  # which may have rates of their own
+    sample.expected = sample.expected * sample.mean_in(ids) / max(1e-9, sample.mean)
+    sample.strata.append(ids)
+    pairs = sample.next_of(sample.calls * (ids.max() + 1) + ids)
+    yield sample.correlated("same id", "at the next occurrence of a selected id", *pairs)
+
+
+def mirrored(numbers: np.ndarray) -> np.ndarray:
+    return numbers[..., ::-1]
+
+
+def of_call_before(numbers: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.full_like(numbers[:1], -1), numbers[:-1]])
 
 
 def kinds(table: Table) -> Iterator[Pair]:
@@ -214,7 +234,7 @@ def kinds(table: Table) -> Iterator[Pair]:
         if 0.005 < sample.mean < 0.995:
             yield from sample.by_all()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
-            yield sample.successive("neighbors", "after another one", sample.windows)
+            yield sample.correlated("neighbors", "after another one", *sample.next_of(sample.windows))
             before = shifted(table.selected.astype(int), 1, 0)
             yield sample.by("neighbors", "selected token before (1) or none (0):", before)
             if sample.n_rows > 1:

@@ -49,7 +49,7 @@ def named(pair: Pair) -> str:
         if pair.found.mean < 0.5 and shares[best] > max(0.8, shares[0]):
             return "regular-pattern"
         return "never-neighbors" if shares[0] < pair.found.mean else pair.name
-    return pair.name
+    return "same-mask-in-batch" if pair.key == ("selected", "whole rows") else pair.name
 
 
 def finding(

@@ -1,4 +1,4 @@
-"""Checks that masks are new: in every call, window and worker, and the same for the same seed."""
+"""Checks that masks are new in every call and worker, and the same for the same seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from auditing.masks.measure import PASSES, Measured
 from auditing.masks.table import Table
 
 MOST, FEWEST = 0.5, 0.02  # shares of equal masks: above not due to chance, below not reported
-ENOUGH = 8  # selected and other positions of a window whose mask does not repeat by chance
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     elif repeats.returning > FEWEST:
         found, bug = f"{repeats.returning:.0%} of calls repeat one {repeats.lag} calls before", "masks-return"
     yield finding("masks of another call", found, "new masks", f"{len(main.inputs):,} calls", bug, **fields)
-    yield check_batch(main, repeats)
     if not measured.workers:
         return
     part = "labels" if main.ignored is not None and not main.shift else "inputs"
@@ -81,23 +79,3 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     bug = None if all(same) else "not-reproducible"
     evidence = f"{sum(same)} of {len(pairs)} calls"
     yield finding("masks of the same seed", "different" if bug else "same", "same", evidence, bug)
-
-
-def check_batch(main: Table, repeats: Repeats) -> Finding:
-    """Whether windows have the mask of the next one. Masks of few different forms have that of the next call as often,
-    by chance."""
-    first = main.part(slice(0, 8))
-    same = same_as_next(first, 1)
-    chance = 0.0 if repeats.in_all_calls else float(np.mean(same_as_next(first, 0) or [False]))
-    found, bug = "all new", None
-    if sum(same) > 2 and np.mean(same) > max(FEWEST, 4 * chance):
-        found, bug = f"{np.mean(same):.0%} the same as in the next window", "same-mask-in-batch"
-    return finding("masks in a batch", found, "all new", f"{sum(same):,} of {len(same):,} pairs", bug)
-
-
-def same_as_next(table: Table, axis: int) -> list[bool]:
-    """Whether each window has the selection of the same one in the next call (axis 0), or of the next in its call."""
-    one, other = (np.delete(table.selected, end, axis) for end in (-1, 0))
-    common = np.delete(table.eligible, -1, axis) & np.delete(table.eligible, 0, axis)
-    telling = np.minimum(((one | other) & common).sum(2), (~(one & other) & common).sum(2)) >= ENOUGH
-    return ((one == other) | ~common).all(2)[telling].tolist()

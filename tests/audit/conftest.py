@@ -11,6 +11,7 @@ import pytest
 
 import auditing.pipelines.audit
 from auditing.host import import_target
+from auditing.masks import measure
 from auditing.pipelines import calls
 from auditing.pipelines.audit import audit_with
 from auditing.pipelines.references import Play
@@ -20,6 +21,13 @@ from auditing.report import Report
 
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 PIPELINES = Path(__file__).parent / "pipelines"
+
+
+@pytest.fixture
+def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the windows that an audit of masks measures, which is enough for all but a few bugs."""
+    monkeypatch.setattr(measure, "POOL", 256)
+    monkeypatch.setattr(measure, "OTHERS", {"long": (112, 256, 3), "short": (320, 6, 1), "padded": (320, 64, 1)})
 
 
 class Remembering(Play):

@@ -12,6 +12,8 @@ from auditing.masks.audit import MasksAudit, audit_masks
 from tests.audit.maskers import N_ORDINARY, Masker, OwnGenerator, RatePerWindow, Spans
 from tests.tokenizers import unigram
 
+pytestmark = pytest.mark.usefixtures("few_windows")
+
 
 def bugs(audit: MasksAudit) -> set[tuple[str | None, str]]:
     return {(finding.bug, str(finding.verdict)) for finding in audit.findings if finding.verdict != Verdict.OK}
@@ -41,7 +43,6 @@ def test_a_correct_masker_is_all_right(monkeypatch, masker, recipe):
     assert bugs(audit) == set()
     assert audit.recipe is not None
     assert audit.recipe.name == recipe
-    assert audit.measured.main.inputs.size >= 1_000_000
     monkeypatch.setattr("audit.audit_masks", lambda *_, **__: audit)
     assert_masks(masker)
 
@@ -72,9 +73,8 @@ def test_random_tokens_are_missed_if_the_recipe_has_them():
 
 
 def test_spans_that_overlap_are_no_bug():
-    findings = audit_masks(Spans(rate=0.3), rate=0.3).findings
-    (rate,) = [finding for finding in findings if finding.name == "selected share"]
-    assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.9**3), abs=0.5)
+    rate = named(audit_masks(Spans(rate=0.45), rate=0.45), "selected share")
+    assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.85**3), abs=0.5)
     assert (rate.bug, rate.verdict) == ("too-few-selected", "differs")
 
 
@@ -208,22 +208,23 @@ def test_roberta_means_new_masks():
         assert_masks(Static(), recipe="RoBERTa")
 
 
-def test_equal_masks_by_chance_are_no_alarm():
-    """A fifth of the windows is masked as a whole, so neighbors are often equal, and so are windows of other calls."""
-
-    class SometimesAll(Masker):
-        def select(self, x: torch.Tensor) -> torch.Tensor:
-            return (super().select(x) | (torch.rand(len(x), 1) < 0.2)) & (x < N_ORDINARY)
-
-    assert named(audit_masks(SometimesAll(), rate=0.32), "masks in a batch").verdict == Verdict.OK
-
-
 def test_an_audit_leaves_the_callers_generators_as_they_were():
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
     audit_masks(Masker())
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_ids_that_occur_rarely_raise_no_alarm():
+    """In a large vocabulary, an id has few occurrences, whose own share makes them differ."""
+    n_tokens = 5_000
+
+    def masker(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        selected = torch.rand(x.shape) < 0.15
+        return torch.where(selected, n_tokens, x), torch.where(selected, x, -100)
+
+    assert_masks(masker, n_tokens=n_tokens + 1, mask=n_tokens, workers=0)
 
 
 def test_special_ids_that_are_not_stated_are_no_bug():
