@@ -17,7 +17,7 @@ from auditing.masks.repeats import check_repeats, repeats_of
 from auditing.masks.rules import check_ids, check_rules
 from auditing.masks.tokens import MaskOptions
 from auditing.process import TargetProcess
-from auditing.report import Report
+from auditing.report import Report, counts_of
 
 # Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
 COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
@@ -27,39 +27,15 @@ KIND_NAMES |= {"collator": "data collator", "dict": "function of a batch dict", 
 
 
 @dataclass(frozen=True)
-class MasksAudit:
-    """A finished audit of masks."""
+class MasksReport(Report):
+    """The report, and what was found about the masker."""
 
     measured: Measured
-    findings: list[Finding]
-    structure: Structure | None  # None if nothing is selected
-    recipe: Recipe | None  # the nearest
-    target: str
-
-    @property
-    def report(self) -> Report:
-        facts, main = self.measured.facts, self.measured.main
-        title = (
-            f"Masks of {self.target}: a {KIND_NAMES[facts.kind]} ({facts.claims.name}), {facts.tokens.n_tokens:,} "
-            f"tokens, {main.originals.size:,} positions in windows of {main.originals.shape[2]}"
-        )
-        return Report(title, self.findings, self.summary)
-
-    @property
-    def summary(self) -> str:
-        """The nearest recipe, and how many findings there are of each verdict."""
-        counts = {verdict: sum(finding.verdict == verdict for finding in self.findings) for verdict in Verdict}
-        text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-        if self.recipe is None:
-            return f"Nothing is masked and predicted, so no recipe is near. {text}."
-        dynamic = "static" if any(finding.bug == "static-masks" for finding in self.findings) else "dynamic"
-        name, paper = self.recipe.name, self.recipe.paper
-        if name == "BERT" and dynamic == "dynamic":
-            name, paper = "RoBERTa", "Liu et al. 2019"
-        return f"Nearest recipe: {name} ({paper}), masks {dynamic}. {text}."
+    structure: Structure | None = None  # None if nothing is selected
+    recipe: Recipe | None = None  # the nearest
 
 
-def audit_masks(target: Any, **options: Any) -> MasksAudit:
+def audit_masks(target: Any, **options: Any) -> MasksReport:
     """Audit a masker in this process; keyword arguments are the fields of `MaskOptions`.
 
     Raises TargetError if the target is not a masker, and ValueError if an option is invalid.
@@ -84,7 +60,7 @@ def audit_masks(target: Any, **options: Any) -> MasksAudit:
 
 def audit_masks_of(
     target: str, options: MaskOptions, seconds_per_call: float, report: Callable[[str], None], is_loader: bool = False
-) -> MasksAudit:
+) -> MasksReport:
     """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a loader of batches.
     Raises TargetError and ValueError. `report` gets a line if the audit takes long."""
     check_options(options)
@@ -115,29 +91,38 @@ def check_options(options: MaskOptions) -> None:
         raise ValueError("state at least 2 workers to compare, or 0 to skip the comparison")
 
 
-def audit_measured(measured: Measured, target: str) -> MasksAudit:
+def audit_measured(measured: Measured, target: str) -> MasksReport:
     """The findings about what was measured, broken ones first."""
+    facts, main = measured.facts, measured.main
+    title = (
+        f"Masks of {target}: a {KIND_NAMES[facts.kind]} ({facts.name}), {facts.tokens.n_tokens:,} tokens, "
+        f"{main.originals.size:,} positions in windows of {main.originals.shape[2]}"
+    )
     findings = list(check_rules(measured))
     hidden = not any(each.bug == "nothing-hidden" for each in findings)
-    if not hidden or not measured.main.selected.any():
+    if not hidden or not main.selected.any():
         findings += check_empty(measured, np.zeros(1)) if hidden else []
-        return MasksAudit(measured, by_verdict(findings), None, None, target)
-    repeats, whole = repeats_of(measured.main), measured
-    measured = replace(measured, main=repeats.independent(measured.main))
+        summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
+        return MasksReport(title, by_verdict(findings), summary, measured)
+    repeats, whole = repeats_of(main), measured
+    measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():
         pairs += of_lengths(table, name) if table.selected.any() and name != "short" else []
     structure = structure_of(measured.main, pairs)
     expected = expected_of(measured, structure)
+    recipe, masks = expected.recipe, "static" if repeats.in_all_calls or repeats.for_same_text else "dynamic"
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
     findings += [check_ids(measured.main), *check_random(measured.main)]
-    findings += [*dependences(pairs, expected.recipe, structure), *check_amounts(measured, structure, expected)]
-    return MasksAudit(measured, by_verdict(without_consequences(findings)), structure, expected.recipe, target)
+    findings += [*dependences(pairs, recipe, structure), *check_amounts(measured, structure, expected)]
+    findings = by_verdict(without_consequences(findings))
+    summary = f"Nearest recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
+    return MasksReport(title, findings, summary, whole, structure, recipe)
 
 
 def expected_of(measured: Measured, structure: Structure) -> Expected:
     """The rate and the shares by the options, by the target's attributes, or else by the nearest recipe."""
-    options, claims = measured.options, measured.facts.claims
+    options, claims = measured.options, measured.facts
     nearest = nearest_recipe(structure.rate.value, structure.shares, structure.unit, structure.varies)
     stated = recipe_named(options.recipe) if options.recipe else None
     rates = (options.rate, stated.rate if stated else None, claims.rate, nearest.rate)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from auditing.errors import TargetEnded, TargetError, raised
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Facts, MaskOptions, claims, token_ids, tokenizer_of
+from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids, tokenizer_of
 
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
@@ -62,7 +62,7 @@ class MasksHost:
                 ids, counts = np.unique(masked.inputs[masked.inputs != text.ids], return_counts=True)
                 if len(ids) and counts.max() > counts.sum() / 2:  # [MASK], if no special id is stated
                     self.tokens = tokens.with_mask(int(ids[counts.argmax()]))
-            return Facts(target.kind, self.tokens, claims(self.function))
+            return facts_of(self.function, target.kind, self.tokens)
         raise TargetError(problems[0])
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:

@@ -11,7 +11,7 @@ from auditing.errors import TargetError, describe
 from auditing.masks.calls import seed
 from auditing.masks.target import matrix, read
 from auditing.masks.texts import Masked
-from auditing.masks.tokens import Facts, MaskOptions, claims, token_ids
+from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids
 
 
 def functions(imported: Any) -> dict[str, Callable[..., Any]]:
@@ -35,7 +35,7 @@ def facts(loader: Any, options: MaskOptions) -> Facts:
     tokens = token_ids(owner, options)
     if tokens is None:
         raise TargetError("the number of tokens is unknown: state --n-tokens, --mask, and --special")
-    return Facts("loader", tokens, claims(owner))
+    return facts_of(owner, "loader", tokens)
 
 
 def batches(loader: Any, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:

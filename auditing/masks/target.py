@@ -19,34 +19,21 @@ LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", 
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
 EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
-FORK_WAIT = 1.0  # seconds that a child may take to return from a call in which the target forked
+RETURNED = os.pipe()  # a child that returns from a call, because the target forked in it, writes to it
 
 
-class Forks:
-    """Notices calls that return in a child process too, because the target forked in them, and ends the child."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.pipe = os.pipe()
-        os.register_at_fork(before=self._count)
-
-    def _count(self) -> None:
-        self.count += 1
-
-    def call(self, function: Any, argument: Any) -> Any:
-        """Raises TargetError if the call returns twice."""
-        process, count = os.getpid(), self.count
-        try:
-            return function(argument)
-        finally:
-            if os.getpid() != process:
-                os.write(self.pipe[1], b".")
-                os._exit(0)
-            if self.count > count and select.select([self.pipe[0]], [], [], FORK_WAIT)[0]:
-                raise TargetError("the target forked, and its child returned from the call as well")
-
-
-FORKS = Forks() if hasattr(os, "register_at_fork") else None
+def called(function: Any, argument: Any) -> Any:
+    """The result of a call. Raises TargetError if this call or an earlier one has also returned in a child."""
+    process = os.getpid()
+    try:
+        return function(argument)
+    finally:
+        if os.getpid() != process:
+            os.write(RETURNED[1], b".")
+            os._exit(0)
+        if select.select([RETURNED[0]], [], [], 0)[0]:
+            os.read(RETURNED[0], 1)
+            raise TargetError("the target forked, and its child returned from the call as well")
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ class Target:
         before = [matrix(ids).copy() for ids in held]
         call = f"called with {'x = ' if self.kind == 'tensor' else ''}{describe(argument)}"
         try:
-            returned = FORKS.call(self.function, argument) if FORKS else self.function(argument)
+            returned = called(self.function, argument)
         except TargetError as error:
             raise TargetError(f"{call}, {error}") from None
         except Exception as error:

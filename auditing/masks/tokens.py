@@ -66,22 +66,15 @@ class TokenIds:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """The rate and the shares that the target's attributes state; None if they state nothing."""
+class Facts:
+    """The facts about a target that are known before it is measured: what it and its attributes state."""
 
-    rate: float | None
+    kind: str  # of KINDS
+    name: str  # of the function or class
+    tokens: TokenIds
+    rate: float | None  # None if nothing is stated
     shares: tuple[float, float, float] | None  # of [MASK], random, unchanged
     whole_words: bool
-    name: str  # of the function or class
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts about a target that are known before it is measured."""
-
-    kind: str
-    tokens: TokenIds
-    claims: Claims
 
 
 def attribute(target: Any, names: Iterable[str]) -> Any:
@@ -132,11 +125,11 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     return TokenIds(n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored)
 
 
-def claims(target: Any) -> Claims:
-    """The masking rate and shares that a target states in its attributes."""
+def facts_of(target: Any, kind: str, tokens: TokenIds) -> Facts:
+    """The facts about a target that is called as `kind`, with the rate and shares that its attributes state."""
     rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
     masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
     shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
     name = getattr(target, "__name__", type(target).__name__)
     whole = bool(attribute(target, ["whole_word_mask"])) or "wholeword" in name.lower().replace("_", "")
-    return Claims(rate, shares, whole, name)
+    return Facts(kind, name, tokens, rate, shares, whole)

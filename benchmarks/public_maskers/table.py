@@ -10,7 +10,7 @@ from labml_nn.transformers.mlm import MLM as AnnotatedMLM
 
 from auditing.errors import TargetError
 from auditing.finding import Verdict
-from auditing.masks.audit import MasksAudit, audit_masks
+from auditing.masks.audit import MasksReport, audit_masks
 from benchmarks.public_maskers import pretraining, recommenders
 from benchmarks.public_maskers.collators import COLLATORS
 from benchmarks.public_maskers.packages import PACKAGES
@@ -50,7 +50,7 @@ def maskers() -> Iterator[tuple[str, str, Callable[[], Any]]]:
         yield name, "", partial(replace, masker)
 
 
-def row(name: str, release: str, audit: MasksAudit) -> tuple[str, ...]:
+def row(name: str, release: str, audit: MasksReport) -> tuple[str, ...]:
     bugs = {
         verdict: sorted({f"`{each.bug}`" for each in audit.findings if each.verdict == verdict and each.bug})
         for verdict in (Verdict.BROKEN, Verdict.DIFFERS)

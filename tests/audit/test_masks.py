@@ -8,18 +8,18 @@ import torch
 from audit import assert_masks
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
-from auditing.masks.audit import MasksAudit, audit_masks
+from auditing.masks.audit import MasksReport, audit_masks
 from tests.audit.maskers import N_ORDINARY, Masker, OwnGenerator, RatePerWindow, Spans
 from tests.tokenizers import unigram
 
 pytestmark = pytest.mark.usefixtures("few_windows")
 
 
-def bugs(audit: MasksAudit) -> set[tuple[str | None, str]]:
+def bugs(audit: MasksReport) -> set[tuple[str | None, str]]:
     return {(finding.bug, str(finding.verdict)) for finding in audit.findings if finding.verdict != Verdict.OK}
 
 
-def named(audit: MasksAudit, name: str) -> Finding:
+def named(audit: MasksReport, name: str) -> Finding:
     (finding,) = [finding for finding in audit.findings if finding.name == name]
     return finding
 

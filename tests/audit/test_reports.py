@@ -29,7 +29,9 @@ def hangs(x):
     import time; time.sleep(1000)
 def dies(x):
     import os; os._exit(3)
-for function in (mask, everything, hangs, dies):
+def forks(x):
+    import os; os.fork(); return x, x
+for function in (mask, everything, hangs, dies, forks):
     function.n_tokens, function.mask_token, function.padding_token = 67, 66, 65
 """
 
@@ -78,7 +80,7 @@ def test_json_without_a_file_is_printed(start):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["masks", "data:nothing"], "'data' has no 'nothing'"),
+        (["masks", "data:forks"], "the target forked, and its child returned from the call as well"),
         (["masks", "data:dies"], "called with ids int64 [32, 64]: the target ended the process that called it"),
         (["masks", "data:mask", "--recipe", "T5"], "T5 is denoising"),
         (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -13,7 +12,7 @@ import torch
 from auditing.errors import TargetError
 from auditing.masks.calls import MasksHost, functions
 from auditing.masks.texts import Masked
-from auditing.masks.tokens import MaskOptions, claims, token_ids
+from auditing.masks.tokens import MaskOptions, facts_of, token_ids
 from tests.audit.maskers import CLS, MASK, N_ORDINARY, PAD, SEP, Masker
 from tests.tokenizers import MAKERS, wordpiece
 
@@ -109,8 +108,9 @@ def test_attributes_state_ids_rate_and_shares():
     tokens = token_ids(target, MaskOptions())
     assert tokens is not None
     assert (tokens.n_tokens, tokens.mask, tokens.padding, tokens.special) == (100, 99, 98, (97, 98, 99))
-    assert claims(target).rate == 0.2
-    assert claims(target).shares == pytest.approx((0.6, 0.1, 0.3))
+    facts = facts_of(target, "tensor", tokens)
+    assert facts.rate == 0.2
+    assert facts.shares == pytest.approx((0.6, 0.1, 0.3))
     stated = token_ids(target, MaskOptions(n_tokens=200, mask=5, special=()))
     assert stated is not None
     assert (stated.n_tokens, stated.mask, stated.special) == (200, 5, (5, 98))
@@ -129,11 +129,6 @@ def test_arrays_and_lists(kind, target):
     _, answer = masked(target, n_tokens=9, kind=kind)
     assert answer.inputs.shape == (8, 24)
     assert answer.inputs.dtype == np.int64
-
-
-def forks(x):
-    os.fork()
-    return x, x
 
 
 def returns(value):
@@ -157,7 +152,6 @@ def returns(value):
         (returns(lambda x: (x, x.to("meta"))), "labels is on another device than the argument"),
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
         (returns(lambda x: exec("raise KeyboardInterrupt")), "the target raised KeyboardInterrupt"),
-        (forks, "the target forked, and its child returned from the call as well"),
         (returns(lambda x: x / "x"), "the target raised TypeError: unsupported operand"),
     ],
 )
