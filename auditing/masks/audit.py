@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from auditing.catalogue import finding
 from auditing.finding import Finding, Verdict, by_verdict
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
-from auditing.masks.catalogue import explains, finding, judged
+from auditing.masks.judging import explains, judged
 from auditing.masks.measure import Measured, measure, measure_batches
 from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
 from auditing.masks.repeats import check_repeats, repeats_of

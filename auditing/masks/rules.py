@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from auditing.catalogue import finding
 from auditing.finding import Finding, Verdict
-from auditing.masks.catalogue import finding
 from auditing.masks.measure import Measured
 from auditing.masks.table import Table
 

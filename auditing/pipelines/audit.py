@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from auditing.catalogue import finding
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, check_batches, checked
+from auditing.pipelines.batches import check_batches
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
 from auditing.pipelines.rebuilt import check_others, check_rebuilt
 from auditing.pipelines.references import Play, check_losses
@@ -34,9 +35,9 @@ def audit_with(call: Call, target: str, play: Play, end: float, seed: int, annou
     """The audit until `end` (monotonic), of a pipeline whose functions `call` reaches."""
     facts = call("make_model", play.training, play.tokens.characters, seed)
     findings, measured = _without_training(call, play, seed)
-    wrong = [finding for finding in findings if finding.verdict != Verdict.OK]
-    for finding in wrong:
-        announce(finding.line())
+    wrong = [each for each in findings if each.verdict != Verdict.OK]
+    for each in wrong:
+        announce(each.line())
     announce(f"{len(findings)} checks without training, {len(findings) - len(wrong)} of them ok")
     announce(f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now")
     if not measured.n_scored:
@@ -45,9 +46,8 @@ def audit_with(call: Call, target: str, play: Play, end: float, seed: int, annou
     losses = _train(call, measured, end)
     findings.append(_check_training(losses, *call("unchanged")))
     if np.isfinite(losses[-1]):
-        leaks = [(each.bug, each.cause) for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))]
-        leak = next(iter(leaks), None)
-        findings += check_losses(measured.losses(), references, measured.readings, f"after {len(losses):,} steps", leak)
+        leaks = [each.bug for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))]
+        findings += check_losses(measured.losses(), references, measured.readings, *leaks[:1])
     title = "Pipeline {0}: {model}, {n_weights:,} weights, {optimizer}; trained on the play for {1:,} steps"
     exact = ", ".join(f"{name} {values.mean():.3f}" for name, values in references.items())
     summary = f"Exact losses at [MASK], in nats per character: {exact}. {counts_of(findings)}."
@@ -68,8 +68,8 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
         every.append(Predictions(call, which, batches, readings))
         findings += check_batches(readings, play.tokens, which)
         if every[-1].n_scored:
-            finding, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which)
-            findings += [finding, *check_others(every[-1], rebuilt)]
+            found, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which)
+            findings += [found, *check_others(every[-1], rebuilt)]
     measured = every[1] if every[1].n_scored >= MIN_SCORED else every[0]
     if measured.n_scored:
         findings.append(check_loss(measured, play.tokens))
@@ -91,13 +91,10 @@ def _train(call: Call, measured: Predictions, end: float) -> list[float]:
 
 def _check_training(losses: Sequence[float], unchanged: Sequence[str], n_weights: int) -> Finding:
     """Are all losses numbers, and do the weights change?"""
-    n, some = len(losses), ", ".join(unchanged[:3]) + (", ..." if len(unchanged) > 3 else "")
-    problem: Problem = ("weights-left-out", f"Frozen, unused, or not in the optimizer: {some}.") if unchanged else None
-    if len(unchanged) == n_weights > 0:
-        problem = "weights-unchanged", "The learning rate is 0, or the loss is detached from the weights."
+    bug = "weights-unchanged" if len(unchanged) == n_weights > 0 else "weights-left-out" if unchanged else None
+    is_broken, some = len(unchanged) > LEFT_OUT * n_weights, f" ({', '.join(unchanged[:3])} ...)" if unchanged else ""
     if not np.isfinite(losses[-1]):
-        problem = "not-finite", f"At step {n:,}: a batch without labels, or a learning rate that is too high."
-    is_broken = not np.isfinite(losses[-1]) or len(unchanged) > LEFT_OUT * n_weights
-    found, expected = f"loss {losses[-1]:.3f}, {len(unchanged)} tensors unchanged", "a finite loss, 0 unchanged"
-    verdict = Verdict.BROKEN if is_broken else Verdict.DIFFERS
-    return checked(f"training, {n:,} steps", found, expected, f"of {n_weights}", problem, verdict)
+        bug, is_broken = "not-finite", True
+    found = f"loss {losses[-1]:.3f}, {len(unchanged)} of {n_weights} tensors unchanged{some}"
+    fields = {"verdict": Verdict.BROKEN if is_broken else Verdict.DIFFERS} if bug else {}
+    return finding("training", found, "a finite loss, 0 unchanged", f"{len(losses):,} steps", bug, **fields)

@@ -55,7 +55,7 @@ def mean_of(values: Array) -> float:
 
 
 def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[str, str]:
-    """The known number that the loss equals each time, and its bug, "" if it is right; ("", "unknown-loss") if none.
+    """The known number that the loss equals each time, and its bug, "" if it is right; "unknown-loss" if none.
 
     `characters` are the text of each ordinary id. The right mean comes first, so it is preferred.
     """
@@ -66,7 +66,7 @@ def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[st
         close = (LOOSE if is_rounded else RELATIVE) * np.abs(values) + ABSOLUTE
         if (np.abs(values - [each.loss for each in measured]) <= close).all():
             return name
-    return "", "unknown-loss"
+    return "none of the usual means", "unknown-loss"
 
 
 def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str], float]:

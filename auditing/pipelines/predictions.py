@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from auditing.catalogue import finding
 from auditing.errors import TargetError
-from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, checked
+from auditing.finding import Finding
 from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
 from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
 from auditing.pipelines.windows_read import Reading
@@ -18,12 +18,12 @@ from auditing.pipelines.windows_read import Reading
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
 BLOCKED = 2e-5  # nats: a prediction that must move moves by more, even before training
 
-RULES = {  # of each change: whether it must move the prediction, and the name and the cause of the bug if it is wrong
-    "labels": (False, "leak-labels", "The model sees its labels: they reach the decoder or the inputs."),
-    "other windows": (False, "attends-over-batch", "Attention runs across the batch: check batch_first."),
-    "characters on the left": (True, "no-left-context", "Attention does not reach the left: check its mask."),
-    "characters on the right": (True, "no-right-context", "Attention does not reach the right, as with a causal mask."),
-    "order of the characters": (True, "no-positions", "The model has no positions: check their embedding."),
+RULES = {  # of each change: whether it must move the prediction, and the bug if it is wrong
+    "labels": (False, "leak-labels"),
+    "other windows": (False, "attends-over-batch"),
+    "characters on the left": (True, "no-left-context"),
+    "characters on the right": (True, "no-right-context"),
+    "order of the characters": (True, "no-positions"),
 }
 
 
@@ -74,12 +74,9 @@ def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
     """Is the loss the mean over labelled positions in nats, of the logits that came with it?"""
     measured = [predictions.measured(i) for i, reading in enumerate(predictions.readings) if reading.labelled.any()]
     what, bug = name_of(measured, tokens.characters)
-    cause = f"The loss is {what}." if what else "None of the usual means: another loss or a penalty may be added."
-    if measured[0].are_probabilities:
-        bug, cause = "softmax-twice", "The model ends with a softmax, and cross-entropy applies another."
-    verdict = Verdict.DIFFERS if bug in ("mean-of-means", "unknown-loss") else Verdict.BROKEN
-    found, expected = f"{measured[0].loss:.4f}", f"{measured[0].mean():.4f}"
-    return checked("loss of known logits", found, expected, "exact", (bug, cause) if bug else None, verdict)
+    bug = "softmax-twice" if measured[0].are_probabilities else bug
+    found, expected = f"{measured[0].loss:.4f}, {what}", f"{measured[0].mean():.4f}"
+    return finding("loss of known logits", found, expected, "exact", bug or None)
 
 
 def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> list[Finding]:
@@ -90,8 +87,7 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
     i, random = predictions.fullest, np.random.Generator(np.random.PCG64(seed))
     arrays, reading, noise = predictions.batches[i].arrays, predictions.readings[i], predictions.moved(i, {})
     if noise > STILL:
-        again: Problem = ("not-deterministic", "Dropout is active in evaluation, or the model draws.")
-        return [checked("the same batch again", moves(noise), "it does not move", "exact", again, Verdict.DIFFERS)]
+        return [finding("the same batch again", moves(noise), "it does not move", "exact", "not-deterministic")]
     x, places = reading.inputs, np.arange(reading.inputs.shape[1])
     target = np.where(reading.scored, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
     visible, half = reading.is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
@@ -105,13 +101,13 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
         "order of the characters": (visible, shuffled),
     }
     findings = []
-    for name, (must_move, bug, cause) in RULES.items():
+    for name, (must_move, bug) in RULES.items():
         key, at = "labels" if name == "labels" else "inputs", reading.scored & (places == target)
         at &= half | (name != "other windows")
         moved = predictions.moved(i, {key: np.where(*changed[name], arrays[key])}, at)
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
-        expected, problem = "it moves" if must_move else "it does not move", (bug, cause) if is_wrong else None
-        findings.append(checked(f"change of {name}", moves(moved), expected, f"{at.sum()} positions", problem))
+        evidence, expected = f"{at.sum()} positions", "it moves" if must_move else "it does not move"
+        findings.append(finding(f"change of {name}", moves(moved), expected, evidence, bug if is_wrong else None))
     return findings
 
 

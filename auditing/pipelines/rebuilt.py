@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from auditing.catalogue import finding
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, checked, joined
+from auditing.pipelines.batches import joined
 from auditing.pipelines.predictions import STILL, Predictions, moves
 from auditing.pipelines.target_batch import Array, Batch, Tokens
 from auditing.pipelines.windows_read import Reading, read_windows
@@ -37,25 +38,24 @@ def check_rebuilt(
     """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the inputs differ."""
     name, expected, after = f"{which} batches of another hidden text", "only labels change", build("again", text)
     if any(differ(one, two) for one, two in zip(before, after, strict=False)):
-        cause = "The batches of one seed and text differ, so that leaks do not show here: draw from `seed` or torch."
-        return checked(name, "they differ anyway", "", "", ("not-reproducible", cause), Verdict.DIFFERS), []
+        return finding(name, "they differ anyway, so leaks do not show", expected, "exact", "not-reproducible"), []
     for letters in (False, True):  # the windows may be cut at line ends or words, which may be hidden
         other = altered(readings, text, tokens, letters)
         after = build("rebuilt", other)
-        changes = (_inputs_changed(*each, other, tokens) for each in zip(before, after, readings, strict=False))
-        problem = next((each for each in changes if each), None)
-        if not problem:
+        leaks = (_leak(*each, other, tokens) for each in zip(before, after, readings, strict=False))
+        bug = next((each for each in leaks if each), None)
+        if not bug:
             break
-    verdict = Verdict.DIFFERS if problem and problem[0] == "leak-masks" else Verdict.BROKEN
-    found, evidence = "inputs change" if problem else expected, f"{(other != text).sum():,} hidden characters"
-    return checked(name, found, expected, evidence, problem, verdict), [] if problem else after
+    found, evidence = "inputs change" if bug else expected, f"{(other != text).sum():,} hidden characters"
+    return finding(name, found, expected, evidence, bug), [] if bug else after
 
 
-def _inputs_changed(before: Batch, after: Batch, reading: Reading, other: Array, tokens: Tokens) -> Problem:
-    """A piece of text may occur twice, so a character may change that is not a replacement before or after."""
+def _leak(before: Batch, after: Batch, reading: Reading, other: Array, tokens: Tokens) -> str | None:
+    """The leak by which two batches differ. A piece of text may occur twice, so a character may change that is not a
+    replacement before or after."""
     x, y = before.inputs, after.inputs
     if x.shape != y.shape or ((x == tokens.padding).sum(1) != (y == tokens.padding).sum(1)).any():
-        return "leak-length", "The width or the padding of windows depends on hidden characters."
+        return "leak-length"
     is_labelled = [each.labels != reading.ignored for each in (before, after)]
     masks_differ = (is_labelled[0] != is_labelled[1]) | ((x == tokens.mask) != (y == tokens.mask))
     changed = x != y
@@ -64,14 +64,8 @@ def _inputs_changed(before: Batch, after: Batch, reading: Reading, other: Array,
     if not changed.any() and not masks_differ.any():
         return None
     if ((x != y).mean(1) > 0.5).any():
-        return (
-            "leak-sampling",
-            "The choice or order of windows depends on hidden characters: choose before masking.",
-        )
-    if masks_differ.any():
-        cause = "The masks depend on the hidden characters, so they tell about them. Right if rare ones are preferred."
-        return "leak-masks", cause
-    return "leak-inputs", f"{changed.sum():,} visible characters of a batch depend on hidden ones, which they may copy."
+        return "leak-sampling"
+    return "leak-masks" if masks_differ.any() else "leak-inputs"
 
 
 def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Finding]:
@@ -85,11 +79,9 @@ def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Findi
         old, new = predictions.batches[i].others[key], after[i].others.get(key, np.zeros(0))
         moved = predictions.moved(i, {key: new}) if new.shape == old.shape else 0.0
         is_used = moved > STILL >= predictions.moved(i, {})
-        cause = f"Element {key} of the batch depends on the hidden characters, and the predictions "
-        cause += "on it." if is_used else "do not depend on it, as far as can be seen."
-        problem, verdict = ("leak-target", cause), Verdict.BROKEN if is_used else Verdict.DIFFERS
-        name = f"{predictions.name}: {key} rebuilt"
-        findings.append(checked(name, moves(moved), "no change", "exact", problem, verdict))
+        name, verdict = f"{predictions.name}: {key} rebuilt", Verdict.BROKEN if is_used else Verdict.DIFFERS
+        found = f"it depends on hidden characters, and {moves(moved)}"
+        findings.append(finding(name, found, "no change", "exact", "leak-target", verdict=verdict))
     return findings
 
 

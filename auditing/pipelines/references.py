@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import Problem, checked
+from auditing.catalogue import finding
+from auditing.finding import Finding
 from auditing.pipelines.target_batch import Array, Tokens
 from auditing.pipelines.windows_read import Reading, split
 from auditing.statistics import z_of_sums
@@ -67,22 +67,19 @@ class Play:
 
 
 def check_losses(
-    losses: Array, references: Mapping[str, Array], readings: Sequence[Reading], when: str, leak: Problem
+    losses: Array, references: Mapping[str, Array], readings: Sequence[Reading], leak: str = "leak"
 ) -> list[Finding]:
-    """Is the loss below unigram, and not below the floor? `leak` is one that explains it."""
+    """Is the loss below unigram, and not below the floor? `leak` is a bug that explains it."""
     loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
-    problem: Problem = (bug, f"Not clearly below it {when}: too short or broken.")
-    problem = problem if loss > unigram - NEAR_UNIGRAM else None
     per_window = np.concatenate([each.scored.sum(1) for each in readings])
     windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
     # Windows are independent, their positions are not.
     z = float(z_of_sums(np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]))
-    is_leak = n_windows >= MIN_WINDOWS and z < -LEAK
-    leak = leak or ("leak", "The model knows more than its inputs show; no change of a batch shows the source.")
     found, evidence = f"{loss:.3f} ({loss - floor:+.3f})", f"z={z:.0f}, {n_windows} windows"
     below, n = f"below {unigram - NEAR_UNIGRAM:.3f}", f"of {len(losses):,}"
+    is_learned, is_leak = loss <= unigram - NEAR_UNIGRAM, n_windows >= MIN_WINDOWS and z < -LEAK
     return [
-        checked("loss at [MASK], unigram", f"{loss:.3f}", below, n, problem, Verdict.DIFFERS),
-        checked("loss at [MASK], floor", found, f"at least {floor:.3f}", evidence, leak if is_leak else None),
+        finding("loss at [MASK], unigram", f"{loss:.3f}", below, n, None if is_learned else bug),
+        finding("loss at [MASK], floor", found, f"at least {floor:.3f}", evidence, leak if is_leak else None),
     ]

@@ -44,7 +44,7 @@ def mean_of_windows(logits, labels, truth):
         (lambda x, y, t: loss(x.transpose(0, 1).contiguous(), y), "misaligned", "seq_len, batch"),
         (lambda x, y, t: loss(x, torch.where(y == 3, IGNORED, y)), "wrong-ignored-label", "'d' (id 3)"),
         (lambda x, y, t: loss(x, y.where(y >= 0, torch.tensor(PADDING))), "wrong-ignored-label", "counts the ignored"),
-        (lambda x, y, t: loss(x, y) + 0.37 * x.square().mean().item(), "unknown-loss", ""),
+        (lambda x, y, t: loss(x, y) + 0.37 * x.square().mean().item(), "unknown-loss", "none of the usual"),
     ],
 )
 def test_means_are_named(of_batch, bug, what):

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from auditing.catalogue import CATALOGUE, table
 from auditing.masks.audit import audit_masks
-from auditing.masks.catalogue import CATALOGUE, table
 from runs.files import ROOT
 from tests.audit.museum import EXHIBITS
 from tests.audit.museum.correct import CORRECT, Correct

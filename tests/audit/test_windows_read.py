@@ -97,4 +97,4 @@ def test_a_leak_is_below_the_floor_in_standard_errors_of_windows(small_play, mas
     noise = np.tile(np.random.Generator(np.random.PCG64(0)).normal(size=16)[rows], copies)
     references = {"unigram": np.full(len(noise), 3.0), "floor": np.ones(len(noise))}
     losses = references["floor"] - below + 0.1 * noise
-    assert check_losses(losses, references, readings, "now", None)[1].bug == bug
+    assert check_losses(losses, references, readings)[1].bug == bug

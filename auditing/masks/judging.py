@@ -1,37 +1,15 @@
-"""The catalogue of known bugs: their names, usual causes, and where each was found.
+"""Judges a dependence that was found: its name in the catalogue, and the recipes that have it."""
 
-python -m auditing.masks.catalogue     prints the tables of docs/audit.md
-"""
-
-import tomllib
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from auditing.catalogue import CATALOGUE, Bug, finding
 from auditing.finding import Finding, Verdict
 from auditing.masks.battery import Pair
 from auditing.masks.recipes import RECIPES, Recipe, Structure
 
 EDGE, LARGE = 10, 0.5  # positions at either end of a window at which it cuts spans and words; a relative difference
-
-
-@dataclass(frozen=True)
-class Bug:
-    """An entry. Findings about the outcomes, or with the names, in `explains` follow from this one."""
-
-    name: str
-    outcome: str  # labels, selected, kind or replacement
-    cause: str
-    verdict: str = "broken"
-    cited: str = ""  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
-    explains: tuple[str, ...] = ()
-    shares: tuple[tuple[float, float, float], ...] = ()  # that it makes of 80/10/10
-
-
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-CATALOGUE = {name: Bug(name, **entry) for name, entry in TABLE.items()}
 
 
 def named(pair: Pair) -> str:
@@ -50,17 +28,6 @@ def named(pair: Pair) -> str:
             return "regular-pattern"
         return "never-neighbors" if shares[0] < pair.found.mean else pair.name
     return "same-mask-in-batch" if pair.key == ("selected", "whole rows") else pair.name
-
-
-def finding(
-    name: str, found: str, expected: str, evidence: str, bug: str | None = None, **fields: Any
-) -> Finding:  # fmt: skip
-    """A finding with the verdict and the cause that the catalogue has for its bug, unless `fields` state others."""
-    if bug is None:
-        return Finding(name, found, expected, evidence, **fields)
-    entry = CATALOGUE.get(bug, Bug(bug, name, "No recipe has this dependence: the draws use what they should not."))
-    return Finding(name, found, expected, evidence, **{"verdict": Verdict(entry.verdict), "bug": bug,
-                   "cause": entry.cause, **fields})  # fmt: skip
 
 
 def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
@@ -90,26 +57,3 @@ def explains(root: Finding, other: Finding) -> bool:
     bug = CATALOGUE.get(root.bug or "", Bug("", root.name.partition(" by ")[0], ""))
     outcome = CATALOGUE[other.bug].outcome if other.bug in CATALOGUE else other.name.partition(" by ")[0]
     return other.bug in bug.explains or outcome in bug.explains or (" by " in root.name and outcome == bug.outcome)
-
-
-def link(cited: str) -> str:
-    """A citation in Markdown."""
-    if "#" in cited:
-        repository, number = cited.split("#")
-        return f"[{cited}](https://github.com/{repository}/issues/{number})"
-    repository, place = cited.split("@")
-    commit, path = place.split(":")
-    return f"[{repository}](https://github.com/{repository}/blob/{commit}/{path})"
-
-
-def table() -> str:
-    """The table of docs/audit.md in Markdown."""
-    rows = [
-        f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {', '.join(map(link, bug.cited.split()))} |"
-        for bug in CATALOGUE.values()
-    ]
-    return "\n".join(["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(table())

@@ -1,0 +1,58 @@
+"""The catalogue of known bugs: their names, usual causes, and where each was found.
+
+python -m auditing.catalogue     prints the table of docs/audit.md
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auditing.finding import Finding, Verdict
+
+
+@dataclass(frozen=True)
+class Bug:
+    """An entry. Findings about the outcomes, or with the names, in `explains` follow from this one."""
+
+    name: str
+    outcome: str  # labels, selected, kind or replacement; of a pipeline, its batches, loss, model or training
+    cause: str
+    verdict: str = "broken"
+    cited: str = ""  # owner/repository#number of an issue or pull request, or owner/repository@commit:path
+    explains: tuple[str, ...] = ()
+    shares: tuple[tuple[float, float, float], ...] = ()  # that it makes of 80/10/10
+
+
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CATALOGUE = {name: Bug(name, **entry) for name, entry in TABLE.items()}
+
+
+def finding(name: str, found: str, expected: str, evidence: str, bug: str | None = None, **fields: Any) -> Finding:
+    """A finding with the verdict and the cause that the catalogue has for its bug, unless `fields` state others."""
+    if bug is None:
+        return Finding(name, found, expected, evidence, **fields)
+    entry = CATALOGUE.get(bug, Bug(bug, name, "No recipe has this dependence: the draws use what they should not."))
+    fields = {"verdict": Verdict(entry.verdict), "bug": bug, "cause": entry.cause, **fields}
+    return Finding(name, found, expected, evidence, **fields)
+
+
+def link(cited: str) -> str:
+    """A citation in Markdown."""
+    if "#" in cited:
+        return f"[{cited}](https://github.com/{cited.replace('#', '/issues/')})"
+    repository, commit, path = cited.replace("@", ":").split(":")
+    return f"[{repository}](https://github.com/{repository}/blob/{commit}/{path})"
+
+
+def table() -> str:
+    """The table of docs/audit.md in Markdown."""
+    rows = [
+        f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {', '.join(map(link, bug.cited.split()))} |"
+        for bug in CATALOGUE.values()
+    ]
+    return "\n".join(["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(table())
