@@ -7,54 +7,53 @@ import numpy as np
 CERTAIN, BETTER = 0.98, 0.02  # shares of equal tokens: no other order is tried; another order must explain more
 
 
-def sources(ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
+def sources(
+    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, gram: int | None = None
+) -> np.ndarray:
     """The flat index into `ids` of the token at each output position, -1 for a token that was added.
 
     `ids` and `real` are the input's `[rows, width]`, `outputs` and `known` the output's `[other rows, other width]`:
-    its inputs, and the same with labels put back.
+    its inputs, and the same with labels put back. `gram` tokens in a row tell a place; by default
+    as many as suffice for random tokens.
     """
-    n_rows, width = ids.shape
-    candidates = []
-    if len(outputs) == n_rows and outputs.shape[1] >= width:
-        extra = outputs.shape[1] - width
-        for left in sorted({0, extra}):
-            candidates.append(
-                np.pad(np.arange(ids.size).reshape(ids.shape), ((0, 0), (left, extra - left)), constant_values=-1)
-            )
+    candidates, extra = [], outputs.shape[1] - ids.shape[1]
+    for left in sorted({0, extra}) if len(outputs) == len(ids) and extra >= 0 else ():
+        places = np.arange(ids.size).reshape(ids.shape)
+        candidates.append(np.pad(places, ((0, 0), (left, extra - left)), constant_values=-1))
 
-    def fit(found: np.ndarray) -> float:
-        return float(((found >= 0) & (known == ids.ravel()[found]) & real.ravel()[found]).sum() / max(1, real.sum()))
+    def fit(found: np.ndarray, shown: np.ndarray) -> float:
+        return float(((found >= 0) & (shown == ids.ravel()[found]) & real.ravel()[found]).sum() / max(1, real.sum()))
 
-    best = max(candidates, key=fit, default=None)
-    if best is not None and fit(best) > CERTAIN:
+    best = max(candidates, key=lambda found: fit(found, known), default=None)
+    if best is not None and fit(best, known) > CERTAIN:
         return best
-    found = by_anchors(ids, real, outputs, known)
-    return found if best is None or fit(found) > fit(best) + BETTER else best
+    found = by_anchors(ids, real, known, gram)
+    if (outputs == ids.ravel()[found])[found >= 0].sum() < 0.5 * (found >= 0).sum():  # labels may be wrong
+        found = max(found, by_anchors(ids, real, outputs, gram), key=lambda each: fit(each, outputs))
+    return found if best is None or fit(found, known) > fit(best, known) + BETTER else best
 
 
-def by_anchors(ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
+def by_anchors(ids: np.ndarray, real: np.ndarray, shown: np.ndarray, gram: int | None) -> np.ndarray:
     """Anchors are some tokens in a row that occur once in the text, confirmed by others at the same distance. Each
     extends over the tokens around it, up to the end of its row of the text."""
-    width, at = ids.shape[1], np.arange(outputs.shape[1])
-    base = int(max(ids.max(), outputs.max(), known.max())) + 2
-    gram = max(3, math.ceil(math.log(50 * ids.size) / math.log(base)))
-    anchors = np.full(outputs.shape, -1)
+    width, at = ids.shape[1], np.arange(shown.shape[1])
+    base = int(max(ids.max(), shown.max())) + 2
+    gram = gram or max(3, math.ceil(math.log(50 * ids.size) / math.log(base)))
+    anchors = np.full(shown.shape, -1)
     if min(width, len(at)) < gram:
         return anchors
     codes = codes_of(np.where(real, ids, -1), base, gram)
     values, first, counts = np.unique(codes, return_index=True, return_counts=True)
     rows, columns = np.divmod(first[counts == 1], codes.shape[1])
     values, places = values[counts == 1], rows * width + columns
-    for array in (outputs, known):
-        wanted = codes_of(array, base, gram)
-        index = np.searchsorted(values, wanted).clip(max=len(values) - 1)
-        hit = values[index] == wanted
-        for step in range(gram):
-            anchors[:, step : step + wanted.shape[1]][hit] = places[index[hit]] + step
-    distances = (np.where(anchors >= 0, anchors - at, -ids.size) + ids.size) * len(outputs) + np.arange(len(outputs))[
-        :, None
-    ]
-    _, inverse, counts = np.unique(distances, return_inverse=True, return_counts=True)
+    wanted = codes_of(shown, base, gram)
+    index = np.searchsorted(values, wanted).clip(max=len(values) - 1)
+    hit = values[index] == wanted
+    for step in range(gram):
+        anchors[:, step : step + wanted.shape[1]][hit] = places[index[hit]] + step
+    distances = np.where(anchors >= 0, anchors - at, -ids.size) + ids.size
+    of_rows = distances * len(shown) + np.arange(len(shown))[:, None]
+    _, inverse, counts = np.unique(of_rows, return_inverse=True, return_counts=True)
     anchors[counts[inverse].reshape(anchors.shape) <= gram] = -1
     flat, exists = ids.ravel(), real.ravel()
 
@@ -69,8 +68,8 @@ def by_anchors(ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np
 
     right, left = extended(anchors, 1), extended(anchors[:, ::-1], -1)[:, ::-1]
     # Between anchors that agree, tokens may have been replaced. Elsewhere, they may have been added.
-    fits_right = (right >= 0) & ((right == left) | (flat[right] == known))
-    return np.where(fits_right, right, np.where((left >= 0) & (flat[left] == known), left, -1))
+    fits_right = (right >= 0) & ((right == left) | (flat[right] == shown))
+    return np.where(fits_right, right, np.where((left >= 0) & (flat[left] == shown), left, -1))
 
 
 def codes_of(ids: np.ndarray, base: int, gram: int) -> np.ndarray:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from auditing.catalogue import finding
-from auditing.finding import Finding, Verdict, by_verdict
+from auditing.finding import Finding, by_verdict
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
-from auditing.masks.judging import explains, judged
+from auditing.masks.judging import judged, without_consequences
 from auditing.masks.measure import Measured, measure, measure_batches
 from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
 from auditing.masks.repeats import check_repeats, repeats_of
@@ -159,17 +159,3 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
             evidence = f"{sum(len(pair.found.shares) for pair in free):,} shares"
             found.append(finding(f"{outcome} by anything else", f"not by {names}", "not at all", evidence))
     return found
-
-
-def without_consequences(findings: list[Finding]) -> list[Finding]:
-    """The findings with those that follow from an earlier one as `differs`, without a bug of their own."""
-    roots: list[Finding] = []
-    marked = []
-    for each in findings:
-        root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
-        if root and each.verdict != Verdict.OK:
-            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root.bug}.", recipes=())
-        elif each.verdict == Verdict.BROKEN:
-            roots.append(each)
-        marked.append(each)
-    return marked

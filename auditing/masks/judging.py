@@ -1,5 +1,6 @@
 """Judges a dependence that was found: its name in the catalogue, and the recipes that have it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,17 @@ def explains(root: Finding, other: Finding) -> bool:
     bug = CATALOGUE.get(root.bug or "", Bug("", root.name.partition(" by ")[0], ""))
     outcome = CATALOGUE[other.bug].outcome if other.bug in CATALOGUE else other.name.partition(" by ")[0]
     return other.bug in bug.explains or outcome in bug.explains or (" by " in root.name and outcome == bug.outcome)
+
+
+def without_consequences(findings: list[Finding]) -> list[Finding]:
+    """The findings with those that follow from an earlier one as `differs`, without a bug of their own."""
+    roots: list[Finding] = []
+    marked = []
+    for each in findings:
+        root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
+        if root and each.verdict != Verdict.OK:
+            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root.bug}.", recipes=())
+        elif each.verdict == Verdict.BROKEN:
+            roots.append(each)
+        marked.append(each)
+    return marked

@@ -148,7 +148,7 @@ def shift_of(table: Table, changed: np.ndarray, ignored: int) -> int:
 
     def fit(shift: int) -> tuple[float, float]:
         """With labels moved back: the share of changed positions that have one, and of labels that are the original."""
-        moved = np.roll(labelled, -shift, axis=2)[..., inside]
+        moved = (np.roll(labelled, -shift, axis=2) & table.eligible)[..., inside]
         right = np.roll(table.labels, -shift, axis=2)[..., inside] == table.originals[..., inside]
         where = changed[..., inside]
         return float(moved[where].mean()) if where.any() else 0.0, float(right[moved].mean()) if moved.any() else 0.0
@@ -192,11 +192,13 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
     return Table(**columns, tokens=tokens, mask=tokens.mask, ignored=tokens.ignored)
 
 
-def aligned(text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds) -> dict[str, np.ndarray | None]:
-    """The columns of one call, `[rows, width]` of the output."""
+def aligned(
+    text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds, gram: int | None = None
+) -> dict[str, np.ndarray | None]:
+    """The columns of one call, `[rows, width]` of the output. So many tokens, `gram`, tell a place in the text."""
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
     known = tokens.known(answer.inputs, answer.labels)
-    found = sources(ids, text.real[rows], answer.inputs, known)
+    found = sources(ids, text.real[rows], answer.inputs, known, gram)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     if padding is not None:
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was

@@ -8,16 +8,15 @@ import numpy as np
 from auditing.catalogue import finding
 from auditing.errors import TargetError
 from auditing.finding import Finding, Verdict
-from auditing.pipelines.batches import check_batches
+from auditing.pipelines.batches import check_others, check_rebuilt
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
-from auditing.pipelines.rebuilt import check_others, check_rebuilt
+from auditing.pipelines.reading import check_table, table_of
 from auditing.pipelines.references import Play, check_losses
 from auditing.pipelines.target_batch import Array, Batch, Call
-from auditing.pipelines.windows_read import read_windows
 from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
-N_CHECKED = 16_384  # characters of the batches
+N_TEXT, N_CHECKED = 100_000, 16_384  # characters of the training text and of the batches that are checked
 MIN_SCORED = 100  # hidden positions; with fewer, the training batches are measured
 SHAKEN = 0.02  # the standard deviation of noise on the weights for checks without training
 LONGEST_CALL = 10.0  # seconds of training at once
@@ -40,14 +39,14 @@ def audit_with(call: Call, target: str, play: Play, end: float, seed: int, annou
         announce(each.line())
     announce(f"{len(findings)} checks without training, {len(findings) - len(wrong)} of them ok")
     announce(f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now")
-    if not measured.n_scored:
+    if not measured.table.masked.any():
         raise TargetError("no training and no evaluation batch hides a labelled character with [MASK]")
-    references = play.references(measured.readings)
+    references = play.references(measured.table)
     losses = _train(call, measured, end)
     findings.append(_check_training(losses, *call("unchanged")))
     if np.isfinite(losses[-1]):
         leaks = [each.bug for each in wrong if each.bug and each.bug.startswith(("leak", "attends"))]
-        findings += check_losses(measured.losses(), references, measured.readings, *leaks[:1])
+        findings += check_losses(measured.losses(), references, measured.table, *leaks[:1])
     title = "Pipeline {0}: {model}, {n_weights:,} weights, {optimizer}; trained on the play for {1:,} steps"
     exact = ", ".join(f"{name} {values.mean():.3f}" for name, values in references.items())
     summary = f"Exact losses at [MASK], in nats per character: {exact}. {counts_of(findings)}."
@@ -58,20 +57,20 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
     """All findings that need no training, and the predictions to measure after it."""
     call("shake", SHAKEN)
     findings, every = list[Finding](), list[Predictions]()
-    for which, text in (("training", play.training), ("evaluation", play.validation)):
+    for which, text in (("training", play.training[:N_TEXT]), ("evaluation", play.validation)):
 
         def build(name: str, text: Array, is_training: bool = which == "training") -> list[Batch]:
             return call("make_batches", name, text, is_training, N_CHECKED, seed + (not is_training))
 
         batches = build(which, text)
-        readings = [read_windows(batch, text, play.tokens) for batch in batches]
-        every.append(Predictions(call, which, batches, readings))
-        findings += check_batches(readings, play.tokens, which)
-        if every[-1].n_scored:
-            found, rebuilt = check_rebuilt(batches, readings, build, text, play.tokens, which)
+        table = table_of(batches, text, play.tokens)
+        every.append(Predictions(call, which, batches, table))
+        findings += check_table(batches, table, play.tokens, which)
+        if table.masked.any():
+            found, rebuilt = check_rebuilt(batches, table, build, text, play.tokens, which)
             findings += [found, *check_others(every[-1], rebuilt)]
-    measured = every[1] if every[1].n_scored >= MIN_SCORED else every[0]
-    if measured.n_scored:
+    measured = every[1] if every[1].table.masked.sum() >= MIN_SCORED else every[0]
+    if measured.table.masked.any():
         findings.append(check_loss(measured, play.tokens))
         findings += check_predictions(measured, play.tokens.n_ordinary, seed)
     call("shake", 0.0)

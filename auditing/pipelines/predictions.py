@@ -11,9 +11,9 @@ import numpy as np
 from auditing.catalogue import finding
 from auditing.errors import TargetError
 from auditing.finding import Finding
+from auditing.masks.table import Table
 from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
 from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
-from auditing.pipelines.windows_read import Reading
 
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
 BLOCKED = 2e-5  # nats: a prediction that must move moves by more, even before training
@@ -29,50 +29,53 @@ RULES = {  # of each change: whether it must move the prediction, and the bug if
 
 @dataclass
 class Predictions:
-    """Batches that the target's process keeps under a name, and what they show of the text."""
+    """Batches that the target's process keeps under a name, and the table of them."""
 
     call: Call
     name: str
     batches: Sequence[Batch]
-    readings: Sequence[Reading]
+    table: Table
     before: dict[int, Array] = field(default_factory=dict)  # log P of batches, to compare with
 
-    def __post_init__(self) -> None:
-        scored = [int(reading.scored.sum()) for reading in self.readings]
-        self.n_scored, self.fullest = sum(scored), int(np.argmax(scored))
+    def of_batch(self, i: int, column: Array) -> Array:
+        """The part `[batch, seq_len]` of a column of the table, such as `masked`."""
+        rows, width = self.batches[i].inputs.shape
+        return column[i, :rows, :width]
 
     def measured(self, i: int, changes: Mapping[str, Array] | None = None) -> Measured:
         """The loss of batch `i`, and log P at every position, nan where the model does not predict."""
         loss, logits = self.call("measure", self.name, i, changes or {})
-        r = self.readings[i]
+        t, shape = self.table, self.batches[i].inputs.shape
+        labelled = self.of_batch(i, t.labelled)
         if logits.ndim == 2:
-            if len(logits) != r.labelled.sum():
+            if len(logits) != labelled.sum():
                 raise TargetError(
-                    f"loss_and_logits called with inputs {list(r.inputs.shape)} returned logits {list(logits.shape)},"
-                    f" but {r.labelled.sum()} positions have a label"
+                    f"loss_and_logits called with inputs {list(shape)} returned logits {list(logits.shape)},"
+                    f" but {labelled.sum()} positions have a label"
                 )
-            flat, logits = logits, np.full((*r.inputs.shape, logits.shape[-1]), np.nan, dtype=np.float32)
-            logits[r.labelled] = flat
+            flat, logits = logits, np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
+            logits[labelled] = flat
         are = are_probabilities(logits)
         log_probs = np.log(np.maximum(logits, 1e-30)) if are else log_softmax(logits)
-        return Measured(loss, log_probs, r.labels, r.labelled, r.truth, r.ignored, are)
+        truth = self.of_batch(i, np.where(t.source >= 0, t.originals, -1))
+        return Measured(loss, log_probs, self.of_batch(i, t.labels), labelled, truth, t.ignored, are)
 
     def losses(self) -> Array:
-        """The losses at the scored positions of all batches, `[n_scored]`."""
-        found = [losses_of(self.measured(i).log_probs, r.truth)[r.scored] for i, r in enumerate(self.readings)]
-        return np.concatenate(found)
+        """The losses at the positions of all batches that show [MASK] and have a label, `[n_scored]`."""
+        every = [(self.measured(i), self.of_batch(i, self.table.masked)) for i in range(len(self.batches))]
+        return np.concatenate([losses_of(each.log_probs, each.truth)[masked] for each, masked in every])
 
     def moved(self, i: int, changes: Mapping[str, Array], where: Array | None = None) -> float:
         """The most that a change moves log P at scored positions of batch `i`, or at others (bool), in nats."""
         if i not in self.before:
             self.before[i] = self.measured(i).log_probs
-        at = self.readings[i].scored if where is None else where
+        at = self.of_batch(i, self.table.masked) if where is None else where
         return float(np.abs(np.nan_to_num((self.measured(i, changes).log_probs - self.before[i])[at])).max(initial=0))
 
 
 def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
     """Is the loss the mean over labelled positions in nats, of the logits that came with it?"""
-    measured = [predictions.measured(i) for i, reading in enumerate(predictions.readings) if reading.labelled.any()]
+    measured = [predictions.measured(i) for i in np.flatnonzero(predictions.table.labelled.any((1, 2)))]
     what, bug = name_of(measured, tokens.characters)
     bug = "softmax-twice" if measured[0].are_probabilities else bug
     found, expected = f"{measured[0].loss:.4f}, {what}", f"{measured[0].mean():.4f}"
@@ -84,17 +87,20 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
 
     If the same batch gives other predictions each time, nothing else can be said.
     """
-    i, random = predictions.fullest, np.random.Generator(np.random.PCG64(seed))
-    arrays, reading, noise = predictions.batches[i].arrays, predictions.readings[i], predictions.moved(i, {})
+    table, random = predictions.table, np.random.Generator(np.random.PCG64(seed))
+    i = int(table.masked.sum((1, 2)).argmax())
+    arrays, noise = predictions.batches[i].arrays, predictions.moved(i, {})
     if noise > STILL:
         return [finding("the same batch again", moves(noise), "it does not move", "exact", "not-deterministic")]
-    x, places = reading.inputs, np.arange(reading.inputs.shape[1])
-    target = np.where(reading.scored, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
-    visible, half = reading.is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
+    x, masked = arrays["inputs"], predictions.of_batch(i, table.masked)
+    places = np.arange(x.shape[1])
+    target = np.where(masked, np.abs(places - len(places) / 2), np.inf).argmin(1)[:, None]
+    is_text = predictions.of_batch(i, table.source) >= 0
+    visible, half = is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
     rows, drawn, shuffled = visible.nonzero()[0], random.integers(n_ordinary, size=x.shape), x.copy()
     shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
     changed = {  # where, and the new values
-        "labels": (reading.labelled, drawn),
+        "labels": (predictions.of_batch(i, table.labelled), drawn),
         "other windows": (visible & ~half, drawn),
         "characters on the left": (visible & (places < target), drawn),
         "characters on the right": (visible & (places > target), drawn),
@@ -102,7 +108,7 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
     }
     findings = []
     for name, (must_move, bug) in RULES.items():
-        key, at = "labels" if name == "labels" else "inputs", reading.scored & (places == target)
+        key, at = "labels" if name == "labels" else "inputs", masked & (places == target)
         at &= half | (name != "other windows")
         moved = predictions.moved(i, {key: np.where(*changed[name], arrays[key])}, at)
         is_wrong = moved <= BLOCKED if must_move else moved > STILL

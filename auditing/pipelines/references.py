@@ -3,7 +3,7 @@
 This runs in the process of the audit, which holds the play and its automaton; the target's process has the text only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -11,8 +11,8 @@ import torch
 
 from auditing.catalogue import finding
 from auditing.finding import Finding
+from auditing.masks.table import Table
 from auditing.pipelines.target_batch import Array, Tokens
-from auditing.pipelines.windows_read import Reading, split
 from auditing.statistics import z_of_sums
 from data.play.floor import Floor
 from data.play.grammar import LENGTH, grammar, play
@@ -37,42 +37,38 @@ class Play:
         """The play's exact posterior."""
         return Floor(grammar())
 
-    def references(self, readings: Sequence[Reading]) -> dict[str, Array]:
-        """The losses of unigram and floor in nats at the scored positions of all readings, `[n_scored]`."""
+    def references(self, table: Table) -> dict[str, Array]:
+        """The losses of unigram and floor in nats at the positions that show [MASK] and have a label, `[n_scored]`."""
         counts = np.bincount(self.training, minlength=self.tokens.n_ordinary) + 0.5
-        truth = np.concatenate([each.truth[each.scored] for each in readings])
-        floor = np.concatenate([self.floor(each) for each in readings])
-        return {"unigram": -np.log(counts / counts.sum())[truth], "floor": floor}
+        return {"unigram": -np.log(counts / counts.sum())[table.originals[table.masked]], "floor": self.floor(table)}
 
-    def floor(self, reading: Reading) -> Array:
+    def floor(self, table: Table) -> Array:
         """The loss of the exact posterior, given everything that the pipeline shows of its text.
 
-        A visible character may be a replacement, in the share that the batch has of them. Pieces of text that follow
+        A visible character may be a replacement, in the share that the batches have of them. Pieces of text that follow
         each other are one window.
         """
-        n_chars = self.tokens.n_ordinary
-        texts = [(row, np.flatnonzero(is_text)) for row, is_text in enumerate(reading.is_text)]
-        at = [(row, piece) for row, places in texts for piece in split(places, reading.offsets[row, places])]
-        shown = np.full((len(at), max(len(piece) for _, piece in at)), n_chars)  # [MASK] says nothing
+        n_chars, at = self.tokens.n_ordinary, np.flatnonzero(table.source >= 0)
+        inputs, rows = table.inputs.ravel()[at], at // table.inputs.shape[2]
+        begins = np.append(True, (np.diff(table.source.ravel()[at]) != 1) | (np.diff(rows) != 0))
+        number = begins.cumsum() - 1
+        piece = number, np.arange(len(at)) - np.flatnonzero(begins)[number]  # and the place in it
+        shown = np.full([index.max() + 1 for index in piece], n_chars)  # [MASK] says nothing
         wanted = np.zeros(shown.shape, dtype=bool)
-        for i, (row, piece) in enumerate(at):
-            shown[i, : len(piece)] = np.minimum(reading.inputs[row, piece], n_chars)
-            wanted[i, : len(piece)] = reading.scored[row, piece]
-        visible = reading.is_text & (reading.inputs < n_chars)
-        different = float((reading.replaced & visible).sum() / max(visible.sum(), 1))
+        shown[piece], wanted[piece] = np.minimum(inputs, n_chars), table.masked.ravel()[at]
+        truth, visible = table.originals.ravel()[at], inputs < n_chars
+        different = float((inputs != truth)[visible].mean())
         prob = min(different * n_chars / (n_chars - 1), 1.0)  # 1 of n_chars random characters is the true one
         posterior = self.exact.posteriors(torch.from_numpy(shown), torch.from_numpy(wanted), prob).numpy()
-        truth = reading.truth[reading.scored]
+        truth = table.originals[table.masked]
         return -np.log(posterior[np.arange(len(truth)), truth])
 
 
-def check_losses(
-    losses: Array, references: Mapping[str, Array], readings: Sequence[Reading], leak: str = "leak"
-) -> list[Finding]:
+def check_losses(losses: Array, references: Mapping[str, Array], table: Table, leak: str = "leak") -> list[Finding]:
     """Is the loss below unigram, and not below the floor? `leak` is a bug that explains it."""
     loss, unigram, floor = (float(each.mean()) for each in (losses, *references.values()))
     bug = "worse-than-unigram" if loss > unigram + NEAR_UNIGRAM else "plateau"
-    per_window = np.concatenate([each.scored.sum(1) for each in readings])
+    per_window = table.masked.sum(2).ravel()
     windows, n_windows = np.repeat(np.arange(len(per_window)), per_window), int((per_window > 0).sum())
     # Windows are independent, their positions are not.
     z = float(z_of_sums(np.bincount(windows, losses - references["floor"], len(per_window))[per_window > 0]))

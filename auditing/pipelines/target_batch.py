@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from auditing.errors import TargetError, describe
+from auditing.masks.tokens import TokenIds
 
 Array = npt.NDArray[Any]
 Call = Callable[..., Any]  # a function of the target's process by name: call(name, *arguments)
@@ -30,6 +31,13 @@ class Tokens:
         self.characters, self.n_ordinary, self.n_tokens = characters, len(characters), len(self.names)
         self.first_character = len(SPECIAL) if special_first else 0
         self.padding, self.mask, self.cls, self.sep, self.unknown = (self.names.index(name) for name in SPECIAL)
+
+    @property
+    def ids(self) -> TokenIds:
+        """The audit's ids, as for an audit of masks."""
+        special = tuple(range(self.n_ordinary, self.n_tokens))
+        padding, mask, cls, sep, unknown = special
+        return TokenIds(self.n_tokens, mask, padding, special, (cls, sep), unknown)
 
     def of_audit(self, ids: Array, by: int = 1) -> Array:
         """These ids of the audit's, or back; other values, such as an ignored label of -100, stay."""

@@ -84,7 +84,7 @@ def test_an_ignored_label_of_0_is_right_if_that_is_padding(audit, special_first,
     functions = vars(import_target(f"{PIPELINES}/broken.py:ignored_label"))
     found = audit(SimpleNamespace(**functions, SPECIAL_FIRST=special_first))
     assert bugs(found) == ({bug} if bug else set())
-    assert bugs(found, Verdict.DIFFERS) <= TOO_SHORT
+    assert bugs(found, Verdict.DIFFERS) <= {*TOO_SHORT, None}  # what may follow from the bug
 
 
 def test_a_loss_below_the_floor_is_a_leak(audit):

@@ -1,13 +1,13 @@
-"""Windows are found in their text, so the truth is known whatever the labels are; the floor is exact there."""
+"""Batches are found in their text, so the truth is known whatever the labels are; the floor is exact there."""
 
 import numpy as np
 import pytest
 import torch
 
 from auditing.errors import TargetError
+from auditing.pipelines.reading import table_of
 from auditing.pipelines.references import check_losses
 from auditing.pipelines.target_batch import Batch
-from auditing.pipelines.windows_read import read_windows
 
 SEQ_LEN = 64
 
@@ -25,7 +25,11 @@ def masked(small_play):
 
 
 def read(play, inputs, labels, others=None):
-    return read_windows(Batch(inputs, labels, others or {}), play.validation, play.tokens)
+    return table_of([Batch(inputs, labels, others or {})], play.validation, play.tokens)
+
+
+def truth_of(table):
+    return np.where(table.source >= 0, table.originals, -1)[0]
 
 
 def framed(play, inputs, labels):
@@ -39,31 +43,29 @@ def framed(play, inputs, labels):
 def test_the_text_behind_masks_is_found(small_play, masked):
     truth, inputs, labels, selected = masked
     found = read(small_play, inputs, labels)
-    np.testing.assert_array_equal(found.truth, truth)
-    np.testing.assert_array_equal(found.labelled, selected)
-    np.testing.assert_array_equal(found.replaced, (inputs != truth) & (inputs != small_play.tokens.mask))
+    np.testing.assert_array_equal(truth_of(found), truth)
+    np.testing.assert_array_equal(found.labelled[0], selected)
     assert found.ignored == -100
 
 
 def test_special_tokens_around_the_text_are_no_text(small_play, masked):
     truth, inputs, labels, _ = masked
     found = read(small_play, *framed(small_play, inputs, labels))
-    np.testing.assert_array_equal(found.truth, np.pad(truth, [(0, 0), (1, 4)], constant_values=-1))
+    np.testing.assert_array_equal(truth_of(found), np.pad(truth, [(0, 0), (1, 4)], constant_values=-1))
 
 
 def test_wrong_labels_do_not_hide_the_truth(small_play, masked):
     truth, inputs, _, selected = masked
     for labels in (np.roll(truth, -1, axis=1), np.where(selected, np.roll(truth, -1, axis=1), -100), inputs):
-        found = read(small_play, inputs, labels).truth  # -1 in a short piece beside a special token
+        found = truth_of(read(small_play, inputs, labels))  # -1 beyond the last characters that tell the place
         np.testing.assert_array_equal(found[found >= 0], truth[found >= 0])
-        assert (found >= 0).mean() > 0.98
+        assert (found >= 0).mean() > 0.7
 
 
 def test_a_bool_tensor_marks_the_labelled_positions_if_all_have_a_label(small_play, masked):
     truth, inputs, _, selected = masked
     found = read(small_play, inputs, truth, {"mask": selected})
-    assert found.ignored is None
-    np.testing.assert_array_equal(found.labelled, selected)
+    np.testing.assert_array_equal(found.labelled[0], selected)
 
 
 def test_another_text_raises(small_play, masked):
@@ -84,17 +86,17 @@ def test_the_floor_is_exact_on_the_same_positions(small_play, masked):
 
 
 def test_the_floor_knows_that_characters_are_replaced(small_play, masked):
-    reading = read(small_play, *masked[1:3])
-    assert reading.replaced.any()
-    assert 0.3 < small_play.floor(reading).mean() < 1
+    table = read(small_play, *masked[1:3])
+    assert table.randomized.any()
+    assert 0.3 < small_play.floor(table).mean() < 1
 
 
 @pytest.mark.parametrize(("copies", "below", "bug"), [(1, 0.5, None), (2, 0.0, None), (2, 0.5, "leak")])
 def test_a_leak_is_below_the_floor_in_standard_errors_of_windows(small_play, masked, copies, below, bug):
     """16 windows say too little, and the positions of a window are not independent evidence."""
-    readings = [read(small_play, *masked[1:3])] * copies
-    rows = readings[0].scored.nonzero()[0]
-    noise = np.tile(np.random.Generator(np.random.PCG64(0)).normal(size=16)[rows], copies)
+    table = read(small_play, *(np.tile(part, (copies, 1)) for part in masked[1:3]))
+    rows = table.masked[0].nonzero()[0]
+    noise = np.random.Generator(np.random.PCG64(0)).normal(size=16)[rows % 16]
     references = {"unigram": np.full(len(noise), 3.0), "floor": np.ones(len(noise))}
     losses = references["floor"] - below + 0.1 * noise
-    assert check_losses(losses, references, readings)[1].bug == bug
+    assert check_losses(losses, references, table)[1].bug == bug
