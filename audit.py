@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from auditing.errors import TargetError
-from auditing.finding import Verdict
-from auditing.html import page
+from auditing.findings import Verdict
 from auditing.masks.audit import audit_masks, audit_masks_of
 from auditing.masks.tokens import KINDS, MaskOptions
-from auditing.report import Report, as_json, terminal
+from auditing.report import Report, as_json, page, terminal
 
 PRINTED = Path("-")  # as the file of --json: standard output
 IDS = {"--n-tokens": "number of tokens, special ones included", "--mask": "id of [MASK]", "--padding": "id of padding",

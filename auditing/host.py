@@ -30,7 +30,8 @@ def main(service: str, target: str, descriptor: int) -> None:
         functions.update(importlib.import_module(service).functions(import_target(target)))
 
     functions: dict[str, Any] = {"start": start}
-    name, arguments, answer = "start", (), (None, None)
+    name, arguments = "start", ()
+    answer: tuple[Any, str | None]
     while True:
         try:
             answer = functions[name](*arguments), None

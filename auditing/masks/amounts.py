@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from auditing.catalogue import CATALOGUE, finding
-from auditing.finding import Finding, Verdict
+from auditing.findings import CATALOGUE, Finding, Verdict, finding
 from auditing.masks.measure import Measured
 from auditing.masks.recipes import RECIPES, Recipe, Shares, Structure, distance
 from auditing.masks.rules import HINT

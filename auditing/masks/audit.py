@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from auditing.catalogue import finding
-from auditing.finding import Finding, by_verdict
+from auditing.findings import Finding, by_verdict, finding
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
 from auditing.masks.judging import judged, without_consequences

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from auditing.catalogue import CATALOGUE, Bug, finding
-from auditing.finding import Finding, Verdict
+from auditing.findings import CATALOGUE, Bug, Finding, Verdict, finding
 from auditing.masks.battery import Pair
 from auditing.masks.recipes import RECIPES, Recipe, Structure
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from auditing.catalogue import finding
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict, finding
 from auditing.masks.measure import PASSES, Measured
 from auditing.masks.table import Table
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from auditing.catalogue import finding
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict, finding
 from auditing.masks.measure import Measured
 from auditing.masks.table import Table
 

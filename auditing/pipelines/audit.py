@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from auditing.catalogue import finding
 from auditing.errors import TargetError
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict, finding
 from auditing.pipelines.batches import check_others, check_rebuilt
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
 from auditing.pipelines.reading import check_table, table_of

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from auditing.catalogue import finding
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict, finding
 from auditing.masks.table import Table
 from auditing.pipelines.predictions import STILL, Predictions, moves
 from auditing.pipelines.reading import table_of

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from auditing.catalogue import finding
 from auditing.errors import TargetError
-from auditing.finding import Finding
+from auditing.findings import Finding, finding
 from auditing.masks.table import Table
 from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
 from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
@@ -75,7 +74,7 @@ class Predictions:
 
 def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
     """Is the loss the mean over labelled positions in nats, of the logits that came with it?"""
-    measured = [predictions.measured(i) for i in np.flatnonzero(predictions.table.labelled.any((1, 2)))]
+    measured = [predictions.measured(i) for i in np.flatnonzero(predictions.table.labelled.any((1, 2))).tolist()]
     what, bug = name_of(measured, tokens.characters)
     bug = "softmax-twice" if measured[0].are_probabilities else bug
     found, expected = f"{measured[0].loss:.4f}, {what}", f"{measured[0].mean():.4f}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from auditing.errors import TargetError
-from auditing.finding import Finding
+from auditing.findings import Finding
 from auditing.masks.judging import without_consequences
 from auditing.masks.measure import Measured
 from auditing.masks.rules import check_rules

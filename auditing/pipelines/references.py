@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from auditing.catalogue import finding
-from auditing.finding import Finding
+from auditing.findings import Finding, finding
 from auditing.masks.table import Table
 from auditing.pipelines.target_batch import Array, Tokens
 from auditing.statistics import z_of_sums

@@ -9,7 +9,7 @@ from typing import Any
 from labml_nn.transformers.mlm import MLM as AnnotatedMLM
 
 from auditing.errors import TargetError
-from auditing.finding import Verdict
+from auditing.findings import Verdict
 from auditing.masks.audit import MasksReport, audit_masks
 from benchmarks.public_maskers import pretraining, recommenders
 from benchmarks.public_maskers.collators import COLLATORS

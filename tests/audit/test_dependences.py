@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from auditing.finding import Verdict
+from auditing.findings import Verdict
 from auditing.masks.audit import audit_masks
 from auditing.masks.battery import battery
 from auditing.masks.table import Table

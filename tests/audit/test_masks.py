@@ -7,7 +7,7 @@ import torch
 
 from audit import assert_masks
 from auditing.errors import TargetError
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict
 from auditing.masks.audit import MasksReport, audit_masks
 from tests.audit.maskers import N_ORDINARY, Masker, OwnGenerator, RatePerWindow, Spans
 from tests.tokenizers import unigram

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from auditing.catalogue import CATALOGUE, table
+from auditing.findings import CATALOGUE, table
 from auditing.masks.audit import audit_masks
 from runs.files import ROOT
 from tests.audit.museum import EXHIBITS

@@ -11,7 +11,7 @@ from torch import nn
 import auditing.pipelines.audit
 from audit import main as audit_command
 from auditing.errors import TargetError
-from auditing.finding import Verdict
+from auditing.findings import Verdict
 from auditing.host import import_target
 from auditing.pipelines.references import Play
 from tests.audit.conftest import PIPELINES

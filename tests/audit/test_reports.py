@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from audit import main
-from auditing.finding import Finding, Verdict
-from auditing.html import page
-from auditing.report import Report, as_json, terminal
+from auditing.findings import Finding, Verdict
+from auditing.report import Report, as_json, page, terminal
 from runs.files import ROOT
 from tests.fork_server import ForkServer, Program
 

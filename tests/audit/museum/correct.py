@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from auditing.finding import Finding, Verdict
+from auditing.findings import Finding, Verdict
 from auditing.masks.audit import audit_masks
 from benchmarks.public_maskers.collators import COLLATORS
 from data.masking import MLM, Corruption, Masker

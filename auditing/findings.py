@@ -1,14 +1,43 @@
-"""The catalogue of known bugs: their names, usual causes, and where each was found.
+"""Findings of an audit, and the catalogue of known bugs: their names, usual causes, and where each was found.
 
-python -m auditing.catalogue     prints the table of docs/audit.md
+python -m auditing.findings     prints the table of docs/audit.md
 """
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from auditing.finding import Finding, Verdict
+
+class Verdict(StrEnum):
+    """`differs` is unusual but right for some recipe or purpose; `broken` is right for none."""
+
+    OK = "ok"
+    DIFFERS = "differs"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a report."""
+
+    name: str  # what was looked at
+    found: str
+    expected: str
+    evidence: str  # a z-score or an exact count
+    verdict: Verdict = Verdict.OK
+    bug: str | None = None  # its slug, such as `labels-shifted`; None if all is right
+    cause: str = ""  # the usual cause, in a sentence or two
+    recipes: tuple[str, ...] = ()  # that have what was found
+    chart: tuple[float, ...] = ()  # what was measured, by class, for a small picture
+
+    def line(self) -> str:
+        """The finding in one line, such as an AssertionError needs it."""
+        slug = f" [{self.bug}]" if self.bug else ""
+        line = f"{self.verdict}: {self.name}{slug}: found {self.found}, expected {self.expected} ({self.evidence})"
+        return f"{line}. {self.cause}" if self.cause else line
 
 
 @dataclass(frozen=True)
@@ -24,7 +53,7 @@ class Bug:
     shares: tuple[tuple[float, float, float], ...] = ()  # that it makes of 80/10/10
 
 
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
 CATALOGUE = {name: Bug(name, **entry) for name, entry in TABLE.items()}
 
 
@@ -35,6 +64,11 @@ def finding(name: str, found: str, expected: str, evidence: str, bug: str | None
     entry = CATALOGUE.get(bug, Bug(bug, name, "No recipe has this dependence: the draws use what they should not."))
     fields = {"verdict": Verdict(entry.verdict), "bug": bug, "cause": entry.cause, **fields}
     return Finding(name, found, expected, evidence, **fields)
+
+
+def by_verdict(findings: Sequence[Finding]) -> list[Finding]:
+    """Broken findings come first; those of the same verdict stay in their order."""
+    return sorted(findings, key=lambda each: -list(Verdict).index(each.verdict))
 
 
 def link(cited: str) -> str:
