@@ -1,4 +1,4 @@
-"""The audit of masks: correct maskers pass, bugs are named, and the numbers are those of the masker."""
+"""The audit of masks: what is found depends on what is stated, and the numbers are those of the masker."""
 
 import time
 
@@ -9,149 +9,164 @@ from audit import assert_masks
 from auditing.errors import TargetError
 from auditing.findings import Finding, Verdict
 from auditing.masks.audit import MasksReport, audit_masks
-from tests.audit.maskers import N_ORDINARY, Masker, OwnGenerator, RatePerWindow, Spans
+from tests.audit.museum.correct import spans
+from tests.audit.museum.exhibit import (
+    Pair,
+    TensorMasker,
+    bert,
+    drawn,
+    labels_of,
+    only_masks,
+    ordinary,
+    result,
+    seeded,
+)
 from tests.tokenizers import unigram
 
 pytestmark = pytest.mark.usefixtures("few_windows")
 
 
-def bugs(audit: MasksReport) -> set[tuple[str | None, str]]:
-    return {(finding.bug, str(finding.verdict)) for finding in audit.findings if finding.verdict != Verdict.OK}
+def bugs(report: MasksReport) -> set[tuple[str | None, str]]:
+    return {(finding.bug, str(finding.verdict)) for finding in report.findings if finding.verdict != Verdict.OK}
 
 
-def named(audit: MasksReport, name: str) -> Finding:
-    (finding,) = [finding for finding in audit.findings if finding.name == name]
+def named(report: MasksReport, name: str) -> Finding:
+    (finding,) = [finding for finding in report.findings if finding.name == name]
     return finding
 
 
+def shared(x: torch.Tensor, selected: torch.Tensor, masked: float, random: float) -> Pair:
+    """Other shares than 80/10/10."""
+    draw = torch.rand(x.shape)
+    return result(x, selected, torch.where(draw < masked, 0.0, torch.where(draw < masked + random, 0.85, 1.0)))
+
+
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def torch_seed() -> None:
     torch.manual_seed(5)
 
 
 @pytest.mark.parametrize(
-    ("masker", "recipe"),
+    ("mask", "recipe"),
     [
-        (Masker(), "BERT"),
-        (Masker(rate=0.3), "ModernBERT"),
-        (Masker(shares=(1.0, 0.0)), "[MASK] only"),
-        (RatePerWindow(shares=(1.0, 0.0)), "masked diffusion"),
+        (lambda x: result(x, drawn(x)), "BERT"),
+        (lambda x: result(x, drawn(x, 0.3)), "ModernBERT"),
+        (lambda x: only_masks(x, drawn(x)), "[MASK] only"),
+        (lambda x: only_masks(x, drawn(x, torch.rand(len(x), 1))), "masked diffusion"),
     ],
 )
-def test_a_correct_masker_is_all_right(monkeypatch, masker, recipe):
-    audit = audit_masks(masker)
-    assert bugs(audit) == set()
-    assert audit.recipe is not None
-    assert audit.recipe.name == recipe
-    monkeypatch.setattr("audit.audit_masks", lambda *_, **__: audit)
-    assert_masks(masker)
+def test_a_correct_masker_is_all_right(mask, recipe):
+    report = audit_masks(TensorMasker(mask), workers=0)
+    assert bugs(report) == set()
+    assert report.recipe is not None
+    assert report.recipe.name == recipe
 
 
 def test_spans_are_found_and_their_edges_are_no_bug():
-    audit = audit_masks(Spans())
-    assert {verdict for _, verdict in bugs(audit)} <= {"differs"}
-    assert audit.recipe is not None
-    assert audit.recipe.unit == "span"
-    assert 3.0 < audit.structure.mean_run < 3.8  # spans that touch are one run
+    report = audit_masks(spans(0), workers=0)
+    assert {verdict for _, verdict in bugs(report)} <= {"differs"}
+    assert report.recipe is not None
+    assert report.recipe.unit == "span"
+    assert 3.0 < report.structure.mean_run < 3.8  # spans that touch are one run
 
 
 def test_the_numbers_are_those_of_the_masker():
-    audit = audit_masks(Masker(rate=0.2, shares=(0.6, 0.3)), rate=0.2)
-    assert float(named(audit, "selected share").found.rstrip("%")) == pytest.approx(20.0, abs=0.2)
-    kinds = named(audit, "kinds at selected")
-    assert float(kinds.found.partition("%")[0]) == pytest.approx(60.0, abs=0.6)
+    report = audit_masks(TensorMasker(lambda x: shared(x, drawn(x, 0.2), 0.6, 0.3)), rate=0.2, workers=0)
+    assert float(named(report, "selected share").found.rstrip("%")) == pytest.approx(20.0, abs=0.4)
+    kinds = named(report, "kinds at selected")
+    assert float(kinds.found.partition("%")[0]) == pytest.approx(60.0, abs=1.2)
     assert kinds.verdict == Verdict.DIFFERS  # no recipe has 30% random tokens
 
 
 def test_a_rate_is_compared_with_the_stated_one():
-    assert ("too-many-selected", "broken") in bugs(audit_masks(Masker(rate=0.2), rate=0.15))
-    assert ("too-few-selected", "broken") in bugs(audit_masks(Masker(rate=0.2), recipe="ModernBERT"))
-
-
-def test_random_tokens_are_missed_if_the_recipe_has_them():
-    assert ("never-random", "broken") in bugs(audit_masks(Masker(shares=(0.8, 0.0)), recipe="BERT"))
+    masker = TensorMasker(lambda x: result(x, drawn(x, 0.2)))
+    assert ("too-many-selected", "broken") in bugs(audit_masks(masker, rate=0.15, workers=0))
+    assert ("too-few-selected", "broken") in bugs(audit_masks(masker, recipe="ModernBERT", workers=0))
 
 
 def test_spans_that_overlap_are_no_bug():
-    rate = named(audit_masks(Spans(rate=0.45), rate=0.45), "selected share")
+    def mask(x: torch.Tensor) -> Pair:
+        begins = torch.rand(x.shape) < 0.15
+        return result(x, (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x))
+
+    rate = named(audit_masks(TensorMasker(mask), rate=0.45, workers=0), "selected share")
     assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.85**3), abs=0.5)
     assert (rate.bug, rate.verdict) == ("too-few-selected", "differs")
 
 
-def test_copies_of_a_generator_in_workers_are_found():
-    assert bugs(audit_masks(OwnGenerator())) == {("same-masks-per-worker", "broken")}
-
-
-class Clock(Masker):
-    """Seeded by the system."""
-
-    def select(self, x: torch.Tensor) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(time.time_ns() % 2**32)
-        return (torch.rand(x.shape, generator=generator) < self.rate) & (x < N_ORDINARY)
-
-
-class Grid(Masker):
+def grid(x: torch.Tensor) -> Pair:
     """Every seventh position, from a random one on."""
-
-    def select(self, x: torch.Tensor) -> torch.Tensor:
-        columns = torch.arange(x.shape[1])
-        return ((columns + torch.randint(7, (len(x), 1))) % 7 == 0) & (x < N_ORDINARY)
+    return result(x, ((torch.arange(x.shape[1]) + torch.randint(7, (len(x), 1))) % 7 == 0) & ordinary(x))
 
 
-class Capped(Masker):
+def capped(x: torch.Tensor) -> Pair:
     """At most 20 predictions per window, the first ones."""
-
-    def select(self, x: torch.Tensor) -> torch.Tensor:
-        selected = super().select(x)
-        return selected & (selected.cumsum(1) <= 20)
+    selected = drawn(x)
+    return result(x, selected & (selected.cumsum(1) <= 20))
 
 
-class ByteLabels(Masker):
+class ByteLabels(TensorMasker):
     """Labels in 8 bits, for a vocabulary that needs more."""
 
     n_tokens, mask_token, padding_token, no_mask_tokens = 1000, 999, 998, [997]
 
     def __call__(self, x):
         selected = (torch.rand(x.shape) < 0.15) & (x < 997)
-        return torch.where(selected, 999, x), torch.where(selected, x, -100).to(torch.int8)
+        return torch.where(selected, 999, x), labels_of(x, selected).to(torch.int8)
 
 
 @pytest.mark.parametrize(
-    ("masker", "bug"),
+    ("masker", "bug", "workers"),
     [
-        (Clock(), ("not-reproducible", "differs")),
-        (Grid(), ("regular-pattern", "broken")),
-        (Capped(), ("left-truncated", "broken")),
-        (ByteLabels(), ("dtype-overflow", "broken")),
+        (TensorMasker(lambda x: seeded(x, time.time_ns() % 2**32)), ("not-reproducible", "differs"), 2),
+        (TensorMasker(grid), ("regular-pattern", "broken"), 0),
+        (TensorMasker(capped), ("left-truncated", "broken"), 0),
+        (ByteLabels(None), ("dtype-overflow", "broken"), 0),
     ],
 )
-def test_a_bug_is_named(masker, bug):
-    found = bugs(audit_masks(masker))
+def test_a_bug_is_named(masker, bug, workers):
+    found = bugs(audit_masks(masker, workers=workers))
     assert bug in found
     assert {verdict for name, verdict in found if name != bug[0]} <= {"differs"}
 
 
 def test_an_assertion_has_a_line_per_broken_finding():
     with pytest.raises(AssertionError) as error:
-        assert_masks(Masker(rate=0.85))
+        assert_masks(lambda: TensorMasker(lambda x: result(x, drawn(x, 0.85))), workers=0)
     (line,) = str(error.value).splitlines()
     assert line.startswith("broken: selected share [too-many-selected]: found 8")
 
 
-def test_a_function_that_makes_a_masker_is_a_target():
-    assert_masks(lambda: Masker())
+def of_ids(first: int, last: int, mask: int):
+    """A correct masker of ordinary ids from `first` to before `last`, as a function without attributes."""
+
+    def masker(x: torch.Tensor) -> Pair:
+        selected, draw = (torch.rand(x.shape) < 0.15) & (x >= first) & (x != mask), torch.rand(x.shape)
+        replaced = torch.where(draw < 0.8, mask, torch.where(draw < 0.9, torch.randint(first, last, x.shape), x))
+        return torch.where(selected, replaced, x), labels_of(x, selected)
+
+    return masker
 
 
 def test_a_function_without_attributes_needs_the_number_of_tokens():
-    def mask(x):
-        selected = torch.rand(x.shape) < 0.15
-        return torch.where(selected, 66, x), torch.where(selected, x, -100)
-
+    masker = of_ids(0, 66, 66)
     with pytest.raises(TargetError, match="state --n-tokens"):
-        audit_masks(mask)
-    assert ("ids never selected", "ok") not in bugs(audit_masks(mask, n_tokens=67))
-    assert_masks(mask, n_tokens=67)
-    assert ("mask-is-ordinary", "broken") in bugs(audit_masks(mask, n_tokens=69, mask=68, special=(67, 68)))
+        audit_masks(masker)
+    assert_masks(masker, n_tokens=67)
+    assert ("mask-is-ordinary", "broken") in bugs(audit_masks(masker, n_tokens=69, mask=68, special=(67, 68)))
+
+
+def test_special_ids_that_are_not_stated_are_no_bug():
+    """The audit asks for --special."""
+    masker = of_ids(5, 70, 4)
+    expected = {(bug, "differs") for bug in ("replacement-range", "never-selected", "too-few-selected")}
+    assert bugs(audit_masks(masker, n_tokens=70, workers=0)) == expected
+    assert bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4), workers=0)) == set()
+
+
+def test_ids_that_occur_rarely_raise_no_alarm():
+    """In a large vocabulary, an id has few occurrences, whose own share makes them differ."""
+    assert_masks(of_ids(0, 5_000, 5_000), n_tokens=5_001, mask=5_000, workers=0)
 
 
 @pytest.mark.parametrize(
@@ -162,23 +177,21 @@ def test_a_function_without_attributes_needs_the_number_of_tokens():
         ({"rate": 15.0}, "state a share between 0 and 1"),
         ({"workers": 1}, "at least 2 workers"),
         ({"n_tokens": 1}, "number of tokens"),
+        ({"n_tokens": 70, "special": (0, 70)}, "not all below n_tokens = 70"),
     ],
 )
 def test_invalid_options(options, line):
     with pytest.raises(ValueError, match=line):
-        audit_masks(Masker(), **options)
+        audit_masks(bert, **options)
 
 
 def test_words_that_are_joined_are_named():
     """A tokenizer of the kind of SentencePiece counts the space to the word: offsets have no gaps between words, which
     are the boundaries of words for Transformers 5.23."""
     transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=unigram("the quick brown fox jumps over the lazy dog " * 20),
-        mask_token="<mask>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-    )
+    text = "the quick brown fox jumps over the lazy dog " * 20
+    special = {"mask_token": "<mask>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=unigram(text), **special)
     options = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True, **options)
     found = bugs(audit_masks(collator, workers=0))
@@ -188,56 +201,24 @@ def test_words_that_are_joined_are_named():
 
 def test_a_stated_recipe_must_be_met():
     """Without one, other shares are another recipe."""
-    only_masks = Masker(shares=(1.0, 0.0))
-    assert_masks(only_masks)
+    masker = TensorMasker(lambda x: only_masks(x, drawn(x)))
+    assert_masks(masker, workers=0)
     with pytest.raises(AssertionError, match="shares are not those of BERT"):
-        assert_masks(only_masks, recipe="BERT")
-
-
-class Static(Masker):
-    """The same masks in every epoch: the generator is seeded in every call."""
-
-    def select(self, x: torch.Tensor) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(int(x.sum()))
-        return (torch.rand(x.shape, generator=generator) < self.rate) & (x < N_ORDINARY)
+        assert_masks(masker, recipe="BERT", workers=0)
+    never_random = TensorMasker(lambda x: shared(x, drawn(x), 0.8, 0.0))
+    assert ("never-random", "broken") in bugs(audit_masks(never_random, recipe="BERT", workers=0))
 
 
 def test_roberta_means_new_masks():
-    assert_masks(Static(), recipe="BERT")
+    static = TensorMasker(lambda x: seeded(x, int(x.sum())))  # the same masks in every epoch
+    assert_masks(static, recipe="BERT")
     with pytest.raises(AssertionError, match="static-masks"):
-        assert_masks(Static(), recipe="RoBERTa")
+        assert_masks(static, recipe="RoBERTa")
 
 
 def test_an_audit_leaves_the_callers_generators_as_they_were():
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    audit_masks(Masker())
+    audit_masks(bert)
     assert torch.equal(torch.rand(2), expected)
-
-
-def test_ids_that_occur_rarely_raise_no_alarm():
-    """In a large vocabulary, an id has few occurrences, whose own share makes them differ."""
-    n_tokens = 5_000
-
-    def masker(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        selected = torch.rand(x.shape) < 0.15
-        return torch.where(selected, n_tokens, x), torch.where(selected, x, -100)
-
-    assert_masks(masker, n_tokens=n_tokens + 1, mask=n_tokens, workers=0)
-
-
-def test_special_ids_that_are_not_stated_are_no_bug():
-    """A correct masker whose special ids come first, as a plain function: the audit asks for --special."""
-
-    def masker(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        selected, draw = (torch.rand(x.shape) < 0.15) & (x >= 5), torch.rand(x.shape)
-        replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(5, 70, x.shape), x))
-        return torch.where(selected, replaced, x), torch.where(selected, x, -100)
-
-    assert_masks(masker, n_tokens=70)
-    expected = {(bug, "differs") for bug in ("replacement-range", "never-selected", "too-few-selected")}
-    assert bugs(audit_masks(masker, n_tokens=70)) == expected
-    assert bugs(audit_masks(masker, n_tokens=70, special=(0, 1, 2, 3, 4))) == set()
-    with pytest.raises(ValueError, match="not all below n_tokens = 70"):
-        audit_masks(masker, n_tokens=70, special=(0, 70))

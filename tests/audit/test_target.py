@@ -13,7 +13,7 @@ from auditing.errors import TargetError
 from auditing.masks.calls import MasksHost, functions
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import MaskOptions, facts_of, token_ids
-from tests.audit.maskers import CLS, MASK, N_ORDINARY, PAD, SEP, Masker
+from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
 from tests.tokenizers import MAKERS, wordpiece
 
 TEXT = "the quick brown fox jumps over the lazy dog and the unquick unbrown foxes jumped overly lazily " * 20
@@ -37,7 +37,7 @@ def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple
 
 
 def test_a_function_of_a_tensor():
-    host, answer = masked(Masker(), is_ragged=True)
+    host, answer = masked(bert, is_ragged=True)
     assert host.target.kind == "tensor"
     text = host.texts["text"]
     assert answer.inputs.shape == answer.labels.shape == text.ids.shape == (8, 24)
@@ -49,14 +49,14 @@ def test_a_function_of_a_tensor():
 
 
 def test_a_method_and_a_partial_are_described_by_their_objects():
-    assert masked(Masker().__call__)[0].target.kind == "tensor"
-    assert masked(functools.partial(Masker()))[0].tokens.mask == MASK
+    assert masked(bert.__call__)[0].target.kind == "tensor"
+    assert masked(functools.partial(bert))[0].tokens.mask == MASK
 
 
 @pytest.mark.parametrize("keys", [("input_ids", "labels"), ("inputs", "targets")])
 def test_a_function_of_a_batch_dict(keys):
     def mask(batch):
-        inputs, labels = Masker()(batch["input_ids"])
+        inputs, labels = bert(batch["input_ids"])
         return {keys[0]: inputs, keys[1]: labels, "attention_mask": batch["attention_mask"]}
 
     host, answer = masked(mask, n_tokens=69, mask=MASK, padding=PAD, special=(CLS, SEP), is_ragged=True)
@@ -141,7 +141,7 @@ def returns(value):
         (5, "the target has the type int, which cannot be called"),
         (inspect, "the target has the type module: name a function, as file.py:function"),
         (lambda: [5], "instead of a masker: `audit.py loader` audits batches"),
-        (Masker, "the target Masker is a class: name an instance, or a function that makes one"),
+        (TensorMasker, "the target TensorMasker is a class: name an instance, or a function that makes one"),
         (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
         (returns(lambda x: x), "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
         (returns(lambda x: (x, x, x)), "instead of the two tensors (inputs, labels)"),

@@ -67,11 +67,6 @@ def masks_of_the_preparation(x: torch.Tensor) -> Pair:
         return result(x, drawn(x))
 
 
-def one_mask_for_all(x: torch.Tensor) -> Pair:
-    """One row of draws, of the windows' length, is broadcast over the batch."""
-    return result(x, (torch.rand(x.shape[1]) < RATE) & ordinary(x))
-
-
 class SeededDataset(TensorMasker):
     """The dataset has a seeded generator, and every worker gets a copy of it: all workers draw the same masks."""
 

@@ -19,6 +19,7 @@ from tests.audit.museum.exhibit import (
     ordinary,
     random_ids,
     result,
+    seeded,
 )
 
 PERMUTED = torch.randperm(N_ORDINARY, generator=torch.Generator().manual_seed(1))
@@ -51,11 +52,6 @@ def row_repeated(x: torch.Tensor) -> Pair:
     if len(x) > 8:
         selected[8::2] = selected[:-8:2]
     return result(x, selected & ordinary(x))
-
-
-def seeded(x: torch.Tensor, seed: int) -> Pair:
-    generator = torch.Generator().manual_seed(seed)
-    return result(x, (torch.rand(x.shape, generator=generator) < 0.15) & ordinary(x))
 
 
 def edges_only(x: torch.Tensor) -> Pair:

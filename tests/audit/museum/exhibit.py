@@ -77,3 +77,12 @@ def result(
 def only_masks(x: torch.Tensor, selected: torch.Tensor) -> Pair:
     """[MASK] at the selected positions."""
     return result(x, selected, torch.zeros(x.shape))
+
+
+def seeded(x: torch.Tensor, seed: int) -> Pair:
+    """Selected by a generator that begins anew with a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return result(x, (torch.rand(x.shape, generator=generator) < RATE) & ordinary(x))
+
+
+bert = TensorMasker(lambda x: result(x, drawn(x)))  # its recipe
