@@ -35,10 +35,10 @@ class Expected:
 
 def check_amounts(measured: Measured, structure: Structure, expected: Expected) -> Iterator[Finding]:
     """Rates, counts, shares, and windows without labels."""
-    yield check_rate(measured.main, structure, expected)
-    yield check_counts(measured, structure, expected)
-    yield check_shares(measured.main, structure, expected)
     main = measured.main
+    yield check_rate(main, structure, expected)
+    yield check_counts(measured, structure, expected)
+    yield check_shares(main, structure, expected)
     own = main.per_window(main.selected) / main.per_window(main.eligible)
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
     yield from check_empty(measured, own[:1000] if structure.varies else np.array([structure.rate.value]), run)
@@ -63,15 +63,10 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
-    broken = expected.rate_is_stated or not LOWEST < found.value < HIGHEST
-    usual = [rate] if expected.rate_is_stated else [each.rate for each in RECIPES if each.rate and each.rate <= 0.3]
-    cause = f"{expected.source} states another rate." if broken else "The nearest recipe has another rate."
-    if any(abs(found.value - (1 - each)) < 0.02 for each in usual):
-        cause = "The comparison is the wrong way round: as many are selected as should be left."
-    elif structure.is_clustered and 0.85 < found.value / rate < 1:
-        broken, cause = False, "Spans that are drawn independently overlap, so fewer tokens are selected."
+    overlap = structure.is_clustered and 0.85 < found.value / rate < 1  # of spans that are drawn independently
+    broken = not overlap and (expected.rate_is_stated or not LOWEST < found.value < HIGHEST)
     bug = "too-few-selected" if found.value < rate else "too-many-selected"
-    return finding(*line, bug, verdict=Verdict.BROKEN if broken else Verdict.DIFFERS, cause=cause)
+    return finding(*line, bug, verdict=Verdict.BROKEN if broken else Verdict.DIFFERS)
 
 
 def drawn_with_replacement(structure: Structure, rate: float, lengths: Sequence[float]) -> bool:
@@ -136,20 +131,21 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     # A random token is never the original, or drawn from the ordinary ids, from all, or from those that were seen.
     same = (0.0, 1 / len(main.tokens.ordinary), 1 / main.tokens.n_tokens, only)
     bug: str | None = None
-    fields: dict[str, Any] = {"verdict": Verdict.BROKEN if expected.shares_are_stated else Verdict.DIFFERS}
+    fields: dict[str, Any] = {}
     if not fits(structure, expected.shares, same):
-        known = [(distance(structure.shares, shares), bug.name) for bug in CATALOGUE.values() for shares in bug.shares
-                 if fits(structure, shares, same)]  # fmt: skip
+        of_bugs = [(shares, bug.name) for bug in CATALOGUE.values() for shares in bug.shares]
+        known = [
+            (distance(structure.shares, shares), name) for shares, name in of_bugs if fits(structure, shares, same)
+        ]
         bug = min(known)[1] if known else "other-shares"
-        if not known:
-            fields["cause"] = f"The shares are not those of {expected.source}."
-        if bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or math.inf)) - 1) < 0.03:
-            fields["verdict"] = Verdict.BROKEN
-        fields["recipes"] = tuple(sorted({recipe.name for recipe in RECIPES if fits(structure, recipe.shares, same)}))
+        kept = bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
+        fields["verdict"] = Verdict.BROKEN if kept or expected.shares_are_stated else Verdict.DIFFERS
+        fields["recipes"] = tuple(sorted({each.name for each in RECIPES if fits(structure, each.shares, same)}))
+        fields |= {} if known else {"cause": f"The shares are not those of {expected.source}."}
     found, wanted = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged", "{:.1%}, {:.1%}, {:.1%}"
     part, value = max(zip(structure.parts, expected.shares, strict=True), key=lambda each: abs(each[0].value - each[1]))
     line = "kinds at selected", found.format(*structure.shares), wanted.format(*expected.shares)
-    return finding(*line, z_or(f"{main.selected.sum():,} selected", part, value), bug, **fields if bug else {})
+    return finding(*line, z_or(f"{main.selected.sum():,} selected", part, value), bug, **fields)
 
 
 def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:

@@ -15,15 +15,13 @@ from auditing.masks.measure import Measured, measure, measure_batches
 from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
 from auditing.masks.repeats import check_repeats, repeats_of
 from auditing.masks.rules import check_ids, check_rules
-from auditing.masks.tokens import MaskOptions
+from auditing.masks.tokens import KINDS, MaskOptions
 from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
 # Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
 COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
 FINE = {"token before": 0.7, "token after": 0.7}
-KIND_NAMES = {"tensor": "function of a tensor", "array": "function of an array", "lists": "function of lists"}
-KIND_NAMES |= {"collator": "data collator", "dict": "function of a batch dict", "loader": "loader of batches"}
 
 
 @dataclass(frozen=True)
@@ -75,29 +73,33 @@ def check_options(options: MaskOptions) -> None:
     """Raises ValueError if an option is invalid whatever the target is."""
     if options.recipe:
         recipe_named(options.recipe)
-    if options.rate is not None and not 0 < options.rate < 1:
-        raise ValueError(f"the rate is {options.rate:g}: state a share between 0 and 1")
-    if options.n_tokens is not None and options.n_tokens < 2:
-        raise ValueError(f"n_tokens is {options.n_tokens}: state the number of tokens with all special ones")
-    special = options.special or ()
-    if isinstance(special, str) or not all(isinstance(id, int) for id in special):
-        raise ValueError(f"special is {special!r}: state a sequence of ids")
+    rate, n_tokens, special = options.rate, options.n_tokens, options.special or ()
     stated = [*special, *(id for id in (options.mask, options.padding) if id is not None)]
-    if options.n_tokens is not None and any(not 0 <= id < options.n_tokens for id in stated):
-        raise ValueError(f"the ids {stated} are not all below n_tokens = {options.n_tokens}")
-    if options.seed < 0:
-        raise ValueError(f"the seed is {options.seed}: state a whole number from 0")
-    if options.workers < 0 or options.workers == 1:
-        raise ValueError("state at least 2 workers to compare, or 0 to skip the comparison")
+    for is_wrong, line in (
+        (rate is not None and not 0 < rate < 1, f"the rate is {rate}: state a share between 0 and 1"),
+        (
+            n_tokens is not None and n_tokens < 2,
+            f"n_tokens is {n_tokens}: state the number of tokens with special ones",
+        ),
+        (not all(isinstance(id, int) for id in special), f"special is {special!r}: state a sequence of ids"),
+        (options.seed < 0, f"the seed is {options.seed}: state a whole number from 0"),
+        (
+            options.workers < 0 or options.workers == 1,
+            "state at least 2 workers to compare, or 0 to skip the comparison",
+        ),
+    ):
+        if is_wrong:
+            raise ValueError(line)
+    if n_tokens is not None and any(not 0 <= id < n_tokens for id in stated):
+        raise ValueError(f"the ids {stated} are not all below n_tokens = {n_tokens}")
 
 
 def audit_measured(measured: Measured, target: str) -> MasksReport:
     """The findings about what was measured, broken ones first."""
     facts, main = measured.facts, measured.main
-    title = (
-        f"Masks of {target}: a {KIND_NAMES[facts.kind]} ({facts.name}), {facts.tokens.n_tokens:,} tokens, "
-        f"{main.originals.size:,} positions in windows of {main.originals.shape[2]}"
-    )
+    kind, shape = KINDS.get(facts.kind, "loader of batches"), main.originals.shape
+    title = f"Masks of {target}: a {kind} ({facts.name}), {facts.tokens.n_tokens:,} tokens, "
+    title += f"{main.originals.size:,} positions in windows of {shape[2]}"
     findings = list(check_rules(measured))
     hidden = not any(each.bug == "nothing-hidden" for each in findings)
     if not hidden or not main.selected.any():

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from auditing.masks.table import Table, eighths_of, shifted
-from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units, sums_by
+from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
 
 LAGS = 40  # tokens
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)  # of calls
@@ -184,12 +184,6 @@ class Sample:
         scores, totals = (np.bincount(self.calls[two], part, self.n_calls) for part in (products, variance[two]))
         return self.pair(circumstance, along, of_means((1 - self.mean) * scores[:, None], totals[:, None], self.mean))
 
-    def next_of(self, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of neighboring positions of the same group."""
-        order = np.argsort(group, kind="stable")
-        inside = group[order[:-1]] == group[order[1:]]
-        return order[:-1][inside], order[1:][inside]
-
     def partners(self, moved: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of positions and of those that `moved` puts in their place, if these come before."""
         numbers = np.full(self.where.shape, -1)
@@ -197,6 +191,13 @@ class Sample:
         there = moved(numbers)
         used = (there >= 0) & (there < numbers)
         return there[used], numbers[used]
+
+
+def next_of(group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of neighboring positions of the same group."""
+    order = np.argsort(group, kind="stable")
+    inside = group[order[:-1]] == group[order[1:]]
+    return order[:-1][inside], order[1:][inside]
 
 
 def selection(table: Table) -> Iterator[Pair]:
@@ -215,7 +216,7 @@ def selection(table: Table) -> Iterator[Pair]:
     ids = table.originals[table.eligible]  # which may have rates of their own
     sample.expected = sample.expected * sample.mean_in(ids) / max(1e-9, sample.mean)
     sample.strata.append(ids)
-    pairs = sample.next_of(sample.calls * (ids.max() + 1) + ids)
+    pairs = next_of(sample.calls * (ids.max() + 1) + ids)
     yield sample.correlated("same id", "at the next occurrence of a selected id", *pairs)
 
 
@@ -234,7 +235,7 @@ def kinds(table: Table) -> Iterator[Pair]:
         if 0.005 < sample.mean < 0.995:
             yield from sample.by_all()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
-            yield sample.correlated("neighbors", "after another one", *sample.next_of(sample.windows))
+            yield sample.correlated("neighbors", "after another one", *next_of(sample.windows))
             before = shifted(table.selected.astype(int), 1, 0)
             yield sample.by("neighbors", "selected token before (1) or none (0):", before)
             if sample.n_rows > 1:
@@ -276,45 +277,30 @@ def replacements(table: Table) -> Iterator[Pair]:
         yield Pair("replacement", name, "the share of one class of random tokens", along, worst)
     # Relations are compared with those to another random token, of another call, where they can only be chance.
     other = np.roll(np.arange(len(at)), len(at) // 2)
-    gap, chance = (new - old) % n, (new - old[other]) % n
-    used, near = (chance != 0) & (gap != 0), (np.minimum(np.minimum(each, n - each), 3) for each in (gap, chance))
-    relations = [("distance (at most 3) of the original's id", *near)]
-    relations += [("difference to the original's id", gap, chance)] if n <= 256 else []
-    for along, here, there in relations:
-        yield related("original", "random tokens", along, here[used], there[used], calls[used], n_calls)
     flat = np.where(table.eligible, table.originals, -1).ravel()
     for step, side in ((-1, "before"), (1, "after"), (-width, "in the row above")):
         here, there = (flat[(place + step) % len(flat)] == tokens for place in (at, at[other]))
-        yield related("neighbors", f"random tokens that equal the token {side}", "", here, there, calls, n_calls)
+        yield related("neighbors", f"random tokens that equal the token {side}", here, there, calls, n_calls)
     texts = flat.reshape(-1, width)
     here, there = ((texts[of] == tokens[:, None]).sum(1) for of in (windows, windows[other]))
-    yield related("window", "random tokens occur in their window", "", here, there, calls, n_calls)
+    yield related("window", "random tokens occur in their window", here, there, calls, n_calls)
     chance = tokens == tokens[other]
     for name, what, group in (
         ("other replacements", "the next random token is the same", windows),
         ("original", "the same original gets the same random token", old),
         ("rows", "the next row has the same random token there", calls * width + at % width),
     ):
-        order = np.argsort(group, kind="stable")
-        inside = group[order[:-1]] == group[order[1:]]
-        one, two = order[:-1][inside], order[1:][inside]
-        yield related(name, what, "", tokens[one] == tokens[two], chance[one], calls[one], n_calls)
+        one, two = next_of(group)
+        yield related(name, what, tokens[one] == tokens[two], chance[one], calls[one], n_calls)
 
 
-def related(
-    circumstance: str, what: str, along: str, here: np.ndarray, there: np.ndarray, calls: np.ndarray, n_calls: int
-) -> Pair:
-    """Test that a relation, by class or by count, is as frequent as one that can only be chance."""
-    n_classes = int(max(here.max(initial=0), there.max(initial=0))) + 1
-    counts = [sums_by(calls, each, n_calls, n_classes, None)[0] for each in (here, there)]
-    if not along:  # whether the relation holds, or how often
-        counts = [(part * np.arange(n_classes)).sum(1, keepdims=True) for part in counts]
-    totals, n_observed = np.bincount(calls, minlength=n_calls)[:, None], counts[0].sum(0) + counts[1].sum(0)
-    chance = np.maximum(counts[1].sum(0), 0.5) / max(1, totals.sum())
-    mean = float(chance.mean())
-    # Shares are relative to the chance of their class.
-    scores = (counts[0] - counts[1]) * mean / chance
-    return Pair("replacement", circumstance, what, along, of_means(scores, totals, mean, n_observed >= RARE))
+def related(circumstance: str, what: str, here: np.ndarray, there: np.ndarray, calls: np.ndarray, n_calls: int) -> Pair:
+    """Test that a relation of random tokens holds as often `here` as `there`, where it can only be chance."""
+    counts, by_chance = (np.bincount(calls, each, n_calls)[:, None] for each in (here, there))
+    totals = np.bincount(calls, minlength=n_calls)[:, None]
+    mean = max(by_chance.sum(), 0.5) / max(1, totals.sum())
+    enough = counts.sum() + by_chance.sum() >= RARE
+    return Pair("replacement", circumstance, what, "", of_means(counts - by_chance, totals, mean, enough))
 
 
 def battery(table: Table) -> list[Pair]:

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-KINDS = ("tensor", "array", "lists", "collator", "dict")  # of targets, by how they are called
+KINDS = {  # of targets, by how they are called
+    "tensor": "function of a tensor",
+    "array": "function of an array",
+    "lists": "function of lists",
+    "collator": "data collator",
+    "dict": "function of a batch dict",
+}
 # The names of attributes by which targets state their ids, rates and shares.
 NAMES = {
     "n_tokens": ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size"),
