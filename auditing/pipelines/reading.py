@@ -7,6 +7,7 @@ import numpy as np
 
 from auditing.errors import TargetError
 from auditing.findings import Finding
+from auditing.masks.amounts import check_empty
 from auditing.masks.judging import without_consequences
 from auditing.masks.measure import Measured
 from auditing.masks.rules import check_rules
@@ -62,4 +63,5 @@ def check_table(batches: Sequence[Batch], table: Table, tokens: Tokens, which: s
     facts = Facts("tensor", which, table.tokens, None, None, False)
     measured = Measured(options, facts, table, [answer_of(batch, tokens) for batch in batches], {})
     findings = without_consequences(list(check_rules(measured)))
+    findings += [] if table.selected.any() else check_empty(measured, np.zeros(1))
     return [replace(each, name=f"{which}: {each.name}") for each in findings if each.bug != ALLOWED]
