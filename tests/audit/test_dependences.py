@@ -37,6 +37,7 @@ def test_what_else_a_call_returns_is_checked(bug, target):
     assert {finding.bug for finding in findings if finding.verdict == Verdict.BROKEN} == {bug}
 
 
+@pytest.mark.usefixtures("few_windows")
 def test_a_dependence_is_described_by_its_numbers():
     findings = audit_masks(TensorMasker(BUGS["rate by row"][0]), workers=0).findings
     (finding,) = [finding for finding in findings if finding.bug == "selected-by-row"]

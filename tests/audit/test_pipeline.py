@@ -101,7 +101,7 @@ def test_a_loss_below_the_floor_is_a_leak(audit):
 def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: Play(50_000))
     monkeypatch.chdir(tmp_path)
-    line = f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.05 --json a.json --html a.html"
+    line = f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.01 --json a.json --html a.html"
     assert audit_command(line.split()) == 3
     out, err = capsys.readouterr()
     assert "broken.py:mean_over_all: Encoder, 111,287 weights, AdamW" in " ".join(out.split())

@@ -45,9 +45,9 @@ class Correct:
     known: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
 
-    def alarms(self, seed: int) -> list[Finding]:
+    def alarms(self, seed: int, **options: Any) -> list[Finding]:
         """The false alarms of an audit with this seed."""
-        audit = audit_masks(self.make(seed), seed=seed, **self.options)
+        audit = audit_masks(self.make(seed), seed=seed, **{**options, **self.options})
         return [each for each in audit.findings if is_alarm(each, self.known)]
 
 
