@@ -8,6 +8,7 @@ import numpy as np
 from auditing.findings import Finding, Verdict, finding
 from auditing.masks.measure import Measured
 from auditing.masks.table import Table
+from auditing.masks.tokens import KINDS
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
 HARMLESS = 0.01  # the share of special tokens among random ones of BERT's own code is far below
@@ -99,8 +100,9 @@ def all_on_one_side(missing: np.ndarray, labelled: np.ndarray) -> bool:
 def check_calls(measured: Measured) -> Iterator[Finding]:
     """Arguments that are modified, buffers that are used again, calls without masks, and ids out of place."""
     main, tokens, n = measured.main, measured.main.tokens, len(measured.answers)
-    yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
-    yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by the next call", "buffer-reused")
+    if measured.facts.kind in KINDS:  # batches of a loader have no argument
+        yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
+        yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by a call", "buffer-reused")
     outside = (main.inputs < 0) | (main.inputs >= tokens.n_tokens)
     yield never("ids outside vocabulary", outside, main.inputs.size, "of inputs", "out-of-vocabulary")
     counts, sizes = main.per_call(main.selected), main.per_call(main.eligible)

@@ -60,7 +60,7 @@ def answer_of(batch: Batch, tokens: Tokens) -> Masked:
 def check_table(batches: Sequence[Batch], table: Table, tokens: Tokens, which: str) -> list[Finding]:
     """The rules for masks, on "training" or "evaluation" batches."""
     options = MaskOptions(ignored=table.ignored)
-    facts = Facts("tensor", which, table.tokens, None, None, False)
+    facts = Facts("loader", which, table.tokens, None, None, False)
     measured = Measured(options, facts, table, [answer_of(batch, tokens) for batch in batches], {})
     findings = without_consequences(list(check_rules(measured)))
     findings += [] if table.selected.any() else check_empty(measured, np.zeros(1))
