@@ -1,6 +1,7 @@
 """Finds where each output position comes from, by content: batches may be sorted, padded, packed, cut or extended."""
 
 import math
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -25,12 +26,27 @@ def sources(
         return float(((found >= 0) & (shown == ids.ravel()[found]) & real.ravel()[found]).sum() / max(1, real.sum()))
 
     best = max(candidates, key=lambda found: fit(found, known), default=None)
-    if best is not None and fit(best, known) > CERTAIN:
-        return best
+    if best is not None:
+        best = with_moved_tokens(ids, best, known)
+        if fit(best, known) > CERTAIN:
+            return best
     found = by_anchors(ids, real, known, gram)
     if (outputs == ids.ravel()[found])[found >= 0].sum() < 0.5 * (found >= 0).sum():  # labels may be wrong
         found = max(found, by_anchors(ids, real, outputs, gram), key=lambda each: fit(each, outputs))
     return found if best is None or fit(found, known) > fit(best, known) + BETTER else best
+
+
+def with_moved_tokens(ids: np.ndarray, found: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """The same places, but in rows from which tokens were removed those of the tokens that moved up."""
+    found, differs = found.copy(), (found >= 0) & (shown != ids.ravel()[found])
+    moved = differs & (shown == ids.ravel()[(found + 1).clip(max=ids.size - 1)])
+    for row in np.flatnonzero((moved[:, 1:] & moved[:, :-1]).any(1)):
+        begin = found[row].max() // ids.shape[1] * ids.shape[1]
+        text, found[row] = ids.ravel()[begin : begin + ids.shape[1]], -1
+        for _, i, j, k, end in SequenceMatcher(None, text.tolist(), shown[row].tolist(), autojunk=False).get_opcodes():
+            if j - i == end - k:  # equal, or replaced
+                found[row, k:end] = np.arange(begin + i, begin + j)
+    return found
 
 
 def by_anchors(ids: np.ndarray, real: np.ndarray, shown: np.ndarray, gram: int | None) -> np.ndarray:

@@ -199,6 +199,8 @@ def aligned(
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
     known = tokens.known(answer.inputs, answer.labels)
     found = sources(ids, text.real[rows], answer.inputs, known, gram)
+    if padding is not None:  # a text that was cut ends in padding
+        found = np.where((known == padding) & real[found], -1, found)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     if padding is not None:
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was

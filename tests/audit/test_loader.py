@@ -97,3 +97,15 @@ def test_places_are_found_in_rearranged_texts(text, share):
     assert np.array_equal(found, expected)
     unlabelled = sources(text, np.ones_like(text, dtype=bool), outputs, outputs)
     assert (unlabelled == expected).mean() > (0.94 if share < 0.5 else 0.6)
+
+
+def test_a_row_from_which_tokens_were_removed_is_aligned_by_its_own_content():
+    """All other rows stand where they stood in the text."""
+    text = np.arange(20 * 64).reshape(20, 64)
+    outputs = text.copy()
+    outputs[7, 30:-2], outputs[7, -2:] = text[7, 32:], -5
+    outputs[3, 40] = 9_999  # replaced without a label
+    found = sources(text, np.ones_like(text, dtype=bool), outputs, outputs)
+    expected = text.copy()
+    expected[7, 30:] = [*text[7, 32:], -1, -1]
+    np.testing.assert_array_equal(found, expected)

@@ -36,5 +36,5 @@ def test_every_exhibit_cites_a_thread_or_a_commit() -> None:
 
 
 def test_the_docs_have_the_table_of_the_catalogue() -> None:
-    """`python -m auditing.masks.catalogue` prints it."""
+    """`python -m auditing.findings` prints it."""
     assert table() in (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
