@@ -65,13 +65,16 @@ def n_weights(model: Any) -> int:
     return sum(weight.numel() for weight in dense_weights(model))
 
 
-def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
-    """A shape with its speed: the mean over the stages of the schedule."""
+def measured(
+    values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], n_stages: int | None = None, **more: Any
+) -> Shape:
+    """A shape with its speed: the mean over the stages of the schedule, or over the first `n_stages`."""
     configs = built(values, corpus, keys | more)
     step, before, speed = configs.step, 0.0, 0.0
+    stages = configs.training.stage_rows[:n_stages]
     if configs.compiled:
-        configs.compiled.compile(step, configs.training.stage_rows, print, kept_code(print))
-    for stage in configs.training.stage_rows:
+        configs.compiled.compile(step, stages, print, kept_code(print))
+    for stage in stages:
         step(stage)["loss"].item()  # warms up
         began, n_steps, seconds = time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:
@@ -79,7 +82,7 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
         speed += (stage.until - before) * n_steps * step.chars_per_step / seconds
         before = stage.until
-    return Shape(keys, n_weights(configs.network), speed)
+    return Shape(keys, n_weights(configs.network), speed / before)
 
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
