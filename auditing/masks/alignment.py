@@ -27,7 +27,7 @@ def sources(
 
     best = max(candidates, key=lambda found: fit(found, known), default=None)
     if best is not None:
-        best = with_moved_tokens(ids, best, known)
+        best = with_moved_tokens(ids, best, outputs, known)
         if fit(best, known) > CERTAIN:
             return best
     found = by_anchors(ids, real, known, gram)
@@ -36,14 +36,17 @@ def sources(
     return found if best is None or fit(found, known) > fit(best, known) + BETTER else best
 
 
-def with_moved_tokens(ids: np.ndarray, found: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """The same places, but in rows from which tokens were removed those of the tokens that moved up."""
-    found, differs = found.copy(), (found >= 0) & (shown != ids.ravel()[found])
-    moved = differs & (shown == ids.ravel()[(found + 1).clip(max=ids.size - 1)])
-    for row in np.flatnonzero((moved[:, 1:] & moved[:, :-1]).any(1)):
+def with_moved_tokens(ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The same places, but in rows from which tokens were removed, those of the tokens that moved to the left.
+
+    Two neighbors show it, one of them visible: labels may be shifted themselves.
+    """
+    found, here, following = found.copy(), ids.ravel()[found], ids.ravel()[(found + 1).clip(max=ids.size - 1)]
+    moved, seen = ((found >= 0) & (shown != here) & (shown == following) for shown in (known, outputs))
+    for row in np.flatnonzero((moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1])).any(1)):
         begin = found[row].max() // ids.shape[1] * ids.shape[1]
         text, found[row] = ids.ravel()[begin : begin + ids.shape[1]], -1
-        for _, i, j, k, end in SequenceMatcher(None, text.tolist(), shown[row].tolist(), autojunk=False).get_opcodes():
+        for _, i, j, k, end in SequenceMatcher(None, text.tolist(), known[row].tolist(), autojunk=False).get_opcodes():
             if j - i == end - k:  # equal, or replaced
                 found[row, k:end] = np.arange(begin + i, begin + j)
     return found
@@ -62,6 +65,8 @@ def by_anchors(ids: np.ndarray, real: np.ndarray, shown: np.ndarray, gram: int |
     values, first, counts = np.unique(codes, return_index=True, return_counts=True)
     rows, columns = np.divmod(first[counts == 1], codes.shape[1])
     values, places = values[counts == 1], rows * width + columns
+    if not len(values):  # all grams repeat, as in a batch of equal rows
+        return anchors
     wanted = codes_of(shown, base, gram)
     index = np.searchsorted(values, wanted).clip(max=len(values) - 1)
     hit = values[index] == wanted

@@ -37,9 +37,11 @@ def audit_with(call: Call, target: str, play: Play, end: float, seed: int, annou
     for each in wrong:
         announce(each.line())
     announce(f"{len(findings)} checks without training, {len(findings) - len(wrong)} of them ok")
-    announce(f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now")
     if not measured.table.masked.any():
+        if any(each.verdict == Verdict.BROKEN for each in wrong):
+            return Report(f"Pipeline {target}: {facts['model']}, not trained", findings, f"{counts_of(findings)}.")
         raise TargetError("no training and no evaluation batch hides a labelled character with [MASK]")
+    announce(f"{facts['model']} trains until about {max(end - time.monotonic(), 0):.0f} seconds from now")
     references = play.references(measured.table)
     losses = _train(call, measured, end)
     findings.append(_check_training(losses, *call("unchanged")))

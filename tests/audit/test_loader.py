@@ -109,3 +109,21 @@ def test_a_row_from_which_tokens_were_removed_is_aligned_by_its_own_content():
     expected = text.copy()
     expected[7, 30:] = [*text[7, 32:], -1, -1]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("share", [0.15, 1.0])
+def test_shifted_labels_do_not_move_a_text(text, share):
+    """Labels of the next token, at masked positions or at all of them."""
+    random = np.random.default_rng(7).random(text.shape)
+    outputs = np.where(random < 0.15, 999, text)
+    labelled = (random < 0.15) if share < 1 else np.ones_like(text, dtype=bool)
+    known = np.where(labelled, np.roll(text, -1, 1), text)
+    found = sources(text, np.ones_like(text, dtype=bool), outputs, known)
+    np.testing.assert_array_equal(found, np.arange(text.size).reshape(text.shape))
+
+
+def test_equal_rows_have_no_place_of_their_own():
+    text = np.tile(np.arange(40), (8, 1))
+    outputs = np.where(np.random.default_rng(8).random(text.shape) < 0.15, 99, text)
+    found = sources(text, np.ones_like(text, dtype=bool), outputs, outputs)
+    np.testing.assert_array_equal(found, np.arange(text.size).reshape(text.shape))
