@@ -2,9 +2,9 @@
 
 python -m benchmarks.predictions --text FOLDER
 
-The texts are 20 million characters of the play, tiny Shakespeare, and a natural text of at least 20 MB. On each, the
-law is fitted to the ladder of benchmarks.scaling with other seeds. Finished runs are kept in
-logs/benchmarks/predictions: delete them to train again.
+The texts are 20 million characters of the play, tiny Shakespeare, and a natural text of 20 million or more. On each,
+the law is fitted to the ladder of benchmarks.scaling with other seeds. Finished runs are kept in
+logs/benchmarks/predictions: delete them to train again, and before you name another text.
 """
 
 from argparse import Namespace

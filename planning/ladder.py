@@ -121,7 +121,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
     least = n_sizes * max(n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:n_sizes])
     needed = f"a ladder needs about {math.ceil(least)} s on this machine"
-    raise InputError(f"{needed}: raise --ladder-seconds, or --seconds to ten times as many")
+    raise InputError(f"{needed}: raise --ladder-seconds (a tenth of --seconds if it is not given)")
 
 
 def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:

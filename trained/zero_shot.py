@@ -8,7 +8,7 @@ from torch import Tensor
 from trained.batches import batches_by_length, padded
 from trained.load import Trained
 
-# A quarter of the characters is masked, as in training. A single one is told by its word alone.
+# A quarter of the characters. If only one of every eight is masked, the rest of its word gives it away.
 WIDTH, PERIOD = 2, 8
 
 
@@ -30,6 +30,8 @@ def pseudo_log_likelihoods(
         for first in range(period):
             masked = known & ((torch.arange(ids.shape[1]) - first) % period < width)
             positions = masked.flatten().nonzero().flatten()
+            if not len(positions):
+                continue
             logits = trained.model(ids.masked_fill(masked, mask_token), positions, attended)
             targets = ids.flatten()[positions]
             losses = logits[:, :n_ordinary].double().log_softmax(-1).gather(1, targets[:, None]).squeeze(1)
