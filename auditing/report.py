@@ -70,7 +70,7 @@ def as_json(report: Report) -> str:
 
 
 def counts_of(findings: Sequence[Finding]) -> str:
-    """How many findings there are of each verdict."""
+    """The number of findings per verdict, in words."""
     return ", ".join(f"{sum(finding.verdict == verdict for finding in findings)} {verdict}" for verdict in Verdict)
 
 

@@ -1,4 +1,4 @@
-"""Ten predictions that the law has not seen: ladders on three texts, and runs with ten times their compute.
+"""Ten predictions that the law has not seen: ladders on three texts, and runs with about ten times their compute.
 
 python -m benchmarks.predictions --text FOLDER
 

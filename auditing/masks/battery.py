@@ -23,7 +23,7 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # names the classes: "row", or "id modulo 2:" if they have no order, or "" if there are none
+    along: str  # the name of the classes: "row"; with a colon if they have no order; empty if there are none
     found: Dependence
     first: int = 0  # the number of the first class
     effect: float | None = None  # the smallest to report; by default that of the outcome

@@ -87,6 +87,12 @@ def test_an_ignored_label_of_0_is_right_if_that_is_padding(audit, special_first,
     assert bugs(found, Verdict.DIFFERS) <= {*TOO_SHORT, None}  # what may follow from the bug
 
 
+def test_a_pipeline_that_hides_nothing_is_reported_and_not_trained(audit):
+    found = audit(target(batches=lambda x, tokens, training: (x, x.clone())))
+    assert "nothing-hidden" in bugs(found)
+    assert "not trained" in found.title
+
+
 def test_a_loss_below_the_floor_is_a_leak(audit):
     def loss_and_logits(model, batch):
         logits = 9 * nn.functional.one_hot(batch[1].clamp(min=0), model.decoder.out_features) + model(batch[0])

@@ -55,7 +55,7 @@ def special(ids: torch.Tensor, tokenizer: Any) -> torch.Tensor:
 
 
 def masked(ids: torch.Tensor, chosen: torch.Tensor, tokenizer: Any) -> Pair:
-    """[MASK] at the chosen positions but for special tokens."""
+    """[MASK] at the chosen positions that hold no special token."""
     selected = chosen & ~special(ids, tokenizer)
     return torch.where(selected, tokenizer.mask_token_id, ids), labels_of(ids, selected)
 
