@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Bug:
-    """An entry. Findings about the outcomes, or with the names, in `explains` follow from this one."""
+    """An entry of the catalogue. Findings may follow from it if their outcome or their name is in `explains`."""
 
     name: str
     outcome: str  # labels, selected, kind or replacement; of a pipeline, its batches, loss, model or training

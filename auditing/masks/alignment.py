@@ -13,9 +13,9 @@ def sources(
 ) -> np.ndarray:
     """The flat index into `ids` of the token at each output position, -1 for a token that was added.
 
-    `ids` and `real` are the input's `[rows, width]`, `outputs` and `known` the output's `[other rows, other width]`:
-    its inputs, and the same with labels put back. `gram` tokens in a row tell a place; by default
-    as many as suffice for random tokens.
+    `ids` and `real` are the text's, `[rows, width]`. `outputs` and `known` are the target's answer, `[other rows, other
+    width]`: its inputs, and the same with labels put back. A place is found by `gram` tokens in a row; by default, as
+    many as suffice for random tokens.
     """
     candidates, extra = [], outputs.shape[1] - ids.shape[1]
     for left in sorted({0, extra}) if len(outputs) == len(ids) and extra >= 0 else ():
@@ -37,9 +37,9 @@ def sources(
 
 
 def with_moved_tokens(ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The same places, but in rows from which tokens were removed, those of the tokens that moved to the left.
+    """The same places, corrected in rows from which tokens were removed, so that those after them moved to the left.
 
-    Two neighbors show it, one of them visible: labels may be shifted themselves.
+    Two neighbors that moved show such a row. One of them must be visible, because labels may be shifted themselves.
     """
     found, here, following = found.copy(), ids.ravel()[found], ids.ravel()[(found + 1).clip(max=ids.size - 1)]
     moved, seen = ((found >= 0) & (shown != here) & (shown == following) for shown in (known, outputs))
@@ -94,6 +94,6 @@ def by_anchors(ids: np.ndarray, real: np.ndarray, shown: np.ndarray, gram: int |
 
 
 def codes_of(ids: np.ndarray, base: int, gram: int) -> np.ndarray:
-    """One number per gram, `[rows, width - gram + 1]`."""
+    """A number per gram, `[rows, width - gram + 1]`: exact, or modulo 2^64 a hash."""
     windows = np.lib.stride_tricks.sliding_window_view(ids.astype(np.int64) + 1, gram, axis=1)
     return windows @ (base ** np.arange(gram, dtype=np.int64))

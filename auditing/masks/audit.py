@@ -26,7 +26,7 @@ FINE = {"token before": 0.7, "token after": 0.7}
 
 @dataclass(frozen=True)
 class MasksReport(Report):
-    """The report, and what was found about the masker."""
+    """The report, with the measurements behind it."""
 
     measured: Measured
     structure: Structure | None = None  # None if nothing is selected
@@ -101,9 +101,9 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
     title = f"Masks of {target}: a {kind} ({facts.name}), {facts.tokens.n_tokens:,} tokens, "
     title += f"{main.originals.size:,} positions in windows of {shape[2]}"
     findings = list(check_rules(measured))
-    hidden = not any(each.bug == "nothing-hidden" for each in findings)
-    if not hidden or not main.selected.any():
-        findings += check_empty(measured, np.zeros(1)) if hidden else []
+    hides_tokens = not any(each.bug == "nothing-hidden" for each in findings)
+    if not hides_tokens or not main.selected.any():
+        findings += check_empty(measured, np.zeros(1)) if hides_tokens else []
         summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
         return MasksReport(title, by_verdict(findings), summary, measured)
     repeats, whole = repeats_of(main), measured

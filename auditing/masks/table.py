@@ -195,7 +195,7 @@ def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
 def aligned(
     text: Text, rows: np.ndarray, answer: Masked, tokens: TokenIds, gram: int | None = None
 ) -> dict[str, np.ndarray | None]:
-    """The columns of one call, `[rows, width]` of the output. So many tokens, `gram`, tell a place in the text."""
+    """The columns of one call, `[rows, width]` of the output. `gram` is the number of tokens that tell a place."""
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
     known = tokens.known(answer.inputs, answer.labels)
     found = sources(ids, text.real[rows], answer.inputs, known, gram)
