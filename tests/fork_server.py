@@ -1,10 +1,12 @@
 """Starts programs of this repository by forking a process that has imported their modules.
 
 A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
-own arguments, environment and standard streams, and ends as any interpreter does. Only variables that are read when an
-interpreter starts or a module is imported (PYTHONHASHSEED, OMP_WAIT_POLICY) have no effect: they are the fork server's.
+own arguments, environment and standard streams. After its threads and exit handlers it ends at once: Python would take
+half a second to destroy what was imported. Only variables that are read when an interpreter starts or a module is
+imported (PYTHONHASHSEED, OMP_WAIT_POLICY) have no effect: they are the fork server's.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -16,12 +18,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import training.callbacks
+from configs.command_line import parse
 from runs.curves import save_curves
 from runs.files import ROOT
 
@@ -54,15 +59,20 @@ class ForkServer:
         *,
         merged: bool = False,
         terminal: bool = False,
+        draws: bool = False,
         standard_input: str = os.devnull,
         folder: Path = ROOT,
     ) -> "Program":
-        """Start `python *arguments`; `merged` sends the errors to the standard output, which may be a `terminal`."""
+        """Start `python *arguments`; `merged` sends the errors to the standard output, which may be a `terminal`.
+
+        The plot of a run's curves is empty unless the program `draws`.
+        """
         out, out_write = pty.openpty() if terminal else os.pipe()
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]
         request = {"arguments": arguments, "environment": environment, "input": standard_input, "folder": str(folder)}
+        request["draws"] = draws
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
         for fd in (out_write, err_write, status_write):
             os.close(fd)
@@ -111,6 +121,7 @@ def serve(requests: socket.socket) -> None:
     """Fork for each request. Returns in the fork, to run the program; ends when the requests do."""
     for name in PRELOADED:
         importlib.import_module(name)
+    parse(["device=cpu"])  # keeps the text of --help
     save_curves(Path.home() / "curves.png", [], {"unigram": 3.3}, "fonts")  # the first figure of a process takes long
     gc.freeze()  # programs end sooner if they do not collect what was imported here
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
@@ -150,9 +161,27 @@ def supervise(request: dict[str, Any], out: int, err: int, status: int) -> None:
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+    if not request["draws"]:
+        training.callbacks.save_curves = lambda path, *_: path.touch()
     sys.argv = request["arguments"]
+
+
+def run(path: str) -> None:
+    """Run a program as `__main__` and end this process."""
+    code = 0
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, int):  # Python prints it
+            raise
+        code = end.code
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run(sys.argv[0])

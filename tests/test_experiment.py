@@ -36,7 +36,7 @@ def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunF
     keys = [f"data.corpus={corpus}", f"logs={folder / 'logs'}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
     words = ["experiment.py", "--config", str(config), *keys, "sample.every_evaluations=1"]
     environment = {"HOME": str(folder), "labml_app_url": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
-    program = fork_server.start(words, {**os.environ, **environment})
+    program = fork_server.start(words, {**os.environ, **environment}, draws=True)
     output = program.stdout.read()
     assert program.wait(120) == 0, program.stderr.read()
     return only_run(folder / "logs"), output
@@ -55,7 +55,7 @@ def test_a_run_from_end_to_end_in_an_ascii_pipe(first):
     assert corpus.endswith("/théâtre $x_{.txt")
     assert [row["corpus"] for row in run.metrics()] == [corpus] * 2
     assert (run.path / "run.yaml").exists()  # labml's own
-    assert (run.path / "curves.png").exists()
+    assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_config_yaml_repeats_the_run_and_another_seed_does_not(first, train):
