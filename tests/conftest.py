@@ -9,13 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -28,6 +28,7 @@ from configs.compiled_code import CACHE_VARIABLE
 from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.callbacks import Callback
+from runs.curves import save_curves
 from runs.locks import locked
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
@@ -108,6 +109,22 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         context.setattr("data.corpus.CACHE", folder / "cache")
         context.setenv("FOLIO_CACHE", str(folder / "cache"))  # for the programs that tests start
         yield folder / "cache"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_files() -> Iterator[None]:
+    """Spares what takes a third of a short run's time: its curves, of which an empty file is left, and waiting for the
+    disk, which matters if the power fails."""
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr("training.callbacks.save_curves", lambda path, *_: path.touch())
+        context.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of this test draw their curves."""
+    monkeypatch.setattr("training.callbacks.save_curves", save_curves)
 
 
 @pytest.fixture(autouse=True)
@@ -309,13 +326,9 @@ def train_in(
     configs: Configs | None = None,
     stop_after: float = math.inf,
     on_row: Callable[[Recording], Any] = lambda recording: None,
-    draws: bool = False,
     **keys: Any,
 ) -> Trained:
-    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot.
-
-    The plot of its curves is empty unless the run `draws`.
-    """
+    """Train a small model in this process; keyword arguments are keys with `__` in place of the dot."""
     overridden = dotted(keys)
     values = resolve(TINY, overridden)
     configs = configs or configs_of(values)
@@ -323,10 +336,9 @@ def train_in(
     run.path.mkdir(parents=True)
     begin(run, values, configs.data, "a test", overridden)
     recording = Recording(stop_after, on_row)
-    with nullcontext() if draws else patch("training.callbacks.save_curves", lambda path, *_: path.touch()):
-        trainer = watched(configs, run)
-        trainer.callbacks.append(recording)
-        trainer.train()
+    trainer = watched(configs, run)
+    trainer.callbacks.append(recording)
+    trainer.train()
     return Trained(configs, run, recording)
 
 
@@ -362,8 +374,7 @@ def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -
     run, configs = stopped.run, configs_of(stopped.run.config())
     trainer = watched(configs, run)
     resume(run, trainer, run.config(), configs.data.loaded)
-    with patch("training.callbacks.save_curves"):
-        trainer.train()
+    trainer.train()
     check_same(whole.run, run)
     return whole.configs, stopped.configs, configs
 

@@ -28,7 +28,7 @@ def short(monkeypatch):
     monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (100, 50, 25, 12, 4))  # the last on a slow machine
 
 
-def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train):
+def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train, draws):
     path = tmp_path / "plan.yaml"
     words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "8", "--write", str(path)]
     assert plan.main(words) == 0
@@ -41,7 +41,7 @@ def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train):
     assert all(row["low"] < row["loss"] < row["high"] for row in curve)
     assert curve[-1]["chars"] == values["training.max_chars"]
     assert f"{curve[-1]['loss']:.3f} ({curve[-1]['low']:.3f} to" in table[3]
-    trained = train(data__corpus="play", training__max_chars=2_048, plan__curve=curve, draws=True)
+    trained = train(data__corpus="play", training__max_chars=2_048, plan__curve=curve)
     assert trained.run.config()["plan.curve"] == curve
     assert trained.run.curves_path.stat().st_size > 10_000
 

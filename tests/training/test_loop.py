@@ -76,8 +76,8 @@ def test_a_budget_of_characters_or_seconds_ends_the_run(corpus_file, train):
     assert rows[-1]["seconds"] >= 0.3
 
 
-def test_a_run_writes_its_files(corpus_file, train):
-    run = train(data__corpus=str(corpus_file), training__max_steps=2, draws=True).run
+def test_a_run_writes_its_files(corpus_file, train, draws):
+    run = train(data__corpus=str(corpus_file), training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
         "about.json", "config.yaml", "corpus.json", "vocabulary.json",

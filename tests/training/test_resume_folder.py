@@ -195,7 +195,9 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, re
 
 
 @pytest.mark.parametrize("n_characters", [2_551, 5_110])
-def test_a_text_with_one_validation_window_is_trained_and_resumed(train, tmp_path, sentences, capsys, n_characters):
+def test_a_text_with_one_validation_window_is_trained_and_resumed(
+    train, tmp_path, sentences, capsys, draws, n_characters
+):
     path = tmp_path / "short.txt"
     path.write_text(sentences[:n_characters])
     trained = train(data__corpus=str(path), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
