@@ -10,7 +10,7 @@ import torch
 from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
 from tests.conftest import configs_for, only_run
-from tests.distributed.conftest import Launcher
+from tests.distributed.conftest import KEYS, Launcher
 from tests.waiting import until
 from training.checkpoint import load_weights
 
@@ -36,29 +36,26 @@ ONE_STAGE = {
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_resume_bit_for_bit(launcher, tmp_path, parallel):
     runs = []
-    for name, steps in (("whole", [8]), ("parts", [3, 8])):
+    for name, steps in (("whole", [6]), ("parts", [3, 6])):
         launcher.folder = tmp_path / name
         runs.append(trained(launcher, [(2, last, parallel) for last in steps], model__dropout=0.1))
     torch.testing.assert_close(*runs, rtol=0, atol=0)
 
 
-def test_other_processes_go_on_with_the_same_data(launcher, tmp_path):
+def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
     """Another number of them, or with other shards. Without dropout, the result is that of one process up to rounding.
 
     Checkpoints hold whole tensors, so what one way to train saves, each way can load.
     """
-    launcher.folder = tmp_path / "one"
-    one = trained(launcher, [(1, 12, "ddp")], model__dropout=0.0)
+    one = train(**KEYS | ONE_STAGE, data__corpus=str(launcher.corpus), training__max_steps=8).run
     launcher.folder = tmp_path / "mixed"
-    parts = [(2, 3, "ddp"), (1, 6, "ddp"), (2, 9, "fsdp"), (2, 12, "ddp")]
-    mixed = trained(launcher, parts, model__dropout=0.0)
-    torch.testing.assert_close(mixed, one, rtol=0, atol=1e-4)
+    mixed = trained(launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")])
+    torch.testing.assert_close(mixed, load_weights(one.checkpoints / "last.safetensors"), rtol=0, atol=1e-4)
 
 
-def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path):
-    launcher.folder = tmp_path / "old"
-    trained(launcher, [(1, 3, "ddp")])
-    old, found = str(launcher.only_run().path), []
+def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path, train):
+    old = str(train(**KEYS | ONE_STAGE, data__corpus=str(launcher.corpus), training__max_steps=3).run.path)
+    found = []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]
         launcher.run(n, "experiment.py", "--init-from", old, *keys)
