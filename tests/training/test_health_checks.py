@@ -31,7 +31,7 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
 
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
-    keys |= {"data__corpus": "play", "training__max_steps": 300, "training__evaluations": 6}
+    keys |= {"data__corpus": "play", "training__max_steps": 300, "training__evaluations": 6, "model__n_layers": 1}
     configs = configs_of(resolve(TINY, dotted(keys)))
     configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
@@ -48,7 +48,7 @@ def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
     assert rows[-1]["excess"] < rows[0]["excess"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_nearly_perfect_model_is_not_accused(seed: int):
     """Of all honest models, those that know the grammar almost exactly are the hardest to tell from a leak."""
     automaton, other = random_automaton(seed, n_states=6), random_automaton(seed + 100, n_states=6)

@@ -7,8 +7,8 @@ import torch
 
 LEARNING = {
     "model__d_model": 64,
-    "model__d_ff": 64,
-    "training__evaluations": 4,
+    "model__n_layers": 1,
+    "training__evaluations": 3,
     "training__chars_per_step": 1024,
     "training__stages": [{"until": 0.4, "seq_len": 32}, {"until": 1.0, "seq_len": 256}],
 }
@@ -21,8 +21,8 @@ def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams)
     rows = train(
         data__corpus=str(path),
         model__ngrams=ngrams,
-        training__max_steps=250,
-        training__learning_rate=4e-3,
+        training__max_steps=240,
+        training__learning_rate=8e-3,
         **LEARNING,
     ).callbacks.rows
     assert rows[-1]["loss.valid"] < 0.05
@@ -35,7 +35,7 @@ def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path
     characters = "abcdefghijklmnop"
     path = tmp_path / "noise.txt"
     path.write_text("".join(characters[i] for i in torch.randint(16, (60_000,), generator=generator)))
-    rows = train(data__corpus=str(path), model__ngrams=ngrams, training__max_steps=150, **LEARNING).callbacks.rows
+    rows = train(data__corpus=str(path), model__ngrams=ngrams, training__max_steps=100, **LEARNING).callbacks.rows
     entropy = math.log(16)
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]

@@ -9,7 +9,7 @@ from data.play.grammar import play
 from tests.conftest import Recording, check_resumes
 from training.resume import Recorder
 
-STEPS = 20
+STEPS = 12
 MIXTURE = [{"until": 1.0, "span": 1, "random": 1}]
 LABML = {
     "model.architecture": "labml_nn",
@@ -29,21 +29,21 @@ def text() -> str:
 DROPOUT = {"model.dropout": 0.2}
 HALVES = {"training.grad_accum_steps": 2}
 CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
-    "default": ({}, 13, None),  # in the middle of a stage, and between two evaluations
-    "before the first evaluation": (DROPOUT, 3, None),
-    "right after an evaluation": (DROPOUT, 15, None),
-    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 13, None),
-    "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 13, None),
-    "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 13, None),
-    "bytes": ({"data.tokens": "bytes", "masking.strategy": "span"}, 13, None),
-    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 13, None),
-    "unknown characters": ({"data.unknown_below": 0.01}, 13, None),
-    "adaptive": (HALVES | {"masking.strategy": "adaptive", "data.sampling": "shuffled"}, 13, None),
-    "mixture": ({"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"}, 13, None),
-    "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1}, 13, None),
-    "labml_nn": (LABML, 13, None),
-    "pairs of text": ({"objective.nsp": True}, 13, None),
-    "after a knob was changed": ({}, 12, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
+    "default": ({}, 7, None),  # in the middle of a stage, and between two evaluations
+    "before the first evaluation": (DROPOUT, 2, None),
+    "right after an evaluation": (DROPOUT, 8, None),
+    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 7, None),
+    "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 7, None),
+    "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 7, None),
+    "bytes": ({"data.tokens": "bytes", "masking.strategy": "span"}, 7, None),
+    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 7, None),
+    "unknown characters": ({"data.unknown_below": 0.01}, 7, None),
+    "adaptive": (HALVES | {"masking.strategy": "adaptive", "data.sampling": "shuffled"}, 7, None),
+    "mixture": ({"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"}, 7, None),
+    "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1}, 7, None),
+    "labml_nn": (LABML, 7, None),
+    "pairs of text": ({"objective.nsp": True}, 7, None),
+    "after a knob was changed": ({}, 7, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
 }
 
 
@@ -52,7 +52,7 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
     path = tmp_path / "play.txt"
     path.write_text(text)
-    keys = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 4, **keys}
+    keys = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 3, **keys}
 
     def change_knobs(callbacks: Recording) -> None:
         callbacks.wanted = knobs  # from the first evaluation on; a resumed run keeps them without another request
@@ -63,4 +63,4 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
 def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_interrupted(monkeypatch, train, text_file):
     monkeypatch.setattr("configs.callbacks.Recorder", lambda *args, **_: Recorder(*args, in_background=True))
     keys = {"data__corpus": str(text_file), "training__max_steps": STEPS, "checkpoint__every_seconds": 0.01}
-    check_resumes(train, 13, **keys)
+    check_resumes(train, 7, **keys)
