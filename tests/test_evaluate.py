@@ -62,7 +62,7 @@ def test_a_run_is_measured(runs, evaluated):
 
 
 def test_the_likelihood_of_a_writer_is_measured_on_request(runs, evaluated, monkeypatch):
-    monkeypatch.setattr("writing.measures.WINDOWS", 6)
+    monkeypatch.setattr("writing.measures.WINDOWS", 4)
     assert "any-order bound" in evaluated("last", "--writing")
     results = strict_json(runs[2].path / "evaluation.json")
     assert results["orders"].keys() == {"left-to-right", "random", "confidence"}

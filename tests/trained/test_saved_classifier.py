@@ -13,7 +13,7 @@ import transformers
 import export
 import finetune
 import predict
-from tests.trained.conftest import csv_of_animals, of_characters
+from tests.trained.conftest import csv_of_animals
 from trained.saved_classifier import load_classifier
 
 AB = ("cat", "dog")
@@ -31,7 +31,7 @@ def written(path, kind):
     return path
 
 
-@pytest.fixture(scope="module", params=["texts", "characters"])
+@pytest.fixture(scope="module")
 def folder(request, few_steps, trained, tmp_path_factory):
     """A classifier of a CSV file, saved."""
     file = written(tmp_path_factory.mktemp("csv") / "own.csv", request.param)
@@ -41,12 +41,17 @@ def folder(request, few_steps, trained, tmp_path_factory):
     return path
 
 
+of_both_kinds = pytest.mark.parametrize(
+    ("folder", "trained"), [("texts", "plain"), ("characters", "with_ngrams")], indirect=True
+)
+
+
 def predicted(capsys, *words) -> list[str]:
     assert predict.main([*map(str, words)]) == 0
     return capsys.readouterr().out.splitlines()
 
 
-@of_characters
+@of_both_kinds
 def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
     saved = load_classifier(folder)
     capsys.readouterr()
@@ -70,7 +75,7 @@ def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
         assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
 
 
-@of_characters
+@of_both_kinds
 def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert export.main([str(folder), "--to", "huggingface", str(tmp_path / "model")]) == 0
     saved = load_classifier(folder)
@@ -95,7 +100,7 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, capsys):
     assert card.count("before you publish") == 2  # its text, and that of the run
 
 
-@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain"), ("characters", "with_ngrams")], indirect=True)
+@of_both_kinds
 def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
     assert export.main([str(folder), "--to", "onnx", str(tmp_path / "model.onnx")]) == 0
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
@@ -108,7 +113,7 @@ def test_onnxruntime_gives_the_same_scores(folder, tmp_path, capsys):
         assert torch.allclose(torch.from_numpy(scores).view(-1, len(saved.labels)).softmax(-1), ours, atol=1e-5)
 
 
-@pytest.mark.parametrize("trained", ["plain"], indirect=True)
+@pytest.mark.parametrize(("folder", "trained"), [("texts", "plain")], indirect=True)
 def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
     file = csv_of_animals(tmp_path / "own.csv")
     for task, path, message in (
