@@ -45,7 +45,7 @@ def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside, i
     assert not lines_about(output, "not on the dashboard")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGSTOP], ids=["stopped", "killed", "frozen"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_dashboard_that_fails_during_training_is_reported_once(dashboard, train_beside, number):
     training = train_beside(dashboard.url)
     training.pause_after_evaluations()
