@@ -19,14 +19,15 @@ from runs.locks import locked
 from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line
 from tests.fork_server import ForkServer
 
-STEPS = 16
+STEPS = 10
 
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
     monkeypatch.setattr(data.stored, "SAMPLE", 20_000)
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
+    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
+    monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
 
 
 @pytest.fixture

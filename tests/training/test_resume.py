@@ -49,7 +49,8 @@ CASES = {  # keys, the step after which the run is stopped, knobs that a user ch
 
 @pytest.mark.parametrize(("keys", "stop_after", "knobs"), CASES.values(), ids=CASES)
 def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, keys, stop_after, knobs):
-    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
+    monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
+    monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
     path = tmp_path / "play.txt"
     path.write_text(text)
     keys = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 3, **keys}
