@@ -1,7 +1,5 @@
 """Several processes train as one does."""
 
-import json
-
 import pytest
 import torch
 
@@ -77,4 +75,4 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tr
         assert (other["step"], other["chars"]) == (row["step"], row["chars"])
     weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, two))
     torch.testing.assert_close(others, weights, rtol=1e-5, atol=1e-4)
-    assert json.loads(two.status_path.read_text())["status"] == "completed"
+    assert two.status()["status"] == "completed"
