@@ -74,7 +74,7 @@ export function chart(title, height = 200) {
     const rule = (kind, x1, x2, y1, y2) => shape(svg, "line", { class: kind, x1, x2, y1, y2 });
     const axis = (make, of, { isLog }, format, n) =>
       svg.append("g").call(make(of).ticks(n).tickFormat(isLog ? of.tickFormat(n, format) : format).tickSizeOuter(0));
-    const yFormat = y.format === show.loss ? show.number : y.format;
+    const yFormat = y.format === show.loss ? show.number : (value) => y.format(value).replace(".0%", "%");
     axis(d3.axisLeft, up, y, yFormat, (bottom - above) / 40).attr("transform", `translate(${left},0)`)
       .selectAll(".tick line").attr("class", "grid").attr("x2", right - left);
     axis(d3.axisBottom, across, x, x.format, (right - left) / 80).attr("transform", `translate(0,${bottom})`);

@@ -8,7 +8,8 @@ import {
 const PER_CHARACTER = "loss.valid_per_character"; // the one loss that runs with other texts and tokens may share
 const EXCESS = { title: "excess over the floor" };
 const METRICS = { "loss.valid": {}, [PER_CHARACTER]: {}, "loss.train": {}, excess: EXCESS, "accuracy.valid": {} };
-const DASHES = [null, "7 3", "2 3"]; // of the first seven groups, the next seven, and so on
+const DASHES = [["solid"], ["dashed", "7 3"], ["dotted", "2 3"]]; // of the first seven groups, the next, and so on
+const NO_SETTINGS = new Set(["logs", "plan.curve"]); // keys that change nothing in a run
 const FIRST = 12; // runs that are chosen at first
 const MOST_COLUMNS = 12; // of the table of keys
 let runs = [];
@@ -18,6 +19,7 @@ let styles = new Map(); // by group
 const panels = el("div");
 const list = el("ul.runs");
 const keys = el("tbody");
+const keyCard = card("Keys that differ", table("Keys that differ", el("table.keys", keys)));
 const count = el("span.quiet", { role: "status" });
 
 // The mean of runs that differ in their seed, and its band, by the number of the evaluation: [x, mean, low, high].
@@ -40,8 +42,10 @@ function labelOf(run) {
 // A color and a dash per group of runs that differ only in their seed, whichever others are chosen.
 function stylesOf(all) {
   const groups = [...new Set(d3.sort(all, (run) => run.began).map((run) => run.group))];
-  const dash = (i) => DASHES[Math.floor(i / LINE_COLORS) % DASHES.length];
-  return new Map(groups.map((group, i) => [group, { color: `var(--c${i % LINE_COLORS})`, dash: dash(i) }]));
+  return new Map(groups.map((group, i) => {
+    const [border, dash] = DASHES[Math.floor(i / LINE_COLORS) % DASHES.length];
+    return [group, { color: `var(--c${i % LINE_COLORS})`, border, dash }];
+  }));
 }
 
 function drawCharts() {
@@ -79,13 +83,16 @@ function contentOf(members, name) {
   };
 }
 
-const swatch = (run) => el("span.swatch", { style: `background:${styles.get(run.group).color}` });
+function swatch(run) {
+  const { color, border } = styles.get(run.group);
+  return el("span.swatch", { style: `border-top: 3px ${border} ${color}` });
+}
 
 function drawKeys(columns) {
   const head = (run) => el("span.nowrap", swatch(run),
     el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, idOf(run)));
   const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
-  const all = new Set(columns.flatMap((run) => Object.keys(run.configs)));
+  const all = new Set(columns.flatMap((run) => Object.keys(run.configs)).filter((key) => !NO_SETTINGS.has(key)));
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
   const facts = {
     run: head,
@@ -93,6 +100,7 @@ function drawKeys(columns) {
     correct: (run) => show.share(run.last["accuracy.valid"]),
     ...Object.fromEntries(different.map((key) => [key, (run) => text(run, key)])),
   };
+  keyCard.hidden = !columns.length;
   fill(keys, ...Object.entries(facts).map(([title, cell]) => row(title, ...columns.map(cell))));
 }
 
@@ -138,7 +146,6 @@ const all = button("All", () => choose([...chosen, ...runs.filter(isListed).map(
 const selection = controls(drawList, runFilter(), all, button("None", () => choose([])));
 const explained = el("p.quiet", "Runs that differ only in their seed share a color: the line is their mean, ",
   "the band goes from the lowest to the highest.");
-const drawn = el("div", panels, card("Keys that differ", table("Keys that differ", el("table", keys))));
 frame("Compare", el("h1", "Compare runs"), axes,
-  el("div.compare", drawn, card("Runs", selection, list, explained)));
+  el("div.compare", panels, card("Runs", selection, list, explained)), keyCard);
 liveRuns(load);

@@ -27,7 +27,8 @@ export const show = {
   seconds: orNothing((value) => (value < 600 ? `${Math.round(value)} s` : value < 7200
     ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`)),
   number: (value) => (Math.abs(value) >= 1e4 ? show.count(value) : String(+value.toPrecision(4))),
-  any: (value) => (typeof value === "string" ? value : JSON.stringify(value)),
+  any: (value) => (typeof value === "string" ? value // others as on the command line
+    : JSON.stringify(value).replaceAll('"', "").replace(/[,:]/g, "$& ")),
 };
 export const AXES = { // of time: the column, and its format
   seconds: { title: "seconds of training", format: show.number },
