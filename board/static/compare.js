@@ -10,6 +10,7 @@ const EXCESS = { title: "excess over the floor" };
 const METRICS = { "loss.valid": {}, [PER_CHARACTER]: {}, "loss.train": {}, excess: EXCESS, "accuracy.valid": {} };
 const DASHES = [["solid"], ["dashed", "7 3"], ["dotted", "2 3"]]; // of the first seven groups, the next, and so on
 const NO_SETTINGS = new Set(["logs", "plan.curve"]); // keys that change nothing in a run
+const NONE = "none"; // in the address, if no run is chosen
 const FIRST = 12; // runs that are chosen at first
 const MOST_COLUMNS = 12; // of the table of keys
 let runs = [];
@@ -21,6 +22,7 @@ const list = el("ul.runs");
 const keys = el("tbody");
 const keyCard = card("Keys that differ", table("Keys that differ", el("table.keys", keys)));
 const count = el("span.quiet", { role: "status" });
+const error = el("p.error", { role: "alert" });
 
 // The mean of runs that differ in their seed, and its band, by the number of the evaluation: [x, mean, low, high].
 function meanOf(curves) {
@@ -56,6 +58,8 @@ function drawCharts() {
     el("section.card", chart(unit ? `${run.text}, ${run.tokens}` : "all texts", 420));
   d3.select(panels).selectAll("section").data(units, ([unit]) => unit).join((enter) => enter.append(newCard))
     .each(([, members], i, cards) => cards[i].firstChild.draw(contentOf(members, name)));
+  const unknown = view.getAll("run").filter((id) => id !== NONE && !runs.some(({ uuid }) => uuid.startsWith(id)));
+  error.textContent = unknown.length ? `No run begins with ${unknown.join(" or ")}.` : "";
   const without = chosen.size - drawn.length;
   const said = without ? `, ${without} without ${titleOf(name)}` : "";
   count.textContent = `${chosen.size} of ${runs.length} runs chosen${said}`;
@@ -107,7 +111,7 @@ function drawKeys(columns) {
 function choose(uuids) {
   chosen = new Set(uuids);
   view.delete("run");
-  for (const uuid of chosen.size ? chosen : ["none"]) view.append("run", uuid.slice(0, 12));
+  for (const uuid of chosen.size ? chosen : [NONE]) view.append("run", uuid.slice(0, 12));
   keep("filter", view.get("filter"));
   drawList();
   drawCharts();
@@ -146,6 +150,6 @@ const all = button("All", () => choose([...chosen, ...runs.filter(isListed).map(
 const selection = controls(drawList, runFilter(), all, button("None", () => choose([])));
 const explained = el("p.quiet", "Runs that differ only in their seed share a color: the line is their mean, ",
   "the band goes from the lowest to the highest.");
-frame("Compare", el("h1", "Compare runs"), axes,
+frame("Compare", el("h1", "Compare runs"), axes, error,
   el("div.compare", panels, card("Runs", selection, list, explained)), keyCard);
 liveRuns(load);

@@ -134,6 +134,17 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
     assert page.locator("#absent").count() == 0
 
 
+def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(page, dashboard: Dashboard, make_run):
+    run = make_run()
+    dashboard.receive(run)
+    page.goto(f"{dashboard.url}/compare?run=feedface&run={run.path.name[:6]}")
+    page.wait_for_selector("[role=alert]:text-is('No run begins with feedface.')")
+    assert page.locator(LINE).count() == 1
+    page.click("button:text-is('None')")
+    assert page.inner_text("[role=alert]") == ""
+    assert not page.is_visible("text=Keys that differ")
+
+
 def test_runs_that_an_earlier_version_stored_come_back_with_an_import(dashboard: Dashboard, make_run):
     run = make_run(chars=100, seconds=5.0)
     dashboard.receive(run)
