@@ -118,6 +118,7 @@ export function frame(title, ...content) {
   document.querySelector("main").append(...content);
 }
 
+export const seen = (text) => text.replace(/\n/g, "↵").replace(/ /g, "␣"); // with the characters that show nothing
 export const idOf = (run) => run.uuid.slice(0, 6);
 export const nameOf = (run) => [run.preset, run.changes].filter(Boolean).join(" ") || run.name;
 export const stateOf = (run) => el("span", { className: `state ${run.state.replace(" ", "-")}` }, run.state);

@@ -1,6 +1,8 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
 import { chart } from "./chart.js";
-import { AXES, ask, card, choice, controls, el, fill, frame, live, nameOf, row, show, stateOf, toggle } from "./page.js";
+import {
+  AXES, ask, card, choice, controls, el, frame, live, nameOf, row, seen, show, stateOf, toggle,
+} from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
 const LOSSES = ["loss.train", "loss.valid", "loss.valid_stderr", "floor.valid"];
@@ -14,7 +16,8 @@ const USAGE = { // charts of the hardware: columns and what they are called
 };
 const FIRST = ["accuracy.valid", "excess", "learning_rate", "grad_norm"]; // of the small charts
 const LOG_LINES = 500;
-const files = { "metrics.jsonl": { to: 0, text: "" }, "hardware.jsonl": { to: 0, text: "" }, "log.txt": { to: 0, text: "" } };
+const FILES = ["metrics.jsonl", "hardware.jsonl", "log.txt"];
+const files = Object.fromEntries(FILES.map((name) => [name, { to: 0, text: "" }]));
 let run = null;
 
 const title = el("h1");
@@ -131,10 +134,9 @@ function drawSample() {
   sample.replaceChildren(...lines.map(({ line }) => el("p", ...line.split("\x1b[0m").flatMap((part) => {
     const [, plain, marked] = /^(.*?)(?:\x1b\[3\dm\[(.*)\])?$/s.exec(part);
     const [, guess, truth] = /^(.+?)!(.+)$/s.exec(marked ?? "") ?? [];
-    const space = (text) => text.replace(/ /g, "␣");
     if (!marked) return [plain];
-    if (!guess) return [plain, el("b.right", space(marked))];
-    return [plain, el("b.wrong", space(guess)), el("s", space(truth))];
+    if (!guess) return [plain, el("b.right", seen(marked))];
+    return [plain, el("b.wrong", seen(guess)), el("s", seen(truth))];
   }))));
 }
 
@@ -205,10 +207,10 @@ const links = ["Compare", "Try"].map((name) =>
 const axes = controls(drawCharts, choice("against", "x", AXES), toggle("log axis", "xlog"), toggle("log loss", "ylog"),
   ...links);
 const legend = el("p.quiet", el("b.right", "right"), ", ", el("b.wrong", "wrong"), ", ", el("s", "the truth"));
-const shownKeys = card("Keys, yours first", el("table", yours),
-  el("details", nOthers, el("table", others)));
+const shownKeys = card("Keys, yours first", el("table", yours), el("details", nOthers, el("table", others)));
 const side = el("div", card("Samples", el("label.slider", when, slider), sample, legend), shownKeys);
 document.getElementById("labml").href = "?labml";
-frame("Run", title, note, figures, knobs, axes, el("div.wide", el("section.card", loss), side), charts, card("Log", log));
+const wide = el("div.wide", el("section.card", loss), side);
+frame("Run", title, note, figures, knobs, axes, wide, charts, card("Log", log));
 const starts = () => new URLSearchParams(Object.entries(files).map(([name, { to }]) => [name, to]));
 live(() => `runs/${uuid}?${starts()}`, draw);

@@ -1,5 +1,7 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
-import { ask, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, show, view } from "./page.js";
+import {
+  ask, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, seen, show, toggle, view,
+} from "./page.js";
 
 const EXAMPLES = {
   play: "Ne daz rants iv Insk darku, sin na gald varpi se rards.",
@@ -20,16 +22,12 @@ const sheet = el("div.sheet", { role: "group", ariaLabel: "Text: the space bar h
 const status = el("p.quiet", { role: "status" });
 const error = el("p.error", { role: "alert" });
 const bars = el("div.bars");
-const check = (text, onchange) => el("label", el("input", { type: "checkbox", onchange }), ` ${text}`);
-const [shades, draws] = [check("attention of the selected character", update), check("draw at random")];
-const isChecked = (label) => label.control.checked;
 const ORDERS = { // of blanks: the one with the greatest value is filled first
   certain: { title: "most certain first", value: ({ candidates }) => candidates[0][1] },
   left: { title: "from the left", value: ({ at }) => -at },
   right: { title: "from the right", value: ({ at }) => at },
   random: { title: "in random order", value: Math.random },
 };
-const seen = (text) => text.replace(/\n/g, "↵").replace(/ /g, "␣");
 
 function load(text) {
   truth = [...text].map((character) => (character === "_" ? null : character));
@@ -73,7 +71,7 @@ async function answer() {
     [isDirty, exact] = [false, null];
     try {
       const began = performance.now();
-      const attention = isChecked(shades) && value.length ? current : null;
+      const attention = view.has("attention") && value.length ? current : null;
       reply = await ask(`try/${run.uuid}`, "POST", { text: template(), attention });
       const [n, took] = [reply.offsets.length, Math.round(performance.now() - began)];
       status.textContent = `${n} blank${n === 1 ? "" : "s"}, answered in ${took} ms`;
@@ -98,7 +96,7 @@ async function askExact() {
   draw();
 }
 
-function toggle(i) {
+function click(i) {
   current = i;
   value[i] = value[i] === null ? truth[i] : null; // what was typed as _ stays a blank
   filled.delete(i);
@@ -119,7 +117,7 @@ function draw() {
     const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
     const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.6 * shares[i]) / most})` : "";
     const tabIndex = i === current ? 0 : -1;
-    return button(text, () => toggle(i), { id: `at${i}`, className, style: shade, tabIndex, ariaLabel,
+    return button(text, () => click(i), { id: `at${i}`, className, style: shade, tabIndex, ariaLabel,
       ariaPressed: character === null });
   }));
   bars.replaceChildren(...found.slice(0, MOST_CARDS).map(cardOf));
@@ -144,7 +142,7 @@ function cardOf({ at, candidates, exact: known = [] }) {
 }
 
 function put({ at, candidates }) {
-  let rest = isChecked(draws) ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
+  let rest = view.has("draw") ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
   let i = at; // a token that is no character fills a row of hidden characters
   do {
@@ -172,7 +170,7 @@ sheet.onkeydown = (event) => {
   current = Math.max(0, Math.min(current + step, value.length - 1));
   [...sheet.children].forEach((key, i) => (key.tabIndex = i === current ? 0 : -1));
   sheet.children[current].focus();
-  if (isChecked(shades)) update();
+  if (view.has("attention")) update();
 };
 
 function start(chosen) {
@@ -198,14 +196,15 @@ function offer(all) {
     start(runs.find(({ uuid }) => uuid === picker.value));
   };
   if (!runs.length) status.textContent = "No run has been evaluated yet.";
-  else if (found.length !== 1) error.textContent = `${found.length || "No"} evaluated runs begin with ${wanted}: choose one.`;
+  else if (found.length !== 1)
+    error.textContent = `${found.length || "No"} evaluated runs begin with ${wanted}: choose one.`;
   else if (run?.uuid !== found[0].uuid) start(found[0]);
 }
 
-const hiding = el("div.controls", button("Hide 15%", hideShare), button("Hide all", () => hide(everywhere())),
-  button("Show all", () => hide([])), shades);
+const hiding = controls(update, button("Hide 15%", hideShare), button("Hide all", () => hide(everywhere())),
+  button("Show all", () => hide([])), toggle("attention of the selected character", "attention"));
 const filling = controls(() => {}, button("Fill all at once", () => write(true)),
-  button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), draws,
+  button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), toggle("draw at random", "draw"),
   button("Stop", () => (isFilling = false)));
 const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
 frame("Try", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
