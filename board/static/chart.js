@@ -105,7 +105,7 @@ export function chart(title, height = 200) {
       else if (!color) text(right, atY - 5, said, "end").attr("class", "halo");
     }
     const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
-    if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end");
+    if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end").attr("class", "halo");
     showValues(series, { x, y, across, cursor: rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden") });
   }
 
