@@ -65,7 +65,7 @@ FAULTS = {
 if __name__ == "__main__":
     fault = sys.argv.pop(1)
     if fault != "full disk":
-        processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=3), 0.2, 2.0
+        processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=5), 0.2, 3.0
     if fault != "full disk" or os.environ["RANK"] != "1":
         torch.compile = lambda function, **_: function
     if os.environ["RANK"] == "1":

@@ -57,7 +57,7 @@ def test_others_wait_while_one_process_compiles_or_saves(launcher):
     keys = {"training__compile": True, "training__max_steps": 2, "training__evaluations": 1}
     programs = launcher.start(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))
     assert [program.wait(120) for program in programs] == [0, 0]
-    assert launcher.only_run().metrics()[-1]["seconds"] < 3  # the clock stands still meanwhile
+    assert launcher.only_run().metrics()[-1]["seconds"] < 6  # the clock stands still meanwhile
 
 
 @pytest.mark.parametrize(
