@@ -1,10 +1,11 @@
-"""A scaling law, fitted to a ladder of small runs on the play, and its predictions for ten times their compute.
+"""A scaling law, fitted to a ladder of small runs, and its predictions for ten times their compute.
 
-python -m benchmarks.scaling
+python -m benchmarks.scaling                  on the play, with its known floor and with an unknown one
+python -m benchmarks.scaling --text FOLDER    ten predictions, on other text of the play, tiny Shakespeare, and FOLDER
 
-The runs train the preset `quick` in other sizes on 20 million characters of fresh play, so that hardly any text is
-repeated, and their budgets are in characters. The law is fitted twice: with the known floor of the play, and with an
-unknown one, as for any other text. Finished runs are kept in logs/benchmarks/scaling: delete them to train again.
+The runs train the preset `quick` in other sizes, and their budgets are in characters. The play has 20 million, so that
+hardly any text is repeated; FOLDER must have as many. Finished runs are kept in logs/benchmarks/scaling and
+logs/benchmarks/predictions: delete them to train again, and before you name another text.
 """
 
 import json
@@ -20,7 +21,8 @@ from matplotlib.figure import Figure
 from benchmarks.command import commit, run_benchmark, save_results
 from benchmarks.trials import RUNS
 from configs.command_line import PRESETS, read_config, resolve
-from data.corpus import Corpus, load_corpus
+from configs.keys import ConfigError
+from data.corpus import TINY_SHAKESPEARE, Corpus, load_corpus
 from data.play.grammar import PLAY, play
 from data.reference_losses import mean_loss, window_losses
 from planning.ladder import shape_keys, train
@@ -28,21 +30,32 @@ from planning.law import Interval, Law, Run, fit
 from runs.figures import label_ends, save_figure
 from runs.files import write_json
 
-LENGTH, SEED = 20_000_000, 2  # of the training text; the built-in play has seed 1
+LENGTH = 20_000_000  # characters of each part of the play, and at least of the natural text
+SEEDS, OTHER_SEEDS = (2, 0), (3, 10_000)  # of the play, the built-in one has 1; and added to those of the runs
 # Sizes, and millions of characters of runs whose compute falls from 5e10 weights times characters.
 LADDER = {(32, 1): (4, 1.6, 0.64, 0.26, 0.1), (48, 1): (1.8, 0.7, 0.28, 0.1), (64, 1): (1, 0.4, 0.16)}
 LADDER |= {(128, 1): (0.26, 0.1), (128, 2): (0.14,)}
 UNSEEN = {(64, 1): (10,), (128, 1): (2.6,), (128, 2): (1.4,)}  # ten times the compute
+MORE = {(48, 1): (18,)}  # on the natural text, besides those of UNSEEN
 
 
 def main(options: Namespace, path: Path) -> None:
     built_in = load_corpus(PLAY)
-    corpus, floor = replace(built_in, training=play(LENGTH, SEED)), mean_loss(window_losses(built_in)["floor"])
-    ladder, unseen = (trials(corpus, sizes) for sizes in (LADDER, UNSEEN))
+    floor = mean_loss(window_losses(built_in)["floor"])
+    if options.text:
+        predict_on(options.text, built_in, floor, path.with_name("predictions"))
+    else:
+        compare_floors(built_in, floor, path)
+
+
+def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
+    """Predict runs on the play with its known floor, and with an unknown one, as for any other text."""
+    corpus = replace(built_in, training=play(LENGTH, SEEDS[0]))
+    ladder, unseen = (trials(corpus, sizes, "scaling", SEEDS[1]) for sizes in (LADDER, UNSEEN))
     runs, tests = map(runs_of, (ladder, unseen))
     laws = {"with the known floor": fit(runs, floor=floor), "with an unknown floor": fit(runs)}
     table = [
-        {"": f"{run.n_weights:,} weights, {run.n_chars / 1e6:.1f} M characters", "measured": f"{run.loss:.4f}"}
+        {"": described(run), "measured": f"{run.loss:.4f}"}
         | {name: law.predict(*run[:2]).words(4) for name, law in laws.items()}
         for run in tests
     ]
@@ -54,8 +67,41 @@ def main(options: Namespace, path: Path) -> None:
     save_figure(path.with_suffix(".png"), figure(laws["with the known floor"], floor, runs, tests))
 
 
+def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
+    """Predict runs on three texts that no other law has seen, with the known floor of the play."""
+    natural = load_corpus(text)
+    if n_chars(natural) < LENGTH:
+        raise ConfigError(f"{text} has {n_chars(natural):,} characters for training: {LENGTH:,} are needed")
+    corpora = {"the play": replace(built_in, training=play(LENGTH, OTHER_SEEDS[0]))}
+    corpora |= {"tiny Shakespeare": load_corpus(TINY_SHAKESPEARE), "natural text": natural}
+    table, rows = list[dict[str, str]](), list[dict[str, Any]]()
+    for name, corpus in corpora.items():
+        folder, unseen = f"predictions/{name}", UNSEEN | (MORE if corpus is natural else {})
+        ladder, tests = (trials(corpus, sizes, folder, OTHER_SEEDS[1]) for sizes in (LADDER, unseen))
+        law = fit(runs_of(ladder), n_text=n_chars(corpus), floor=floor if name == "the play" else None)
+        for run in runs_of(tests):
+            found = law.predict(*run[:2])
+            row = {"": f"{name}: {described(run)}", "measured": f"{run.loss:.4f}", "predicted (80%)": found.words(4)}
+            row |= {"difference": f"{found.loss - run.loss:+.4f}"}
+            row |= {"inside": "yes" if found.low <= run.loss <= found.high else "no"}
+            if law.known_floor is not None:
+                row |= {"of the excess": f"{(found.loss - run.loss) / (run.loss - floor):+.0%}"}
+            table.append(row)
+        rows += [each | {"text": name} for each in (*ladder, *tests)]
+    save_results(path, table, trials=rows)
+
+
+def n_chars(corpus: Corpus) -> int:
+    """The characters of the training text."""
+    return sum(corpus.stored.n_training) if corpus.stored else len(corpus.training)
+
+
+def described(run: Run) -> str:
+    return f"{run.n_weights:,} weights, {run.n_chars / 1e6:.1f} M characters"
+
+
 def trials(
-    corpus: Corpus, sizes: Mapping[tuple[int, int], Sequence[float]], name: str = "scaling", seed: int = 0
+    corpus: Corpus, sizes: Mapping[tuple[int, int], Sequence[float]], name: str, seed: int
 ) -> list[dict[str, Any]]:
     """The finished runs of `sizes` with their millions of characters, trained now or earlier; `name` is their folder.
 
@@ -96,4 +142,5 @@ def figure(law: Law, floor: float, runs: list[Run], tests: list[Run]) -> Figure:
 
 
 if __name__ == "__main__":
-    run_benchmark(main)
+    text = {"metavar": "FOLDER", "help": "a file or folder of natural text"}
+    run_benchmark(main, {"text": text}, unnamed={"text"})
