@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from configs.keys import ConfigError
-from data.documents import DocumentWindows, WeightedWindows
+from data.documents import DocumentWindows
 from data.pairs import PairWindows
 from data.prefetch import Prefetched
 from data.shuffled import ShuffledWindows
@@ -50,7 +50,7 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     if not c.within_documents:  # a window may cross the borders of documents, but not those of folders
         documents, folders = pad(documents, (1, 0))[folders], torch.arange(len(folders)) + 1
     shares = torch.tensor([weights[folder] for folder in n_chars], dtype=torch.float64)
-    windows = WeightedWindows(tokens.training, documents, folders, shares, seed=seed)
+    windows = DocumentWindows(tokens.training, documents, folders, shares, seed=seed)
     n_starts = windows.up_to_folders(windows.n_starts(longest)).diff(prepend=folders.new_zeros(1))
     for folder, weight, n in zip(n_chars, shares.tolist(), n_starts.tolist(), strict=True):
         if weight and not n:
