@@ -131,9 +131,9 @@ def _read_text(name: str, source: str) -> str:
     content = b""
     try:
         content = read_bytes(Path(name).expanduser())
-        if not content:
-            raise OSError("it is empty")
-        return content.decode()
+        if not content or "\0" in (text := content.decode()):
+            raise OSError("it is a binary file: it has zero bytes" if content else "it is empty")
+        return text
     except UnicodeDecodeError as error:
         raise not_text(f"{source}: {name!r}", content[:8], error.start) from error
     except (OSError, RuntimeError, ValueError) as error:  # unreadable; an unknown ~user; a name that no file can have

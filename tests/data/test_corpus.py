@@ -142,6 +142,7 @@ def one_line_error(name: str) -> str:
 UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing file": (lambda path: None, "No such file"),
     "empty file": (Path.touch, "is empty"),
+    "UTF-16 without a mark": (lambda path: path.write_bytes("text".encode("utf-16-le")), "has zero bytes"),
     "Latin-1": (lambda path: path.write_bytes(b"caf\xe9"), "is not UTF-8 text (byte 3)"),
     "xz": (lambda path: path.write_bytes(lzma.compress(b"some text")), "is compressed (xz): unpack it first"),
     "named pipe": (os.mkfifo, "not a regular file"),
