@@ -37,6 +37,8 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"model.d_model={d_model} / model.n_heads={n_heads} is odd: rotary positions need heads of even size"
         )
+    if values["model.architecture"] == "labml_nn" and d_model % 2:
+        raise ConfigError(f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs")
     if not matches(values["plan.curve"], [dict.fromkeys(("chars", "low", "loss", "high"), float)]):
         raise ConfigError("plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it")
     check_stages(values)

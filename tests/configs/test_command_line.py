@@ -83,6 +83,7 @@ WRONG = {
     "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
     "n_heads": (["model.d_model=128", "model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
     "odd heads": (["model.d_model=12", "model.n_heads=4"], "rotary positions need heads of even size"),
+    "odd vectors": (["model.architecture=labml_nn", "model.d_model=9", "model.n_heads=3"], "model.d_model=9 is odd"),
     "huge": (["model.d_model=1000000000"], "from 2 to 16,384"),
     "order": (["training.stages=[{until: 0.7, seq_len: 8}, {until: 0.3, seq_len: 8}]"], "until=0.3 must be above 0.7"),
     "stages that end early": (["training.stages=[{until: 0.9, seq_len: 32}]"], "last row must have until=1.0"),
