@@ -45,7 +45,7 @@ class Trained:
         """The encoder of the model. Raises ConfigError if the architecture is not `modern`."""
         if type(self.model) is not MaskedLanguageModel:
             architecture = self.values["model.architecture"]
-            raise ConfigError(f"model.architecture={architecture} cannot be exported or fine-tuned: only modern can")
+            raise ConfigError(f"model.architecture={architecture}: only modern can be fine-tuned or become ModernBERT")
         return self.model.encoder
 
     @property

@@ -92,7 +92,7 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
     keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
     trained = small_run(tmp_path / "run", text_file, training__max_steps=1, **keys)
     line = refusal(main, trained.run.path, "--task", csv_file)
-    assert "model.architecture=labml_nn cannot be exported or fine-tuned" in line
+    assert "model.architecture=labml_nn: only modern can be fine-tuned or become ModernBERT" in line
 
 
 def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):
