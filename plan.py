@@ -55,11 +55,14 @@ def main(arguments: list[str]) -> int:
 def plan(options: Namespace) -> None:
     if options.write and (options.write.is_dir() or not options.write.absolute().parent.is_dir()):
         raise InputError(f"cannot write {options.write}: name a file in a folder that exists")
-    values, began = parse(options.keys).values, time.monotonic()
+    command, began = parse(options.keys), time.monotonic()
+    values = command.values
     from configs.experiment import configs_of
-    from planning.ladder import climb, measured, measured_shapes, rungs, say
+    from planning.ladder import climb, measured, measured_shapes, rungs, say, shape_keys
     from training.tracking import be_quiet
 
+    if own := [key for key in command.overridden if key.startswith("training.max_") or key in shape_keys(2, 1)]:
+        raise InputError(f"{own[0]}: plan.py chooses the size of the model and the budget itself: leave the key out")
     be_quiet()
     data = configs_of(values).data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()

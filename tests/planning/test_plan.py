@@ -56,6 +56,8 @@ REFUSED += [
     ([], "--seconds --chars --loss is required"),
     (["--loss", "0"], "--loss: 0.0 is out of range"),
     (["--loss", "1", "data.corpos=x"], "did you mean data.corpus?"),
+    (["--loss", "1", "model.d_model=32"], "model.d_model: plan.py chooses the size"),
+    (["--loss", "1", "training.max_steps=9"], "training.max_steps: plan.py chooses"),
     (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
 
