@@ -24,7 +24,6 @@ BATCH_SIZE = 16
 EPOCHS = 5
 WARMUP = 0.1  # of the steps
 WEIGHT_DECAY = 0.01
-TABLE_RATE = 5  # the rate of the n-gram table, as a multiple of the encoder's
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
@@ -116,6 +115,7 @@ def fine_tuned(
     labels: Sequence[Tensor],
     *,
     learning_rate: float,
+    table_learning_rate: float,
     n_steps: int,
     seed: int,
 ) -> Classifier:
@@ -125,7 +125,7 @@ def fine_tuned(
     optimizers = adamw(
         classifier.model,
         learning_rate=learning_rate,
-        table_learning_rate=TABLE_RATE * learning_rate,
+        table_learning_rate=table_learning_rate,
         weight_decay=WEIGHT_DECAY,
     )
     set_learning_rate(optimizers, 1.0)

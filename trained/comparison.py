@@ -24,15 +24,16 @@ from trained.zero_shot import pseudo_log_likelihoods
 
 
 class Effort(TypedDict):
-    """The learning rate of fine-tuning, and its least number of steps."""
+    """The learning rates of fine-tuning, for the n-gram table and all else, and its least number of steps."""
 
     learning_rate: float
+    table_learning_rate: float
     n_steps: int
 
 
-# The higher numbers are for many labels, and for models that were not pretrained.
-GENTLE: Effort = {"learning_rate": 3e-4, "n_steps": 30}
-STRONG: Effort = {"learning_rate": 2e-3, "n_steps": 60}
+GENTLE: Effort = {"learning_rate": 3e-4, "table_learning_rate": 0.0, "n_steps": 30}
+STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}  # for many labels
+UNTRAINED: Effort = {"learning_rate": 2e-3, "table_learning_rate": 1e-2, "n_steps": 60}  # the table is zero at first
 
 
 class Answers(NamedTuple):
@@ -164,7 +165,7 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
     methods: dict[str, Callable[[], Tensor]] = {
         PRETRAINED: lambda: tuned_scores(probe(), effort_for(task)),
         PROBE: lambda: scores_of(probe(), test_ids),
-        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), STRONG),
+        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), UNTRAINED),
     }
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)

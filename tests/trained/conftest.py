@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import made_once, train_in
 from tests.tokenizers import saved
+from trained import comparison
 from trained.load import Trained, load_trained
 
 CHARACTERS = ["plain", "with_ngrams"]
@@ -63,8 +64,8 @@ def few_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as context:
         context.setattr("trained.classification.EPOCHS", 1)
         context.setattr("trained.classification.INVERSE_PENALTIES", (0.1,))
-        context.setattr("trained.comparison.GENTLE", {"learning_rate": 3e-4, "n_steps": 2})
-        context.setattr("trained.comparison.STRONG", {"learning_rate": 2e-3, "n_steps": 2})
+        for effort in (comparison.GENTLE, comparison.STRONG, comparison.UNTRAINED):
+            context.setitem(effort, "n_steps", 2)
         yield
 
 
