@@ -19,7 +19,7 @@ import yaml
 
 from configs.devices import best_device
 from configs.one_line import OneLineParser, run_main
-from configs.scripts import run_script
+from configs.scripts import number, run_script
 from runs.files import ROOT, write_json
 from training import tracking
 
@@ -54,7 +54,8 @@ def run_benchmark(
     parser = OneLineParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in numbers.items():
         text = f"{OPTIONS[name]} (default: {default:,g})"
-        parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=text)
+        kind = number(int, 1) if isinstance(default, int) else number(float, 0.01)
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=text)
     for name, arguments in (extra or {}).items():
         parser.add_argument(name if "nargs" in arguments else f"--{name}", **arguments)
 

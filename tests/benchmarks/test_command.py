@@ -61,7 +61,8 @@ def test_wrong_input_is_one_line(run):
     def failing(options, path):
         raise ConfigError("no such text")
 
-    for words, main, message in ((["--seeds", "x"], None, "--seeds"), ([], failing, "no such text")):
+    wrong = [(["--seeds", word], None, "--seeds") for word in ("x", "0")] + [(["--seconds", "0"], None, "out of range")]
+    for words, main, message in [*wrong, ([], failing, "no such text")]:
         calls, code, output = run(*words, main=main)
         assert (calls, code) == ([], 2)
         assert message in output.err
