@@ -2,8 +2,8 @@
 
 A new interpreter needs seconds to import PyTorch; a fork needs milliseconds. The program runs as `__main__` with its
 own arguments, environment and standard streams. After its threads and exit handlers it ends at once: Python would take
-half a second to destroy what was imported. Only variables that are read when an interpreter starts or a module is
-imported (PYTHONHASHSEED, OMP_WAIT_POLICY) have no effect: they are the fork server's.
+half a second to destroy what was imported. Variables that Python reads at its start, or modules when they are imported
+(PYTHONHASHSEED, OMP_WAIT_POLICY), keep the values of the fork server.
 """
 
 import atexit
