@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one experiment; returns the exit code. PyTorch is imported after the command line is checked."""
+    """Run one experiment; returns the exit code. Wrong keys are refused before PyTorch is imported."""
     began = time.monotonic()
     try:
         command = parse(arguments)
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     try:
         with together(command.values) as processes:
-            return lead(command, began, processes) if processes.is_first else follow(command, processes, built)
+            return lead(command, began, processes) if processes.is_first else follow(command, processes, build_trainer)
     except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:  # Ctrl-C before training
         return exit_code(error, command.values)
 
@@ -54,10 +54,10 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     len(configs.data.training_ids)  # converts a large text, which may take hours
     command = processes.from_first(replace(command, values=command.values | {"data.corpus": configs.data.loaded.name}))
-    trainer = built(configs, command, processes)
+    trainer = build_trainer(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # then those of `built`; the order counts
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # before those that steer
         if command.resumed:
             resume(run, trainer, command.values, configs.data.loaded)
         else:
@@ -65,8 +65,8 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
         return train(run, trainer, began)
 
 
-def built(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
-    """The trainer, whose model has the weights that the run begins with."""
+def build_trainer(configs: Configs, command: Command, processes: "Processes") -> "Trainer":
+    """Build the trainer with the weights of a new run. Those of a resumed run are loaded later."""
     from configs.callbacks import steering
     from trained.initial_weights import copy_weights
 

@@ -63,7 +63,7 @@ class Configs(BaseConfigs):
 
 
 def configs_of(values: Mapping[str, Any]) -> Configs:
-    """The config tree for resolved keys, without a labml experiment: for notebooks, tools and tests."""
+    """The config tree for resolved keys. It starts no labml experiment."""
     configs = Configs()
     configs._set_values(dict(values))
     return configs

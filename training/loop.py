@@ -12,7 +12,7 @@ from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, mean_rate, stage_at
 from training.step import TrainingStep
 
-COUNTERS = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")
+SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")
 
 
 class Now(NamedTuple):
@@ -36,7 +36,7 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self) -> None:
-        """Train until the budget is spent, or a callback or a signal sets `must_stop`."""
+        """Train until the budget is spent, or `must_stop` is set, for example by a signal."""
         self.began, self.last_save = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
@@ -46,10 +46,10 @@ class Trainer:
             stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
             factor = self.schedule.learning_rate_at(now.progress)  # of the peak rates
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # such as a user's knobs; one compiles
+                stage, factor = callback.adjust(self, stage, factor)  # a user's knobs; one compiles new shapes
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)  # of losses, labels, ...; an evaluation divides them
+            sums = self.training_step(stage, now.progress)  # losses, labels, ...; `Evaluator.row` divides them
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
@@ -59,7 +59,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
-                now = self.now()._replace(progress=now.progress)  # only the flags may have changed meanwhile
+                now = self.now()._replace(progress=now.progress)  # new flags; progress 1 must not go unevaluated
             if now.must_save:
                 with self.clock.stopped():
                     self.save()
@@ -68,14 +68,14 @@ class Trainer:
         self.call("end")
 
     def evaluate(self, stage: Stage, progress: float) -> None:
-        """Build a row of metrics.jsonl. Callbacks add to it (`measured`), then record it (`evaluated`)."""
+        """Evaluate the model. Callbacks add to its row of metrics.jsonl (`measured`), then record it (`evaluated`)."""
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
         facts = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
         facts["masking_prob"] = mean_rate(self.schedule.stages, stage)
         facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
         row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
         self.call("measured", row, evaluation)
-        loss = row.get("loss.bound", row["loss.valid"])  # of runs that write text, a callback has added the bound
+        loss = row.get("loss.bound", row["loss.valid"])  # `AnyOrderBound` adds it if stages mix masking rates
         best = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         self.call("evaluated", row, best)
@@ -112,8 +112,8 @@ class Trainer:
         self.model.load_state_dict(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything except the weights that decides how training continues."""
-        return {name: getattr(self, name) for name in COUNTERS} | {
+        """All state that the rest of the training depends on, except the weights."""
+        return {name: getattr(self, name) for name in SAVED} | {
             "seconds": self.clock.seconds,
             "sums": self.sums,
             "callbacks": {callback.name: callback.state_dict() for callback in self.callbacks if callback.name},

@@ -15,7 +15,7 @@ from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
 from training.checkpoint import Checkpoint, CheckpointError, Content, load_last, put_weights, save_checkpoint, save_last
-from training.loop import COUNTERS, Trainer
+from training.loop import SAVED, Trainer
 
 
 def begin(
@@ -112,7 +112,7 @@ def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
 
 def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Give a new trainer the state that `Trainer.state_dict` returned."""
-    for name in COUNTERS:
+    for name in SAVED:
         setattr(trainer, name, state[name])
     trainer.clock.set(state["seconds"])
     device = trainer.training_step.update.device

@@ -23,7 +23,7 @@ class TrainingStep:
         masker: Masker,
         update: "Update",
         *,
-        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # what replaces the update: CUDA graphs
+        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # in place of `update`: CUDA graphs
         chars_per_step: int,
         grad_accum_steps: int = 1,  # batches per step
     ):
@@ -46,7 +46,7 @@ class TrainingStep:
         for _ in range(self.grad_accum_steps):
             windows = self.windows.draw(batch_size, stage.seq_len)
             batch = self.masker(windows.tokens, windows.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(further=windows.further))
+            batches.append(batch._replace(further=windows.further))  # segments and labels of a second objective
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
@@ -54,7 +54,7 @@ class TrainingStep:
         self.masker.observe(batch, losses)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything except the weights that determines later steps."""
+        """All state that later steps depend on, except the weights."""
         return self.update.state_dict() | {"windows": self.windows.state_dict(), "masker": self.masker.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Update:
         counts = self.objective.counts(batches)
         outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
         totals = self.summed([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # shown; without a second objective's loss
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for loss.train; without a second objective
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
