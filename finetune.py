@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def compare_models(options: Namespace) -> None:
     """Learn and compare, and write the results into the folder of the run."""
-    from trained.comparison import compare, learned  # needs scikit-learn
+    from trained.comparison import compare  # needs scikit-learn
     from trained.saved_classifier import check_new, save
 
     if options.save:
@@ -60,11 +60,10 @@ def compare_models(options: Namespace) -> None:
     for name, task in chosen(options.task, trained):
         if options.save and options.labels < len(task.pool):
             print(f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more")
-        measured = compare(trained, task, options.labels, options.draws)
+        measured, classifier = compare(trained, task, options.labels, options.draws)
         earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
         write_json(path, earlier | {name: measured}, indent=1)
         if options.save:
-            classifier = learned(trained, task, task.draw(options.labels, seed=0), seed=0)
             save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
             command = f"python predict.py {options.save}"
             command = rf"printf 'TEXT\tTEXT\n' | {command}" if task.kind == PAIR else f"{command} TEXT"
@@ -87,18 +86,18 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
             else:
                 yield each, task
     elif name == "speaker":
-        yield name, shakespeare.speaker(REPORT, corpus)
+        yield name, shakespeare.speaker(REPORT, trained.data().loaded.name)
     elif name in by_name:
         home, build = by_name[name]
         if corpus != home:
             print(f"{name} is a task on {home}, and the run was trained on {corpus}" + MAY_CONTAIN * (home != PLAY))
         yield name, build(REPORT)
-    elif Path(name).suffix or Path(name).exists():
+    elif name and (Path(name).suffix or Path(name).exists()):
         task = from_csv(Path(name))
         digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()
         yield f"{task.name} {digest[:8]}", task  # files with the same name have results of their own
     else:
-        raise ConfigError(f"no task is called {name}: use {', '.join(sorted(by_name))}, all, or a CSV file")
+        raise ConfigError(f"no task is called {name!r}: use {', '.join(sorted(by_name))}, all, or a CSV file")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ from data.masking.strategies import STRATEGIES
 from data.play.grammar import PLAY
 from data.tasks import REPORT, TASKS, Task
 from runs.run_folder import RunFolder
-from trained.comparison import methods_of
-from trained.examples import accuracies, units
+from trained.classification import probed
+from trained.classifier import Classifier, scores_of
+from trained.examples import accuracies, label_names, token_ids, units
 from trained.load import Trained, load_trained
 from trained.measures import hard_masks
-from trained.task_results import PROBE
 
 BASE = "random"
 LABELS = 64
@@ -61,9 +61,11 @@ def measure(run: RunFolder) -> dict[str, Any]:
 
 def probe_error(trained: Trained, task: Task) -> float:
     """The share of wrong answers of a probe; the seed of the run draws the labelled examples."""
-    draw = trained.values["seed"]
-    scores = methods_of(trained, task, task.draw(LABELS, draw), draw)[PROBE]()
-    right, counts = accuracies(task, scores, units(task, task.test, trained.longest))
+    examples = task.draw(LABELS, trained.values["seed"])
+    labelled, test = (units(task, part, trained.longest) for part in (examples, task.test))
+    ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
+    probe = probed(Classifier(trained.model, len(label_names(task)), task.kind), ids, labelled.labels)
+    right, counts = accuracies(task, scores_of(probe, test_ids), test)
     return 1.0 - float(right.sum() / counts.sum())
 
 

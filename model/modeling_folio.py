@@ -67,18 +67,20 @@ class FolioForMaskedLM(ModernBertForMaskedLM):
 
 
 class FolioForTokenClassification(ModernBertPreTrainedModel):
-    """A linear layer on the vectors of all layers and the surprise of each token: `trained.classifier.Classifier`."""
+    """A linear layer on the vectors, the surprise and the log-probabilities: `trained.classifier.Classifier`."""
 
     config_class = FolioConfig
     n_vectors = 1  # per text or token
+    largest_alphabet = 512  # whose log-probabilities are read
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
         self.model = FolioModel(config) if config.ngrams else ModernBertModel(config)
         self.head = ModernBertPredictionHead(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
-        n_features = (config.num_hidden_layers + 1) * config.hidden_size + 1
+        n_tokens = config.vocab_size - 1  # without [UNK]
+        self.reads_expected = n_tokens <= self.largest_alphabet
+        n_features = (config.num_hidden_layers + 1) * config.hidden_size + 1 + 2 * n_tokens * self.reads_expected
         self.output = nn.Linear(self.n_vectors * n_features, len(config.id2label or {}))
         self.post_init()
 
@@ -88,14 +90,17 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
         """Scores `[batch, seq_len, num_labels]`; with `labels`, their cross-entropy too."""
         found = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
         inputs, last = found.hidden_states[: self.config.num_hidden_layers], found.last_hidden_state
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         symbols = input_ids.masked_fill(input_ids == self.config.unk_token_id, self.config.mask_token_id)
-        logits = self.decoder(self.head(last))
-        surprise = logits.logsumexp(-1, keepdim=True) - logits.gather(-1, symbols.unsqueeze(-1))
-        scores = self.output(self.read(torch.cat([*inputs, last, surprise], -1), attention_mask))
-        loss = None if labels is None else F.cross_entropy(scores.view(-1, self.num_labels), labels.flatten())
+        expected = self.decoder(self.head(last))[..., :-1].log_softmax(-1)  # without [UNK]
+        x = torch.cat([*inputs, last, -expected.gather(-1, symbols.unsqueeze(-1))], -1)
+        if self.reads_expected:
+            x = torch.cat([x, expected, F.pad((expected * mask.unsqueeze(-1))[:, 1:], (0, 0, 0, 1))], -1)
+        scores = self.output(self.read(x, mask))
+        loss = None if labels is None else F.cross_entropy(scores.view(-1, scores.shape[-1]), labels.flatten())
         return SequenceClassifierOutput(loss=loss, logits=scores)
 
-    def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def read(self, x: Tensor, mask: Tensor) -> Tensor:
         return x
 
 
@@ -103,10 +108,9 @@ class FolioForSequenceClassification(FolioForTokenClassification):
     """The same on the mean and the maximum over the tokens of a text, and its first one: `[batch, num_labels]`."""
 
     n_vectors = 3
+    largest_alphabet = 0
 
-    def read(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return torch.cat([x.mean(1), x.amax(1), x[:, 0]], -1)
+    def read(self, x: Tensor, mask: Tensor) -> Tensor:
         is_text = mask.bool().unsqueeze(-1)
         mean = (x * is_text).sum(1) / is_text.sum(1)
         first = (x * (is_text & (is_text.cumsum(1) == 1))).sum(1)  # padding may be on the left

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from data.play.floor import Floor
 from data.play.grammar import PLAY, grammar
+from data.tasks import play
 from model import MaskedLanguageModel
 from runs.schema import MISSING, checked
 from trained.batches import pieces
@@ -77,7 +76,7 @@ def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
     """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot generate the text."""
-    floor, alphabet = play()
+    floor, alphabet = play.floor(), grammar().alphabet
     vocabulary = trained.vocabulary
     characters = torch.tensor([vocabulary.id_of(character) for character in alphabet])
     number_of = torch.full((vocabulary.n_tokens,), floor.n_chars + 1)
@@ -89,11 +88,5 @@ def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 
 def is_of_play(trained: Trained) -> bool:
     """Whether the run was trained on the characters of the built-in play."""
-    return trained.run.corpus()["name"] == PLAY and trained.vocabulary.is_characters
-
-
-@cache
-def play() -> tuple[Floor, str]:
-    """The exact distribution of the play, and its alphabet."""
-    automaton = grammar()
-    return Floor(automaton), automaton.alphabet
+    vocabulary = trained.vocabulary
+    return trained.run.corpus()["name"] == PLAY and vocabulary.is_characters and vocabulary.unknown_token is None

@@ -6,6 +6,7 @@ reads thousands of features. If it is trained too, it starts to read those that 
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,13 +29,15 @@ INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation ch
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
 MAX_UNITS = 16_384  # that a probe is fitted on
+UNSEEN = 1e-4  # the least probability that cross-validation counts, for labels that the other folds lack
 NEVER = -1e4  # the score of a label without examples
+Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and its inverse penalty
 
 
 def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
     """Fit the linear layer of a classifier by logistic regression; its model is not changed.
 
-    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads.
+    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads, unless they are set.
     """
     classifier.eval()
     read = features_of(classifier, texts)
@@ -52,13 +55,14 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     bias = np.full(len(weight), NEVER)
     if len(set(target)) > 1:
         fold = example // (2 if classifier.kind == CHOICE else 1) % FOLDS  # both texts of a choice in one
-        columns, c = best_candidate(columns_of(classifier), features, target, fold)
-        model = LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
+        all_of_them = [(columns, c) for columns in columns_of(classifier) for c in INVERSE_PENALTIES]
+        candidates = [classifier.chosen] if classifier.chosen else all_of_them
+        classifier.chosen, model = regression(features, target, fold, candidates)
         coefficients, intercepts = model.coef_, model.intercept_
         if len(model.classes_) == 2:  # scikit-learn has one row for two labels
             coefficients = np.concatenate([-coefficients, coefficients]) / 2
             intercepts = np.array([-1, 1]) * intercepts / 2
-        weight[np.ix_(model.classes_, columns)] = coefficients
+        weight[np.ix_(model.classes_, classifier.chosen[0])] = coefficients
         bias[model.classes_] = intercepts
         weight /= scale
         bias -= weight @ mean
@@ -70,36 +74,42 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     return classifier
 
 
-def best_candidate(
-    columns: Sequence[np.ndarray], features: np.ndarray, target: np.ndarray, fold: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """The columns and the inverse penalty with the best accuracy on units whose fold was left out."""
+def regression(
+    features: np.ndarray, target: np.ndarray, fold: np.ndarray, candidates: Sequence[Candidate]
+) -> tuple[Candidate, LogisticRegression]:
+    """The candidate that predicts the labels `target` of a `fold` best from the other folds, and the regression with it
+    on all `features` `[n_units, n_features]`.
+
+    The log-likelihood decides: the accuracy on few units has large steps, and often a tie.
+    """
     folds = range(FOLDS if len(target) < MANY_UNITS else 1)
 
-    def accuracy(candidate: tuple[np.ndarray, float]) -> float:
-        (columns, c), right = candidate, []
+    def log_likelihood(candidate: Candidate) -> float:
+        (columns, c), found = candidate, []
         for left_out in folds:
             inner = fold != left_out
             if inner.all() or len(set(target[inner])) < 2:
-                return 0.0
+                continue
             model = LogisticRegression(C=c, max_iter=1_000, tol=1e-3).fit(features[inner][:, columns], target[inner])
-            right.append(model.score(features[~inner][:, columns], target[~inner]))
-        return float(np.mean(right))
+            probabilities = np.zeros((int((~inner).sum()), target.max() + 1))
+            probabilities[:, model.classes_] = model.predict_proba(features[~inner][:, columns])
+            of_labels = probabilities[np.arange(len(probabilities)), target[~inner]]
+            found.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
+        return float(np.mean(found)) if found else -np.inf
 
-    return max(((some, c) for some in columns for c in INVERSE_PENALTIES), key=accuracy)
+    columns, c = best = max(candidates, key=log_likelihood) if candidates[1:] else candidates[0]
+    return best, LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
-    """The inputs of the linear layer that a probe may read: all, those of the last layer, and of texts the surprise or
-    the first character; of pairs all, or the cosines."""
+    """The inputs of the linear layer that a probe may read: all, those of the last layer, the surprise and what is
+    expected, and of texts the first character; of pairs all, or the cosines."""
     every = np.arange(classifier.output.in_features)
     if classifier.kind == PAIR:
         return [every[: classifier.n_layers], every]
     layer = every % classifier.n_features // classifier.d_model
-    found = [every, every[layer == classifier.n_layers - 1]]
-    if classifier.kind != CHARACTER:
-        found += [every[layer == classifier.n_layers], every[2 * classifier.n_features :]]
-    return found
+    found = [every, every[layer == classifier.n_layers - 1], every[layer >= classifier.n_layers]]
+    return found if classifier.kind == CHARACTER else [*found, every[2 * classifier.n_features :]]
 
 
 def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor]:
@@ -114,21 +124,17 @@ def fine_tuned(
     texts: Sequence[Tensor],
     labels: Sequence[Tensor],
     *,
-    learning_rate: float,
-    table_learning_rate: float,
     n_steps: int,
     seed: int,
+    **rates: Any,
 ) -> Classifier:
-    """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its linear layer stays."""
+    """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its linear layer stays.
+
+    The `rates` are `learning_rate` and `table_learning_rate`, that of the n-gram table.
+    """
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
-    optimizers = adamw(
-        classifier.model,
-        learning_rate=learning_rate,
-        table_learning_rate=table_learning_rate,
-        weight_decay=WEIGHT_DECAY,
-    )
-    set_learning_rate(optimizers, 1.0)
+    optimizers = adamw(classifier.model, **rates, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs

@@ -12,6 +12,7 @@ from trained.batches import batches_by_length, padded
 from trained.inside import recorded_inputs
 
 POOLS = 3  # of the characters of a text: their mean, their maximum, and the first one
+LARGEST_ALPHABET = 512  # whose probabilities are read
 
 
 class Classifier(nn.Module):
@@ -19,18 +20,22 @@ class Classifier(nn.Module):
     or of the pairs that rows 0 and 1, 2 and 3, ... are `[batch / 2, n_labels]`.
 
     A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
-    model that was trained with random characters among the visible ones is surprised by those that do not fit. A text
-    has the mean and the maximum over its characters, and its first one. A pair has |u - v| of its two texts, which
-    are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less `center`.
+    model that was trained with random characters among the visible ones is surprised by those that do not fit. For
+    labels of characters, the log-probabilities of all tokens, here and at the next character, say what would fit.
+    A text has the mean and the maximum over its characters, and its first one. A pair has |u - v| of its two texts,
+    which are read apart (Reimers and Gurevych 2019), and the cosine between their means in each layer, less `center`.
     """
 
+    chosen: Any = None  # the inputs that a probe has chosen to read, and its inverse penalty
     center: Tensor  # [n_layers, d_model]: the mean over the labelled texts, because all texts have much in common
 
     def __init__(self, model: Any, n_labels: int, kind: str):
         super().__init__()
         self.model, self.kind = model, kind
         self.n_layers, self.d_model = len(model.encoder.layers) + 1, model.encoder.embedding.embedding_dim
-        self.n_features = self.n_layers * self.d_model + 1  # of a character
+        n_tokens = model.encoder.embedding.num_embeddings
+        self.reads_expected = kind == CHARACTER and n_tokens <= LARGEST_ALPHABET
+        self.n_features = self.n_layers * self.d_model + 1 + 2 * n_tokens * self.reads_expected  # of a character
         self.register_buffer("center", torch.zeros(self.n_layers, self.d_model))
         n_inputs = {CHARACTER: self.n_features, PAIR: self.n_layers + POOLS * self.n_features}
         self.output = nn.Linear(n_inputs.get(kind, POOLS * self.n_features), n_labels)
@@ -42,9 +47,11 @@ class Classifier(nn.Module):
         """The features of characters `[batch, length, n_features]`, or of texts `[batch, POOLS * n_features]`."""
         with recorded_inputs(self.model.encoder.layers) as calls:
             last = self.model.encoder(ids, attention_mask=mask)
-        logits = self.model.predict(last)
-        surprise = logits.logsumexp(-1, keepdim=True) - logits.gather(-1, ids.unsqueeze(-1))
-        x = torch.cat([*(arguments[0] for arguments in calls), last, surprise], -1)
+        expected = self.model.predict(last).log_softmax(-1)
+        x = torch.cat([*(arguments[0] for arguments in calls), last, -expected.gather(-1, ids.unsqueeze(-1))], -1)
+        if self.reads_expected:
+            following = expected if mask is None else expected * mask.unsqueeze(-1)
+            x = torch.cat([x, expected, F.pad(following[:, 1:], (0, 0, 0, 1))], -1)
         if self.kind == CHARACTER:
             return x
         if mask is None:

@@ -1,38 +1,32 @@
 """Compares a pretrained model with the same model from scratch, and with simpler methods, on tasks with few labels."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from configs.keys import ConfigError
 from data.tasks.task import CHARACTER, CHOICE, PAIR, Example, Task
 from runs.statistics import CONFIDENCE, t_quantile, with_error
 from trained.baselines import by_context, by_frequency, by_ngrams, by_ngrams_of_pairs
-from trained.classification import fine_tuned, probed
+from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, scores_of
-from trained.examples import accuracies, label_names, n_unknown, token_ids, units
+from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import confusion_of, per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
-
-class Effort(TypedDict):
-    """The learning rates of fine-tuning, for the n-gram table and all else, and its least number of steps."""
-
-    learning_rate: float
-    table_learning_rate: float
-    n_steps: int
-
-
+Effort = dict[str, Any]  # the learning rates of fine-tuning, and its least number of steps
 GENTLE: Effort = {"learning_rate": 3e-4, "table_learning_rate": 0.0, "n_steps": 30}
-STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}  # for many labels
+STRONG: Effort = {"learning_rate": 2e-3, "table_learning_rate": 0.0, "n_steps": 60}
 UNTRAINED: Effort = {"learning_rate": 2e-3, "table_learning_rate": 1e-2, "n_steps": 60}  # the table is zero at first
 
 
@@ -42,6 +36,7 @@ class Answers(NamedTuple):
     right: dict[str, np.ndarray]  # method -> `[n_draws, n_test]`: per test example, which may have many labels
     counts: np.ndarray  # [n_test], all answers
     confusion: np.ndarray  # [n_labels, n_labels], of the fine-tuned model, all draws together
+    learned: Classifier  # the fine-tuned model of the first draw
 
 
 def verdict(gain: dict[str, Any]) -> str:
@@ -69,8 +64,9 @@ def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
     return {"mean": mean, "margin": t_quantile(CONFIDENCE, n_draws - 1) * variance**0.5}
 
 
-def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[str, Any]:
-    """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and return the results.
+def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> tuple[dict[str, Any], Classifier]:
+    """Learn the task with every method, from `n_labels` examples in `n_draws` draws; print and return the results, and
+    the fine-tuned model of the first draw.
 
     Raises ConfigError for labels of characters if the run's tokens are not characters.
     """
@@ -85,7 +81,7 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> dict[s
     answers = answers_of(trained, task, n_labels, range(n_draws))
     ceiling = ceiling_of(task, trained.longest)
     of_each_label = {} if task.kind == CHOICE else per_label(answers.confusion, names)
-    return sizes | results(answers.right, answers.counts, ceiling) | of_each_label
+    return sizes | results(answers.right, answers.counts, ceiling) | of_each_label, answers.learned
 
 
 def ceiling_of(task: Task, longest: int) -> float | None:
@@ -97,11 +93,13 @@ def ceiling_of(task: Task, longest: int) -> float | None:
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range, left_out: Sequence[str] = ()) -> Answers:
     """Learn the task with every method that is not `left_out`, once per draw, and answer its test."""
     test, n_names = units(task, task.test, trained.longest), len(label_names(task))
+    test_ids = token_ids(test.texts, trained)
     right: dict[str, list[Tensor]] = {}
+    tuned: list[Classifier] = []
     counts = torch.ones(len(task.test), dtype=torch.float64)
     if task.kind == CHOICE:  # needs no labels
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
-        likelihoods = pseudo_log_likelihoods(trained, token_ids(test.texts, trained))
+        likelihoods = pseudo_log_likelihoods(trained, test_ids)
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
     confusion = np.zeros((n_names, n_names), dtype=int)
     began = time.monotonic()
@@ -109,18 +107,21 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range, left_o
         if i:
             left = (time.monotonic() - began) / i * (len(draws) - i)
             print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
-        for name, scores in methods_of(trained, task, task.draw(n_labels, draw), draw).items():
+        for name, learn in methods_of(trained, task, task.draw(n_labels, draw), test, draw).items():
             if name in left_out:
                 continue
             started = time.monotonic()
-            found = scores()
+            learned = learn()
+            found = scores_of(learned, test_ids) if isinstance(learned, Classifier) else learned
             correct, counts = accuracies(task, found, test)
-            if name == PRETRAINED:
+            if name == PRETRAINED and isinstance(learned, Classifier):
                 confusion += confusion_of(found, test.all_labels)
+                tuned = tuned or [learned]
             right.setdefault(name, []).append(correct)
             share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started
             print(f"    draw {draw}, {name}: {share:.3f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
-    return Answers({name: torch.stack(rows).numpy() for name, rows in right.items()}, counts.numpy(), confusion)
+    rows = {name: torch.stack(each).numpy() for name, each in right.items()}
+    return Answers(rows, counts.numpy(), confusion, tuned[0])
 
 
 def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | None) -> dict[str, Any]:
@@ -145,27 +146,27 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
     return found | {"gains": gains}
 
 
-def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: int) -> dict[str, Callable[[], Tensor]]:
-    """The methods for one draw of labels: name -> a function that learns from them and scores the units of the test."""
-    labelled, test = (units(task, part, trained.longest) for part in (examples, task.test))
-    ids, test_ids = (token_ids(part.texts, trained) for part in (labelled, test))
-    n_labels = len(label_names(task))
+def methods_of(
+    trained: Trained, task: Task, examples: Sequence[Example], test: Units, draw: int
+) -> dict[str, Callable[[], Classifier | Tensor]]:
+    """The methods for one draw of labels: name -> a function that learns from them, and returns a classifier or the
+    scores of the test."""
+    labelled, n_labels = units(task, examples, trained.longest), len(label_names(task))
+    ids, labels = token_ids(labelled.texts, trained), labelled.labels
 
     @cache
     def probe() -> Classifier:
-        return probed(Classifier(trained.model, n_labels, task.kind), ids, labelled.labels)
+        return probed(Classifier(trained.model, n_labels, task.kind), ids, labels)
 
-    def probe_from_scratch() -> Classifier:
+    def from_scratch() -> Classifier:
         initial = untrained({**trained.values, "seed": draw}, trained.vocabulary)
-        return probed(Classifier(initial, n_labels, task.kind), ids, labelled.labels)
+        start = probed(Classifier(initial, n_labels, task.kind), ids, labels)
+        return fine_tuned(start, ids, labels, **UNTRAINED, seed=draw)
 
-    def tuned_scores(start: Classifier, effort: Effort) -> Tensor:
-        return scores_of(fine_tuned(start, ids, labelled.labels, **effort, seed=draw), test_ids)
-
-    methods: dict[str, Callable[[], Tensor]] = {
-        PRETRAINED: lambda: tuned_scores(probe(), effort_for(task)),
-        PROBE: lambda: scores_of(probe(), test_ids),
-        FROM_SCRATCH: lambda: tuned_scores(probe_from_scratch(), UNTRAINED),
+    methods: dict[str, Callable[[], Classifier | Tensor]] = {
+        PRETRAINED: lambda: fine_tuned(probe(), ids, labels, **effort_for(probe(), ids, labels, draw), seed=draw),
+        PROBE: probe,
+        FROM_SCRATCH: from_scratch,
     }
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
@@ -177,17 +178,21 @@ def methods_of(trained: Trained, task: Task, examples: Sequence[Example], draw: 
     return methods
 
 
-def effort_for(task: Task) -> Effort:
-    """For fine-tuning a pretrained model. Texts with labels of characters have about a hundred labels each."""
-    return STRONG if task.kind == CHARACTER else GENTLE
+def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> Effort:
+    """For fine-tuning a pretrained model: of two for labels of characters, the better one on a quarter of the texts."""
+    if probe.kind != CHARACTER:
+        return GENTLE
+    n = len(labels) // FOLDS
+    inner = Classifier(probe.model, probe.output.out_features, probe.kind)
+    inner.chosen = probe.chosen
+    inner = probed(inner, ids[n:], labels[n:])
 
+    def loss(effort: Effort) -> float:
+        scores = scores_of(fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed), ids[:n])
+        log_probabilities = scores.log_softmax(-1).clamp(min=math.log(UNSEEN))
+        return F.nll_loss(log_probabilities, torch.cat(list(labels[:n])), ignore_index=NO_LABEL).item()
 
-def learned(trained: Trained, task: Task, examples: Sequence[Example], seed: int) -> Classifier:
-    """The run's model, fine-tuned on labelled examples."""
-    texts, labels = units(task, examples, trained.longest)
-    ids = token_ids(texts, trained)
-    probe = probed(Classifier(trained.model, len(label_names(task)), task.kind), ids, labels)
-    return fine_tuned(probe, ids, labels, **effort_for(task), seed=seed)
+    return min((GENTLE, STRONG), key=loss)
 
 
 def print_unknown(trained: Trained, task: Task) -> None:

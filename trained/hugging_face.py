@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from configs.keys import ConfigError
 from data.subwords import SubwordVocabulary, byte_alphabet
 from data.tasks.task import CHARACTER
 from data.vocabulary import MASK, PAD, UNK, Vocabulary
@@ -87,8 +86,6 @@ def settings_of(trained: Trained) -> dict[str, Any]:
     Raises ConfigError if they cannot express the model.
     """
     values, vocabulary, n_layers = trained.values, trained.vocabulary, trained.values["model.n_layers"]
-    if values["objective.nsp"] or values["objective.sop"]:
-        raise ConfigError("models with segments (objective.nsp, objective.sop) cannot be exported: ModernBERT has none")
     settings = {
         "vocab_size": vocabulary.n_tokens + 1,
         "hidden_size": values["model.d_model"],

@@ -45,7 +45,8 @@ class Trained:
         """The encoder of the model. Raises ConfigError if the architecture is not `modern`."""
         if type(self.model) is not MaskedLanguageModel:
             architecture = self.values["model.architecture"]
-            raise ConfigError(f"model.architecture={architecture}: only modern can be fine-tuned or become ModernBERT")
+            which = "only modern without objective.nsp and objective.sop"
+            raise ConfigError(f"model.architecture={architecture}: {which} can be fine-tuned or become ModernBERT")
         return self.model.encoder
 
     @property
@@ -113,7 +114,7 @@ def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]
             ours = trained.outputs(ids, mask)
             differences = (exported(ids, mask)[..., : ours.shape[-1]] - ours).abs()
         difference = (differences[mask] if differences.ndim == 3 else differences).max().item()
-        if difference > TOLERANCE:
+        if not difference <= TOLERANCE:  # nan is not
             raise RuntimeError(f"the outputs of the exported model differ by {difference:.1e}: please report this")
 
 

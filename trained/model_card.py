@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
-from data.tasks import TASKS
 from data.tasks.task import CHARACTER
 from runs.statistics import with_error
 from trained.load import Trained
@@ -36,8 +35,9 @@ def card(trained: Trained) -> str:
     texts = [f"Trained on `{Path(corpus['name']).name}`: {source.description}. Its SHA-256 is `{corpus['sha256']}`."]
     if isinstance(trained, SavedClassifier):
         pipeline = "token-classification" if trained.kind == CHARACTER else "text-classification"
-        name = trained.task.partition(" ")[0]  # of a file, without its digest
-        if not any(name in tasks for tasks in TASKS.values()):  # from a file of the user
+        file, _, name = trained.task.rpartition(" ")  # a file of the user and its digest, or the name of a task
+        name = file or name
+        if file:
             source = UNKNOWN
             texts.append(f"Fine-tuned on labelled texts, `{name}`: {source.description}.")
         title, results, example = f"{name}: a classifier", results_of(trained), source.example
@@ -91,7 +91,7 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 def losses_of(trained: Trained) -> str:
     """The validation loss of a run and its protocol, in Markdown."""
-    best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
+    best = min(trained.run.metrics(), key=lambda row: row.get("loss.bound", row["loss.valid"]))
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|

@@ -56,7 +56,7 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
-    """Raises CorpusError if a label has fewer than five training texts."""
+    """Raises CorpusError if a label has fewer than five different training texts."""
     # The examples of a stratum are split by the same share: those with a label, or all if characters have labels.
     strata = ["" if kind == CHARACTER else str(example.label) for example, _ in examples]
     total = Counter(label for label, (_, split) in zip(strata, examples, strict=True) if not split)
@@ -72,8 +72,8 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     test = [example for example in test if example.texts not in known]
     if rare := sorted(label for label in set(strata) if counts[label] < FEWEST):
         raise CorpusError(
-            f"{name}: {len(rare)} of {len(set(strata))} labels have fewer than {FEWEST} training texts, such as"
-            f" {rare[0]!r} with {counts[rare[0]]}: merge such labels, and group numbers into classes"
+            f"{name}: {len(rare)} of {len(set(strata))} labels have fewer than {FEWEST} different training texts, such"
+            f" as {rare[0]!r} with {counts[rare[0]]}: merge such labels, and group numbers into classes"
         )
     task = Task(name, kind, pool, test)
     if only_in_test := sorted(set(Task(name, kind, test, []).labels) - set(task.labels)):

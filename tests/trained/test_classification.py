@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
+from trained import comparison
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.comparison import answers_of, compare, interval, verdict
@@ -53,7 +54,7 @@ def classifier(trained, n_labels: int = 2, kind: str = TEXT) -> Classifier:
 
 @pytest.mark.parametrize("task", [of_first_letter(80), of_letters(40), of_equal_pairs(80)], ids=lambda task: task.name)
 def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, task, capsys):
-    results = compare(with_ngrams, task, n_labels=32, n_draws=2)
+    results, _ = compare(with_ngrams, task, n_labels=32, n_draws=2)
     scores = {name: score["mean"] for name, score in results["scores"].items()}
     assert scores.pop("most frequent label") < 0.8
     assert min(scores.values()) > 0.97, scores
@@ -67,7 +68,7 @@ def test_methods_that_are_left_out_have_no_answers(plain):
 
 
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
-    results = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
+    results, _ = compare(with_ngrams, of_nothing(400), n_labels=32, n_draws=2)
     assert all(0.38 < score["mean"] < 0.62 for score in results["scores"].values()), results["scores"]
     assert all(gain["verdict"] != "pretraining helps" for gain in results["gains"].values())
 
@@ -105,6 +106,16 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
     norms = [each.model.encoder.final_norm.weight for each in (first, second, other)]
     assert torch.equal(norms[0], norms[1])
     assert not torch.equal(norms[0], norms[2])  # another seed draws other batches
+
+
+def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, monkeypatch):
+    part = units(of_letters(40), of_letters(40).pool, 64)
+    ids = token_ids(part.texts, with_ngrams)
+    probe = probed(classifier(with_ngrams, kind=CHARACTER), ids, part.labels)
+    for ruined, other in (("GENTLE", comparison.STRONG), ("STRONG", comparison.GENTLE)):
+        with monkeypatch.context() as patch:
+            patch.setattr(comparison, ruined, other | {"learning_rate": 10.0})
+            assert comparison.effort_for(probe, ids, part.labels, seed=0) == other
 
 
 def test_equal_scores_of_a_choice_are_wrong():

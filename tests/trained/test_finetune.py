@@ -76,7 +76,8 @@ def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, 
     ("words", "message"),
     [
         (["--task", "missing.csv"], "cannot read missing.csv (No such file or directory): give a CSV file, or"),
-        (["--task", "speekers"], "no task is called speekers: use capitals, follows,"),
+        (["--task", ""], "no task is called '': use capitals, follows,"),
+        (["--task", "speekers"], "no task is called 'speekers': use capitals, follows,"),
         (["--task", "all"], "the corpora with tasks are play, tiny_shakespeare"),
         (["--task", "speaker"], "speaker: the text has no speeches of two speakers"),
         (["--task", "speaker", "--labels", "7"], "--labels: 7 is out of range: it must be at least 8"),
@@ -92,7 +93,7 @@ def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal)
     keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
     trained = small_run(tmp_path / "run", text_file, training__max_steps=1, **keys)
     line = refusal(main, trained.run.path, "--task", csv_file)
-    assert "model.architecture=labml_nn: only modern can be fine-tuned or become ModernBERT" in line
+    assert "model.architecture=labml_nn: only modern without" in line
 
 
 def test_a_missing_library_is_one_line(plain, csv_file, refusal, monkeypatch):

@@ -152,7 +152,10 @@ def test_the_encoder_and_a_classifier_open_too(exported):
 
 @pytest.mark.parametrize(
     ("keys", "reason"),
-    [({"objective__nsp": True}, "segments"), ({"model__architecture": "labml_nn"}, "labml_nn: only modern can")],
+    [
+        ({"objective__nsp": True}, "only modern without objective.nsp"),
+        ({"model__architecture": "labml_nn"}, "labml_nn: only modern"),
+    ],
 )
 def test_other_models_are_refused_with_the_reason(tmp_path, keys, reason):
     (tmp_path / "play.txt").write_text("\n\n".join(f"ANN:\nthe cat sat on the mat {i}." for i in range(2_000)))

@@ -64,7 +64,10 @@ SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
         (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
         (("text,labels\n" + "".join(f"a{i:02},xyx\n" for i in range(9)) + "b,z\n").encode(), "has the label 'z'"),
         (b"text,labels\nab,x\n", "row 1 of .* one character per character"),
-        (b"text,label\na,x\nb,x\nc,y\n", "2 of 2 labels have fewer than 5 training texts, such as 'x' with 1"),
+        (
+            b"text,label\na,x\nb,x\nc,y\n",
+            "2 of 2 labels have fewer than 5 different training texts, such as 'x' with 1",
+        ),
         (f"text,label\n{SCORES}".encode(), "20 of 20 labels .* such as '0.0' with 0: .* group numbers into classes"),
         (("text,label\n" + "".join(f"{i},x\n" for i in range(20))).encode(), "two labels are needed"),
     ],
