@@ -120,13 +120,7 @@ def shuffled_batches(lengths: Tensor, generator: torch.Generator) -> list[Tensor
 
 
 def fine_tuned(
-    classifier: Classifier,
-    texts: Sequence[Tensor],
-    labels: Sequence[Tensor],
-    *,
-    n_steps: int,
-    seed: int,
-    **rates: Any,
+    classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor], *, n_steps: int, seed: int, **rates: Any
 ) -> Classifier:
     """A copy of a classifier whose model is trained on labelled texts in at least `n_steps`. Its linear layer stays.
 
