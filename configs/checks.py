@@ -17,7 +17,7 @@ BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
 def check(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if values do not fit together."""
     device = values["device"]
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", device):
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,2}))?", device):
         raise ConfigError(f"device={shortened(device)!r} is not a device: use auto, cpu, cuda, cuda:N or mps")
     if n_started() > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device={device}: with torchrun, use cpu or cuda; each process takes a device of its own")

@@ -1,6 +1,7 @@
 """The command line: a preset, a file or a run, and `key=value`s on top; the result is every key with its value."""
 
 import argparse
+import signal
 import stat
 import subprocess
 import sys
@@ -116,12 +117,16 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
     words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]  # the last option counts
     if any(word.startswith("--init-from") for word in words):  # `last` is another run after the first seed
         words.append(f"--init-from={command.values['initial_weights']}")
-    first = command.values["seed"]
-    for seed in range(first, first + command.n_seeds):
-        print(f"seed {seed}", flush=True)
-        code = subprocess.run([sys.executable, program, *words, f"seed={seed}"]).returncode
-        if code:
-            return code
+    first, signals = command.values["seed"], list[int]()
+    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))  # the run gets it too, and saves
+    try:
+        for seed in range(first, first + command.n_seeds):
+            print(f"seed {seed}", flush=True)
+            code = subprocess.run([sys.executable, program, *words, f"seed={seed}"]).returncode
+            if code or signals:
+                return 128 - code if code < 0 else code or 130  # below 0: a signal has ended it
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 0
 
 

@@ -18,10 +18,10 @@ def available_device(name: str) -> str:
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
     n_found = torch.cuda.device_count()
-    if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
-        raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda" and int(number or 0) >= n_found:
         raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
+    if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
+        raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention differ from run to run
         for message in INTENDED:

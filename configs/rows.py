@@ -101,7 +101,7 @@ def _check_untils(where: str, rows: list[Any]) -> None:
     before = 0.0
     for number, row in enumerate(rows, start=1):
         until = row["until"]
-        if until <= before:
+        if not until > before:  # nan is not
             raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
         before = until
     if before != 1:

@@ -70,8 +70,8 @@ def inherited(run: RunFolder, overridden: Mapping[str, Any]) -> dict[str, Any]:
     """The keys by which a new run gets all tokens of another one, whose weights it starts with."""
     vocabulary = run.vocabulary()
     if "tokenizer" in vocabulary:
-        return {"data.tokens": str(run.vocabulary_path.resolve())}
+        return {"data.tokens": overridden.get("data.tokens", str(run.vocabulary_path.resolve()))}
     if vocabulary.get("tokens") == BYTES:
-        return {"data.tokens": BYTES}
+        return {"data.tokens": overridden.get("data.tokens", BYTES)}
     characters = [*vocabulary["characters"], *overridden.get("data.extra_characters", "")]
     return {"data.extra_characters": "".join(sorted(set(characters)))}

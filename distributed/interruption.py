@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -11,9 +11,10 @@ from distributed.launch import started_by_torchrun
 
 
 class Interruption:
-    """Stops a trainer at the first Ctrl-C or SIGTERM, so that the run can save. A second one ends the process at once.
+    """Stops a trainer at the first Ctrl-C or SIGTERM, so that the run can save.
 
-    torchrun repeats the signal, so with it the process ends only when it has saved.
+    A second signal of the same kind ends the process at once. torchrun repeats signals, so with it the process ends
+    only when it has saved.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -34,6 +35,5 @@ class Interruption:
         if started_by_torchrun():
             return
         signal.signal(number, signal.SIG_DFL)
-        os.write(
-            2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends at once without saving\n"
-        )
+        with suppress(OSError):  # stderr may be a pipe to `tee`, which Ctrl-C has ended too
+            os.write(2, b"\nstopping after this step, evaluation or compilation; Ctrl-C again ends without saving\n")

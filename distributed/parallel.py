@@ -105,14 +105,16 @@ class ParallelUpdate(InAllProcesses, Update):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved, rank = state["rng_states"], self.processes.rank
+        # One at a time, in place: the device may not hold all whole tensors.
+        for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            for number, values in its["state"].items():
+                tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+                values |= {key: sharded_like(each, parameters[number]) for key, each in tensors.items() if each.shape}
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
         # A seed from the next draw of a process that was saved, so that it depends on the run and on the step.
         if rank >= len(saved):
             torch.manual_seed(int(torch.randint(2**62, ())) + rank)
-        for optimizer in self.optimizers:
-            for parameter, values in optimizer.state.items():
-                tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
-                values |= {key: sharded_like(tensor, parameter) for key, tensor in tensors.items() if tensor.shape}
 
 
 class ParallelStep(InAllProcesses, TrainingStep):

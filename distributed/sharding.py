@@ -12,8 +12,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_map
 
-Weights = dict[str, torch.Tensor]  # by name
-
 
 def shard(model: nn.Module, device: torch.device) -> None:
     """Shard the parameters of a model on the CPU over the devices of all processes.
@@ -62,7 +60,7 @@ def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
     return distribute_tensor(whole_tensor, example.device_mesh, example.placements, src_data_rank=None)
 
 
-def whole_weights(model: nn.Module, is_kept: bool = True) -> Weights:
+def whole_weights(model: nn.Module, is_kept: bool = True) -> dict[str, torch.Tensor]:
     """All weights and buffers by name, gathered as by `whole`."""
     return whole(model.state_dict(), is_kept)
 

@@ -85,7 +85,7 @@ class Compiler(Callback):
         self.compiled, self.around, self.ahead = compiled, around, ahead  # compiling happens inside of `around`
 
     def begin(self, trainer: Any) -> None:
-        if trainer.progress() < 1:
+        if trainer.n_evaluations < trainer.schedule.evaluations:
             stages, now = trainer.schedule.stages, (trainer.progress(), trainer.step)
             self.compile(trainer, stages if self.ahead else [stage_at(stages, *now)])
 
@@ -204,6 +204,8 @@ def per_character(evaluation: Evaluation, validation: ValidationSet, lengths: to
 
 class AnyOrderBound(Callback):
     """Adds to each row how well the model writes; `loss.bound` then decides which weights are the best."""
+
+    name = "bound"  # tells a checkpoint whose best loss is a bound
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         evaluator = trainer.evaluator

@@ -113,7 +113,7 @@ class Evaluator:
     def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
         """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
 
-        `before` holds the step, chars and seconds of the last evaluation, `sums` those of the steps since then.
+        `before` holds the chars and seconds of the last evaluation, `sums` those of the steps since then.
         """
         evaluation = evaluate(
             self.model,
@@ -122,7 +122,7 @@ class Evaluator:
             seq_len=now["seq_len"],
             outcomes_of=self.outcomes_of,
         )
-        steps, chars, seconds = (now[name] - before[name] for name in ("step", "chars", "seconds"))
+        chars, seconds = (now[name] - before[name] for name in ("chars", "seconds"))
         totals = {name: float(total) for name, total in sums.items()}
         n_labels = totals["n_labels"] or math.nan  # nan: every step was skipped
         row = {
@@ -134,7 +134,7 @@ class Evaluator:
             "loss.valid_stderr": evaluation.loss_stderr,
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
-            "grad_norm": totals["grad_norm"] / steps,
+            "grad_norm": totals["grad_norm"] / (totals["n_steps"] or math.nan),
             "chars_per_second": round(chars / max(seconds, 1e-9), 1),
         }
         if totals["n_labels"] < totals["n_positions"]:

@@ -36,13 +36,13 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self) -> None:
-        """Train until the budget is spent, or `must_stop` is set, for example by a signal."""
+        """Train until the last evaluation, at the end of the budget, or until `must_stop` is set, as by a signal."""
         self.began, self.last_save = time.monotonic() - self.wall_seconds, time.monotonic()
         self.call("begin")
         self.model.train()
         self.clock.start()
         now = self.now()
-        while now.progress < 1 and not now.must_stop:
+        while self.n_evaluations < self.schedule.evaluations and not now.must_stop:  # the last ends the budget
             stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
             factor = self.schedule.learning_rate_at(now.progress)  # of the peak rates
             for callback in self.callbacks:
@@ -100,7 +100,7 @@ class Trainer:
         return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
-        return self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
+        return min(1.0, self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds))
 
     def position(self) -> dict[str, Any]:
         return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}

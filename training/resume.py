@@ -114,6 +114,8 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Give a new trainer the state that `Trainer.state_dict` returned."""
     for name in SAVED:
         setattr(trainer, name, state[name])
+    if ("bound" in {callback.name for callback in trainer.callbacks}) != ("bound" in state["callbacks"]):
+        trainer.best_loss = float("inf")  # a `loss.bound` and a `loss.valid` do not compare
     trainer.clock.set(state["seconds"])
     device = trainer.training_step.update.device
     trainer.sums = {name: total.to(device) for name, total in state["sums"].items()}
@@ -150,6 +152,8 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
         raise RunFolderError(f"{run.path} has spent its budget: give it a longer one, such as {longer}")
     saved = found.state["callbacks"]["run"]
     run.truncate(saved["sizes"])
+    for leftover in run.checkpoints.glob("*.tmp"):  # of a process that was killed while it wrote
+        leftover.unlink()
     before = run.config()
     # A key that the run's config lacks is newer than the run, which was trained with the key's default.
     changed = {key: [before[key], value] for key, value in values.items() if key in before and before[key] != value}

@@ -135,9 +135,9 @@ class Tracking(Callback):
         if self.began is None:
             self.began = now, progress
         elif progress > self.began[1]:
-            left = (now - self.began[0]) / (progress - self.began[1]) * max(0.0, 1 - progress)
+            left = (now - self.began[0]) / (progress - self.began[1]) * (1 - progress)
             self.section.message = f"about {int(left) // 60}:{int(left) % 60:02d} left"
-        monit.progress(min(progress, 1.0))
+        monit.progress(progress)
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
         line: list[Any] = [

@@ -1,10 +1,11 @@
 import re
+import signal
 
 import pytest
 import yaml
 
 from board.comparison import SAME_EXPERIMENT
-from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve
+from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve, run_seeds
 from configs.keys import ConfigError
 from tests.conftest import one_line
 
@@ -107,6 +108,7 @@ WRONG = {
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
     "mixture's strategy": ([MIXTURE, "masking.mixture=[{until: 1.0, spam: 1}]"], "unknown strategy 'spam'"),
     "mixture's end": ([MIXTURE, "masking.mixture=[{until: 0.5, span: 1}]"], "the last row must have until=1.0"),
+    "mixture's nan": ([MIXTURE, "masking.mixture=[{until: .nan, span: 1}, {until: 1.0, span: 1}]"], "until=nan must"),
     "mixture's share": ([MIXTURE, "masking.mixture=[{until: 1.0, span: -1}]"], "must be a number of at least 0"),
     "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "requires masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
@@ -120,6 +122,7 @@ WRONG = {
     "key with dashes": (["--model.d_model=256"], "unknown key '--model.d_model': did you mean model.d_model?"),
     "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds: 0 is out of range"),
     "device": (["device=tpu"], "is not a device"),
+    "device with zeros": (["device=cuda:00"], "is not a device"),
     "device that is not here": (["device=cuda:99"], "cuda"),
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
     "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
@@ -189,3 +192,12 @@ def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
     assert resolve(base, {})["training.stages"] == base["training.stages"]
     both = resolve(base, {"masking.masking_prob": 0.4, **base})  # said together, a stage's own rate holds
     assert both["training.stages"] == base["training.stages"]
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(130)", "", "os.kill(os.getpid(), signal.SIGINT)"])
+def test_ctrl_c_ends_the_seeds_after_the_run_has_saved(tmp_path, end):
+    program = tmp_path / "program.py"  # a run that gets the signal with its parent
+    default = "signal.signal(signal.SIGINT, signal.SIG_DFL)"
+    program.write_text(f"import os, signal\n{default}\nos.kill(os.getppid(), signal.SIGINT)\n{end}\n")
+    assert run_seeds(str(program), [], parse(["--seeds", "2"])) == 130
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -114,5 +114,6 @@ def test_a_run_continues_another_one_with_its_tokens_only(words, tmp_path, refus
     new = find_run("last", tmp_path / "logs")
     assert new.vocabulary() == old.vocabulary()
     assert main(["--init-from", str(old.path), *keys, "initial_weights="]) == 0
-    error = refusal(main, *words, f"initial_weights={old.path}", "training.max_steps=2")
-    assert "data.tokens=characters differs from the tokens of" in error
+    for line in ([*words, f"initial_weights={old.path}"], ["--init-from", old.path, *keys, "data.tokens=characters"]):
+        error = refusal(main, *line, "training.max_steps=2")
+        assert "data.tokens=characters differs from the tokens of" in error

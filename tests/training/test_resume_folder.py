@@ -67,11 +67,32 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     rows, weights = run.metrics(), load_last(run.checkpoints).weights
     run.save_status("in progress")
     run.curves_path.unlink()
+    (run.checkpoints / "new.safetensors.99.tmp").touch()
     assert resume(run, steps=2) == 0
+    assert not list(run.checkpoints.glob("*.tmp"))
     assert run.curves_path.exists()
     assert run.status()["status"] == "completed"
     assert run.metrics() == rows
     torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
+
+
+def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path, corpus_file):
+    keys = {"data__corpus": str(corpus_file), "training__max_steps": 9, "training__evaluations": 1}
+    run = train(stop_after=3, folder=tmp_path / "logs" / "mlm" / "stopped", **keys).run
+    run.save_status("interrupted")
+    assert resume(run, steps=2) == 0
+    assert [row["step"] for row in run.metrics()] == [4]
+    assert run.status()["status"] == "completed"
+
+
+def test_a_bound_is_not_compared_with_a_loss(run):
+    """`loss.bound` decides in the new stages."""
+    before = load_weights(run.checkpoints / "best.safetensors")
+    change_last(run, lambda state: state.update(best_loss=0.0))  # a `loss.valid` below any bound
+    stages = "training.stages=[{until: 1.0, seq_len: 8, masking_prob: [0.2, 0.9]}]"
+    assert main(["--resume", str(run.path), "training.max_steps=4", stages]) == 0
+    after = load_weights(run.checkpoints / "best.safetensors")
+    assert any(not torch.equal(weight, after[name]) for name, weight in before.items())
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
