@@ -55,8 +55,8 @@ def main(arguments: list[str]) -> int:
 def answer(options: Namespace) -> int:
     if not options.texts and sys.stdin is None:
         raise ConfigError("standard input is closed: name a TEXT, or pipe lines into the command")
-    if options.serve and options.texts:
-        raise ConfigError("--serve answers lines of JSON from standard input: leave out TEXT")
+    if options.serve and (options.texts or options.top or options.json or options.unknown):
+        raise ConfigError("--serve answers lines of standard input: leave out TEXT, --top, --json and --unknown")
     if options.serve:
         for line in answers(load_trained(options.run, options.logs), sys.stdin.buffer):
             print(line, flush=True)
@@ -75,10 +75,10 @@ def answer(options: Namespace) -> int:
                 show(filled, trained.vocabulary.is_characters, options)
         sys.stdout.flush()
         if problem:
-            return fail(problem)
+            break
     for note, n in notes.items():
         print(f"{n:,} {note}", file=sys.stderr)
-    return 0
+    return fail(problem) if problem else 0
 
 
 def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> Counter[str]:
@@ -88,7 +88,7 @@ def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: 
         show_labels(SEPARATOR.join(parts), probabilities, saved, options)
     return Counter(
         {
-            f"texts were cut to {saved.longest} tokens": sum(len(text) > saved.longest for text in flat),
+            f"texts were cut to {saved.longest} characters": sum(len(text) > saved.longest for text in flat),
             "texts are empty: their labels mean nothing": flat.count(""),
             "characters are not in the classifier's vocabulary": n_unknown(flat, saved.vocabulary),
         }
@@ -119,8 +119,8 @@ def read(texts: Sequence[tuple[str, str | bytes]], reader: Callable[[str], T]) -
     found: list[T] = []
     for name, text in texts:
         try:
-            found.append(reader(text if isinstance(text, str) else text.decode()))
-        except UnicodeDecodeError:
+            found.append(reader((text.encode() if isinstance(text, str) else text).decode()))
+        except UnicodeError:
             return found, f"{name} is not UTF-8 text"
         except ValueError as error:
             return found, f"{name}: {error}"

@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks import models  # noqa: F401, it registers Hugging Face's architectures
 from benchmarks.command import recipe, run_benchmark, save_results
@@ -47,6 +48,7 @@ from trained.task_results import (
     gap_closed,
     with_best_baseline,
 )
+from writing.judge import ratio
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)
 BASE, PEER, MODERNBERT = "base", "peer", "Hugging Face ModernBERT"
@@ -115,10 +117,8 @@ def measure(run: RunFolder, labels: int, draws: int, use: str) -> dict[str, Any]
 
 def spread_of(right: np.ndarray, counts: np.ndarray) -> dict[str, float]:
     """The mean of `right` `[n_draws, n_test]` per `counts` `[n_test]`, and its variance over test texts."""
-    of_texts = right.mean(0)
-    mean = of_texts.sum() / counts.sum()
-    variance = (of_texts - mean * counts).var(ddof=1) * len(counts) / counts.sum() ** 2
-    return {"mean": float(mean), "variance": float(variance)}
+    mean, error = ratio(torch.from_numpy(right.mean(0)), torch.from_numpy(counts))
+    return {"mean": mean, "variance": error**2}
 
 
 def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class FolioForTokenClassification(ModernBertPreTrainedModel):
     """A linear layer on the vectors, the surprise and the log-probabilities: `trained.classifier.Classifier`."""
 
     config_class = FolioConfig
+    _tied_weights_keys = ModernBertForMaskedLM._tied_weights_keys
     n_vectors = 1  # per text or token
     largest_alphabet = 512  # whose log-probabilities are read
 

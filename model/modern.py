@@ -50,8 +50,6 @@ class Attention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, dropout: float):
         super().__init__()
-        if d_model % n_heads or (d_model // n_heads) % 2:
-            raise ValueError(f"n_heads={n_heads} must divide d_model={d_model} into heads of an even size")
         self.n_heads = n_heads
         self.dropout = dropout
         self.query_key_value = linear(d_model, 3 * d_model)
@@ -126,10 +124,7 @@ class ModernEncoder(nn.Module):
         dropout: float = 0.0,
         ngrams: NgramEmbedding | None = None,
     ):
-        """`ngrams` adds vectors to the tokens'.
-
-        Raises ValueError if `n_heads` does not divide `d_model` into heads of an even size.
-        """
+        """`n_heads` divides `d_model` into heads of an even size. `ngrams` adds vectors to the tokens'."""
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)

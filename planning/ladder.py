@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
 
 from configs.command_line import resolve
@@ -74,14 +74,14 @@ def measured(
     stages = configs.training.stage_rows[:n_stages]
     if configs.compiled:
         configs.compiled.compile(step, stages, print, kept_code(print))
-    for stage in stages:
-        step(stage)["loss"].item()  # warms up
+    for until, row in groupby(stages, lambda stage: stage.until):
+        step(next(turns := cycle(row)))["loss"].item()  # warms up; a row may have several masking rates
         began, n_steps, seconds = time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:
-            step(stage)["loss"].item()
+            step(next(turns))["loss"].item()
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
-        speed += (stage.until - before) * n_steps * step.chars_per_step / seconds
-        before = stage.until
+        speed += (until - before) * n_steps * step.chars_per_step / seconds
+        before = until
     return Shape(keys, n_weights(configs.network), speed / before)
 
 

@@ -28,7 +28,7 @@ WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
-MAX_UNITS = 16_384  # that a probe is fitted on
+MAX_UNITS, MAX_COMPARED = 16_384, 4_096  # that a probe is fitted on, and that its candidates are compared on
 UNSEEN = 1e-4  # the least probability that cross-validation counts, for labels that the other folds lack
 NEVER = -1e4  # the score of a label without examples
 Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and its inverse penalty
@@ -37,7 +37,8 @@ Candidate = tuple[np.ndarray, float]  # the inputs that a probe may read, and it
 def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Tensor]) -> Classifier:
     """Fit the linear layer of a classifier by logistic regression; its model is not changed.
 
-    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads, unless they are set.
+    Cross-validation on the labelled texts chooses the penalty, and which features the layer reads, unless
+    `classifier.chosen` is set.
     """
     classifier.eval()
     read = features_of(classifier, texts)
@@ -46,7 +47,7 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     features = classifier.inputs(read).numpy()
     target, example = torch.cat(list(labels)).numpy(), np.repeat(np.arange(len(labels)), [len(each) for each in labels])
     kept = np.flatnonzero(target != NO_LABEL)
-    kept = kept[:: -(-len(kept) // MAX_UNITS)]
+    kept = kept[:: -(-len(kept) // MAX_UNITS) | 1]  # odd, so that all folds remain
     features, target, example = features[kept], target[kept], example[kept]
     mean, scale = features.mean(0), features.std(0)
     scale = np.maximum(scale, 0.1 * scale.mean())  # fine-tuning may change a feature that hardly varies here
@@ -83,17 +84,19 @@ def regression(
     The log-likelihood decides: the accuracy on few units has large steps, and often a tie.
     """
     folds = range(FOLDS if len(target) < MANY_UNITS else 1)
+    step = -(-len(target) // MAX_COMPARED) | 1  # odd, so that all folds remain
+    some, labels, fold = (each[::step] for each in (features, target, fold))
 
     def log_likelihood(candidate: Candidate) -> float:
         (columns, c), found = candidate, []
         for left_out in folds:
             inner = fold != left_out
-            if inner.all() or len(set(target[inner])) < 2:
+            if inner.all() or len(set(labels[inner])) < 2:
                 continue
-            model = LogisticRegression(C=c, max_iter=1_000, tol=1e-3).fit(features[inner][:, columns], target[inner])
-            probabilities = np.zeros((int((~inner).sum()), target.max() + 1))
-            probabilities[:, model.classes_] = model.predict_proba(features[~inner][:, columns])
-            of_labels = probabilities[np.arange(len(probabilities)), target[~inner]]
+            model = LogisticRegression(C=c, max_iter=1_000, tol=1e-3).fit(some[inner][:, columns], labels[inner])
+            probabilities = np.zeros((int((~inner).sum()), labels.max() + 1))
+            probabilities[:, model.classes_] = model.predict_proba(some[~inner][:, columns])
+            of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
             found.append(np.log(np.maximum(of_labels, UNSEEN)).mean())
         return float(np.mean(found)) if found else -np.inf
 
@@ -102,8 +105,8 @@ def regression(
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
-    """The inputs of the linear layer that a probe may read: all, those of the last layer, the surprise and what is
-    expected, and of texts the first character; of pairs all, or the cosines."""
+    """The inputs of the linear layer that a probe may read. Of characters: all, the last layer, or the surprise and the
+    log-probabilities. Of texts: also the first character alone. Of pairs: the cosines, or all."""
     every = np.arange(classifier.output.in_features)
     if classifier.kind == PAIR:
         return [every[: classifier.n_layers], every]

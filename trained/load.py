@@ -23,6 +23,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
 from training.checkpoint import load_checkpoint, put_weights
 
+CLASSIFIER = "classifier.safetensors"  # the file of a classifier, in its folder
 TOLERANCE = 1e-4  # of the outputs of exported models
 
 
@@ -83,7 +84,8 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
     if not weights.exists():
         if run.metrics():
             raise RunFolderError(f"{weights} is missing, with the trained weights: restore it, or train the run again")
-        raise RunFolderError(f"{run.path} has no trained weights yet: train it until its first evaluation")
+        why = "is a classifier" if (run.path / CLASSIFIER).exists() else "has no trained weights yet"
+        raise RunFolderError(f"{run.path} {why}: name a run that has been trained until its first evaluation")
     put_weights(trained.model.load_state_dict, load_checkpoint(weights))
     return trained
 

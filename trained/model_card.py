@@ -91,7 +91,9 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 
 def losses_of(trained: Trained) -> str:
     """The validation loss of a run and its protocol, in Markdown."""
-    best = min(trained.run.metrics(), key=lambda row: row.get("loss.bound", row["loss.valid"]))
+    rows = trained.run.metrics()
+    decisive = "loss.bound" if "loss.bound" in rows[-1] else "loss.valid"
+    best = min((row for row in rows if decisive in row), key=lambda row: row[decisive])
     return f"""\
 | `loss.valid` | correct | tokens seen | seconds of training |
 |---|---|---|---|

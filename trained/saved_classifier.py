@@ -14,10 +14,9 @@ from data.tasks.task import CHARACTER
 from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
-from trained.load import Trained, load_initial
+from trained.load import CLASSIFIER, Trained, load_initial
 from training.checkpoint import Content, load_checkpoint, put_weights, save_checkpoint
 
-FILE = "classifier.safetensors"
 OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
 
 
@@ -38,15 +37,15 @@ class SavedClassifier(Trained):
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for labels of characters.
 
-        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut to the longest windows of the training.
+        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` characters, as in training.
         """
-        ids = token_ids(texts, self)
+        ids = token_ids([text[: self.longest] for text in texts], self)
         found = scores_of(self.classifier, ids).softmax(-1)
         return list(found.split([len(each) for each in ids] if self.kind == CHARACTER else 1))
 
 
 def is_classifier(folder: Path) -> bool:
-    return (folder / FILE).is_file()
+    return (folder / CLASSIFIER).is_file()
 
 
 def check_new(path: Path, option: str) -> None:
@@ -68,14 +67,14 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        save_checkpoint(part / FILE, Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}))
+        save_checkpoint(part / CLASSIFIER, Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}))
         part.rename(folder)
 
 
 def load_classifier(folder: Path) -> SavedClassifier:
     """Load what `save` wrote. Raises InputError if a file is missing or damaged."""
     trained = load_initial(RunFolder(folder.resolve()))
-    found = load_checkpoint(trained.run.path / FILE)
+    found = load_checkpoint(trained.run.path / CLASSIFIER)
     facts = {name: found.state[name] for name in ("task", "kind", "labels", "results")}
     classifier = Classifier(trained.model, len(facts["labels"]), facts["kind"]).eval()
     put_weights(classifier.load_state_dict, found)

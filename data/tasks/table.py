@@ -70,6 +70,8 @@ def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
         (pool if is_training else test).append(example)
     known = {example.texts for example in pool}
     test = [example for example in test if example.texts not in known]
+    if kind == CHARACTER and counts[""] < FEWEST:
+        raise CorpusError(f"{name} has {counts['']} different training texts: {FEWEST} are needed")
     if rare := sorted(label for label in set(strata) if counts[label] < FEWEST):
         raise CorpusError(
             f"{name}: {len(rare)} of {len(set(strata))} labels have fewer than {FEWEST} different training texts, such"

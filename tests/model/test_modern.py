@@ -70,12 +70,6 @@ def test_there_are_logits_at_all_positions_or_at_some_for_windows_of_any_length(
     assert model(INPUTS.repeat(1, 20)).shape == (1_200, 30)
 
 
-@pytest.mark.parametrize(("d_model", "n_heads"), [(32, 5), (30, 10)])
-def test_heads_of_an_odd_or_fractional_size_are_refused(d_model: int, n_heads: int):
-    with pytest.raises(ValueError, match="heads of an even size"):
-        ModernEncoder(n_tokens=30, d_model=d_model, n_layers=1, n_heads=n_heads, d_ff=8)
-
-
 def test_dropout_is_active_in_training_only():
     torch.manual_seed(0)
     model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48, dropout=0.5))

@@ -1,10 +1,11 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
-from trained import comparison
+from trained import classification, comparison
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.comparison import answers_of, compare, interval, verdict
@@ -106,6 +107,15 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
     norms = [each.model.encoder.final_norm.weight for each in (first, second, other)]
     assert torch.equal(norms[0], norms[1])
     assert not torch.equal(norms[0], norms[2])  # another seed draws other batches
+
+
+def test_a_part_of_the_units_has_all_folds(monkeypatch):
+    monkeypatch.setattr(classification, "MAX_COMPARED", 16)
+    generator = np.random.default_rng(0)
+    target = generator.integers(2, size=64)
+    features, candidates = np.stack([generator.normal(size=64), target], 1), [(np.array([i]), 1.0) for i in (0, 1)]
+    (columns, _), _ = classification.regression(features, target, np.arange(64) % 4, candidates)
+    assert columns.tolist() == [1]
 
 
 def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, monkeypatch):

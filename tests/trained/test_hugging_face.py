@@ -140,6 +140,8 @@ def test_the_encoder_and_a_classifier_open_too(exported):
         expected = trained.model.encoder(batch["input_ids"][:1, :7])
     assert torch.allclose(vectors[0, :7], expected[0], atol=1e-4)
     classifier = opened(folder, transformers.AutoModelForSequenceClassification, num_labels=3).train()
+    if trained.encoder.ngrams is not None:  # the decoder gives the surprise
+        assert torch.equal(classifier.decoder.weight, classifier.get_input_embeddings().weight)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=1e-2)
     losses = []
     for _ in range(5):

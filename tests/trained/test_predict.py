@@ -60,7 +60,9 @@ def test_a_missing_run_is_named_alone(refusal):
         (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary"),
         (["_", "--top", "0"], "", "--top: 0 is out of range: it must be at least 1"),
         (["_", "--pressed"], "", "unrecognized arguments: --pressed\n"),
-        (["_", "--serve"], "", "--serve answers lines of JSON from standard input: leave out TEXT"),
+        (["the c_t", "\udcff"], "the cat\n", "text 2 is not UTF-8 text"),
+        (["--serve", "--json"], "", "leave out TEXT, --top"),
+        (["_", "--serve"], "", "--serve answers lines of standard input: leave out TEXT"),
     ],
 )
 def test_wrong_input_is_one_line_after_the_texts_before_it(logs, refusal, words, answered, message):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+import evaluate
 import export
 import finetune
 import predict
@@ -64,7 +65,7 @@ def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
         assert predict.main([str(folder)]) == 0
         output = capsys.readouterr()
         assert len(output.out.splitlines()) == 4  # an empty line and unknown characters have a label too
-        assert "1 texts were cut to 64 tokens" in output.err
+        assert "1 texts were cut to 64 characters" in output.err
         assert "1 texts are empty" in output.err
         assert "characters are not in the classifier's vocabulary" in output.err
     else:
@@ -73,6 +74,11 @@ def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
         (found,) = (json.loads(line) for line in predicted(capsys, folder, "the cat", "--json"))
         pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in found["pieces"]]
         assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
+
+
+@of_both_kinds
+def test_other_scripts_say_that_it_is_a_classifier(folder, refusal):
+    assert "is a classifier: name a run" in refusal(evaluate.main, folder)
 
 
 @of_both_kinds

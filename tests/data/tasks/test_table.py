@@ -63,6 +63,7 @@ SCORES = "".join(f"{i},{i / 20}\n" for i in range(20))
         (b"text,label,split\na,b,dev\n", "split must be train or test"),
         (b"text,label\nwell, a,x\n", "row 1 of .* too many columns"),
         (("text,labels\n" + "".join(f"a{i:02},xyx\n" for i in range(9)) + "b,z\n").encode(), "has the label 'z'"),
+        (b"text,labels\nab,xy\n", "has 0 different training texts: 5 are needed"),
         (b"text,labels\nab,x\n", "row 1 of .* one character per character"),
         (
             b"text,label\na,x\nb,x\nc,y\n",
