@@ -53,8 +53,8 @@ from_text = Corpus.from_text
 FAULTS = {
     "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
     "none": lambda: None,
-    "checkpoint": lambda: setattr(experiment, "built", no_checkpoint),
-    "memory": lambda: setattr(experiment, "built", no_memory),
+    "checkpoint": lambda: setattr(experiment, "build_trainer", no_checkpoint),
+    "memory": lambda: setattr(experiment, "build_trainer", no_memory),
     "key": lambda: sys.argv.append("seed=5"),
     "text": lambda: setattr(Corpus, "from_text", staticmethod(reversed_text)),
     "no text": lambda: os.environ.update({ENVIRONMENT_VARIABLE: "nowhere.txt"}),
