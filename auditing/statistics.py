@@ -4,7 +4,7 @@ All tests of an audit together raise a false alarm in at most one of 1,000 audit
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Dependence:
     z: np.ndarray  # [n_classes]; 0 where it is not tested
     n_units: int
     never: tuple[int, ...] = ()  # the classes in which the outcome does not happen at all
+    raw: Any = 0.0  # z by the observed spread alone, if z is not; it ranks dependences
 
     @property
     def p(self) -> float:
@@ -71,22 +72,22 @@ class Dependence:
         return bool((np.abs(self.shares - self.mean)[sure] > effect).any()) and self.p < LEVEL
 
 
-def z_of_sums(scores: np.ndarray) -> np.ndarray:
-    """Standardized sums over independent units, `[n_units, ...]`, that are 0 on average if nothing depends."""
+def z_of_sums(scores: np.ndarray, least: Any = 0.0) -> np.ndarray:
+    """Sums over independent units, `[n_units, ...]`, in standard errors, whose squares are at least `least`."""
     n_units, sums = len(scores), scores.sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = sums / np.sqrt(scores.var(0) * n_units * n_units / max(1, n_units - 1))
+        z = sums / np.sqrt(np.maximum(least, scores.var(0) * n_units * n_units / max(1, n_units - 1)))
     return np.where(np.abs(sums) < 1e-6, 0.0, z)
 
 
 def of_means(
-    scores: np.ndarray, totals: np.ndarray, mean: float = 0.0, tested: Any = True, never: tuple[int, ...] = ()
+    scores: np.ndarray, totals: np.ndarray, mean: float = 0.0, tested: Any = True, least: Any = 0.0
 ) -> Dependence:
     """Test that scores `[n_units, n_classes]` are 0 on average; the shares are `mean` plus scores per total."""
     sums = np.broadcast_to(totals, scores.shape).sum(0)
     tested = tested & (sums > 0)
     shares = np.where(tested, mean + scores.sum(0) / np.where(tested, sums, 1), np.nan)
-    return Dependence(shares, mean, np.where(tested, z_of_sums(scores), 0.0), len(scores), never)
+    return Dependence(shares, mean, np.where(tested, z_of_sums(scores, least), 0.0), len(scores))
 
 
 def by_class(
@@ -95,14 +96,17 @@ def by_class(
     """Test whether an outcome is independent of a circumstance, at flat arrays of positions `[n]`.
 
     `expected` is the outcome's share in the stratum of each position, such as its window. The scores of a class,
-    outcome minus expected, are summed by unit; their spread over units gives the error of their sum.
+    outcome minus expected, are summed by unit; their spread over units gives the error of their sum. The least is
+    that of independent positions, because fewer events also have a smaller spread.
     """
     n_classes = int(classes.max(initial=0)) + 1
     totals, scores = sums_by(units, classes, n_units, n_classes, None, outcomes - expected)
     mean, count = float(outcomes.mean()) if len(outcomes) else 0.0, totals.sum(0)
     tested = (count * mean * (1 - mean) >= FEWEST) & ((totals > 0).sum(0) >= FEWEST_UNITS)
     never = np.flatnonzero(tested & (np.bincount(classes, outcomes, n_classes) == 0)).tolist()
-    return of_means(scores, totals, mean, tested, tuple(never))
+    binomial = np.bincount(classes, expected * (1 - expected), n_classes)
+    found = of_means(scores, totals, mean, tested, binomial)
+    return replace(found, never=tuple(never), raw=np.where(tested, z_of_sums(scores), 0.0))
 
 
 def sums_by(

@@ -48,8 +48,8 @@ class Pair:
 
     @property
     def z(self) -> float:
-        """The largest |z|."""
-        return float(np.abs(self.found.z).max(initial=0.0))
+        """The largest |z| by the observed spread."""
+        return float(np.maximum(np.abs(self.found.z), np.abs(self.found.raw)).max(initial=0.0))
 
     def text(self) -> str:
         """The dependence in plain words with numbers."""

@@ -9,6 +9,7 @@ from auditing.masks.audit import audit_masks
 from auditing.masks.battery import battery
 from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
+from auditing.statistics import by_class
 from tests.audit.museum.dependences import BATCH_BUGS, BUGS
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker
 
@@ -106,3 +107,15 @@ def test_p_values_are_those_of_chance():
     assert (p < 0.05).mean() < 0.06
     assert (p < 0.5).mean() > 0.2
     assert p.min() > 1e-5
+
+
+@pytest.mark.parametrize(("n_events", "is_found"), [(41, False), (20, True)])
+def test_rare_events_are_not_surer_the_fewer_they_are(n_events, is_found):
+    """In one of 16 classes there are `n_events` instead of 80. Chance makes them 41 once in 20,000 tables, more often
+    than the level of a test. Measured by their own spread, it would be rarer than once in a million."""
+    counts = np.array([n_events, *[80] * 15])[:, None]
+    happens = np.random.default_rng(3).permuted(np.tile(np.arange(1275), (16, 1)), axis=1) < counts
+    outcomes, calls = happens.ravel().astype(float), np.arange(happens.size) % 256
+    expected = np.full(happens.size, outcomes.mean())
+    found = by_class(calls, np.repeat(np.arange(16), 1275), outcomes, expected, 256)
+    assert found.exceeds(0.1 * found.mean) == is_found
