@@ -6,10 +6,10 @@ import torch
 
 from auditing.findings import Verdict
 from auditing.masks.audit import audit_masks
-from auditing.masks.battery import battery
+from auditing.masks.battery import EFFECTS, PERIODS, battery
 from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
-from auditing.statistics import by_class
+from auditing.statistics import by_class, of_units
 from tests.audit.museum.dependences import BATCH_BUGS, BUGS
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker
 
@@ -107,6 +107,14 @@ def test_p_values_are_those_of_chance():
     assert (p < 0.05).mean() < 0.06
     assert (p < 0.5).mean() > 0.2
     assert p.min() > 1e-5
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_every_period_can_be_found(period):
+    """Of 256 calls, the m of a class have |z| <= m / sqrt(m - m^2 / 256), whatever their share is."""
+    number = np.arange(256)
+    found = of_units(np.where(number % period == 0, 900.0, 600.0), np.full(256, 4_000.0), number % period)
+    assert found.exceeds(EFFECTS["selected"] * found.mean)
 
 
 @pytest.mark.parametrize(("n_events", "is_found"), [(41, False), (20, True)])
