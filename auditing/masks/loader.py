@@ -24,6 +24,7 @@ def functions(imported: Any) -> dict[str, Callable[..., Any]]:
             raise TargetError(f"a function that makes a loader must take no arguments: {error}") from None
     made = imported() if is_function else imported
     loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
+    loader = getattr(loader, "base_dataloader", loader)  # Accelerate's wrapper iterates it
     if not isinstance(loader, Iterable):
         raise TargetError(f"the target made {describe(loader)} instead of a DataLoader, a Trainer, or batches")
     return {"facts": lambda options: facts(loader, options), "batches": lambda *sizes: batches(loader, *sizes)}
@@ -32,6 +33,7 @@ def functions(imported: Any) -> dict[str, Callable[..., Any]]:
 def facts(loader: Any, options: MaskOptions) -> Facts:
     """The ids of a loader's batches, as far as its collator's tokenizer or the options state them."""
     owner = getattr(loader, "collate_fn", loader)
+    owner = getattr(owner, "data_collator", owner)  # Transformers' wrapper removes columns
     tokens = token_ids(owner, options)
     if tokens is None:
         raise TargetError("the number of tokens is unknown: state --n-tokens, --mask, and --special")
@@ -62,4 +64,4 @@ def batches(loader: Any, n_batches: int, number: int, padding: int | None) -> li
         raise TargetError("the loader has no batches: each iteration must give them again, which a generator does not")
     line = f"a batch is {describe(found[0])}"
     masked = [Masked(**read(batch, None, padding or 0, line)) for batch in found]
-    return list(zip(masked, examples if is_here else [None] * len(found), strict=False))
+    return list(zip(masked, examples or [None] * len(found), strict=False))

@@ -113,7 +113,7 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
     for name, part, fill in (("inputs", returned[0], padding), ("labels", returned[1], -100)):
         if not isinstance(part, list | torch.Tensor | np.ndarray):
             raise TargetError(f"{line}: {name} is not a tensor")
-        if isinstance(part, torch.Tensor) and part.device.type != "cpu":
+        if shape and isinstance(part, torch.Tensor) and part.device.type != "cpu":
             raise TargetError(f"{line}: {name} is on another device than the argument")
         found[name] = matrix(part, fill)
         if found[name].ndim != 2 or found[name].shape != (shape or found["inputs"].shape):

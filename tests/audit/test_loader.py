@@ -12,9 +12,11 @@ from auditing.masks.alignment import sources
 from auditing.masks.audit import audit_measured
 from auditing.masks.loader import functions
 from auditing.masks.measure import measure_batches
+from auditing.masks.target import read
 from auditing.masks.tokens import MaskOptions
 from benchmarks.public_maskers.collators import SYLLABLES
 from benchmarks.public_maskers.tokenizer import word_pieces
+from tests.training.accelerator import DEVICE, computing
 
 
 class Collator:
@@ -54,15 +56,36 @@ def test_the_batches_of_a_loader(workers):
     assert broken(loader(Collator(), num_workers=workers)) == set()
 
 
+class Shard(DataLoader[Any]):
+    """Iterates another loader, as Accelerate's DataLoaderShard does."""
+
+    def __init__(self, base: DataLoader[Any]):
+        super().__init__(base.dataset, collate_fn=base.collate_fn)
+        self.base_dataloader = base
+
+    def __iter__(self) -> Any:
+        return iter(self.base_dataloader)
+
+
 class Trainer:
-    """Has the method of Transformers' Trainer."""
+    """Has the method of Transformers' Trainer, and its wrappers of the collator and the loader."""
 
     def get_train_dataloader(self) -> Any:
-        return loader(Collator(spared=30), shuffle=True)
+        trainer_utils = pytest.importorskip("transformers.trainer_utils")
+        made = loader(Collator(spared=30), shuffle=True)
+        made.collate_fn = trainer_utils.RemoveColumnsCollator(made.collate_fn, ["input_ids", "labels"])
+        return Shard(made)
 
 
 def test_the_batches_of_a_trainer():
     assert broken(lambda: Trainer()) == {"left-truncated"}
+
+
+def test_the_batches_may_be_on_an_accelerator():
+    with computing():
+        tensor = torch.ones((2, 3), dtype=torch.long).to(DEVICE)
+        found = read({"input_ids": tensor, "labels": tensor}, None, 0, "")
+    assert found["inputs"].tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_what_is_no_loader_ends_in_one_line():
