@@ -89,7 +89,7 @@ def matrix(value: Any, fill: int = 0) -> np.ndarray:
     """A tensor, array or list as an array; rows of different lengths are filled up."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().numpy()
-    if isinstance(value, list | tuple) and value and hasattr(value[0], "__len__"):
+    if isinstance(value, list | tuple) and value and np.ndim(value[0]):
         rows = [matrix(row) for row in value]
         width = max(len(row) for row in rows)
         return np.stack([np.pad(row, (0, width - len(row)), constant_values=fill) for row in rows])

@@ -11,6 +11,7 @@ import torch
 
 from auditing.errors import TargetError
 from auditing.masks.calls import MasksHost, functions
+from auditing.masks.target import read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import MaskOptions, facts_of, token_ids
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
@@ -165,6 +166,13 @@ def test_what_is_no_masker_ends_in_one_line(target, line):
 def test_a_dict_without_labels():
     with pytest.raises(TargetError, match="which lacks labels"):
         functions(lambda batch: dict(batch))["probe"](MaskOptions(n_tokens=9, kind="dict"))
+
+
+def test_texts_beside_the_ids_are_left_out():
+    ids = [[1, 2], [3]]
+    found = read({"input_ids": ids, "labels": ids, "text": ["a b", "c"]}, None, 0, "")
+    assert found["inputs"].tolist() == [[1, 2], [3, 0]]
+    assert found["extras"] == {}
 
 
 @pytest.mark.parametrize("maker", ["wordpiece", "unigram", "gpt2"])
