@@ -6,6 +6,7 @@ Every import counts: at the top of a module, in a function, and under `TYPE_CHEC
 import ast
 import graphlib
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,9 @@ IMPORTERS = {
     "labml_db": {"board"},
 }
 RUNS_USES = {"numpy", "matplotlib", "yaml", "psutil", "pynvml"}
-AUDITING_USES = {"numpy", "torch", "matplotlib", "psutil"}  # besides parts of its package pipelines
+# Besides parts of its package pipelines: the other project has NumPy and PyTorch, `pip install -e .` installs the rest.
+DEPENDENCIES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+AUDITING_USES = {"numpy", "torch", *DEPENDENCIES}
 
 
 def sources(root: Path) -> dict[str, Path]:
