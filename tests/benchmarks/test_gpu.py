@@ -77,3 +77,22 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     for dry_run in (True, False):  # a dry run does not count
         gpu.main(Namespace(only=None, dry_run=dry_run, minutes=40.0), tmp_path / "other" / "gpu")
     assert taken[len(gpu.MINUTES) + 2 :] == 2 * list(gpu.MINUTES)
+
+
+@pytest.mark.parametrize("name", ["finalists", "peers"])
+def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name):
+    """With 15 seconds for the start of each."""
+    (tmp_path / "winner.json").write_text('{"another": {}}')
+    seconds = []
+
+    def train(words, program):
+        seconds.extend(float(word.partition("=")[2]) for word in words if word.startswith("training.max_seconds="))
+        return None, ""
+
+    row = {"loss.valid": 1.0, "chars": 1}
+    replaced = {"train": train, "last_losses": lambda run: row, "measure": lambda run: row}
+    for what, value in (replaced | {"median_seconds": lambda *_: ""}).items():
+        monkeypatch.setattr(gpu_steps, what, value)
+    STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
+    assert len(seconds) > 2
+    assert sum(seconds) + 15 * len(seconds) <= 60 * gpu.MINUTES[name]
