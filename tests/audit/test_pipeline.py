@@ -1,6 +1,7 @@
 """Whole pipelines: the planted bugs of tests/audit/pipelines are named, correct ones are not accused."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from audit import main as audit_command
 from auditing.errors import TargetError
 from auditing.findings import Verdict
 from auditing.host import import_target
+from auditing.pipelines.audit import _train as train
 from auditing.pipelines.references import Play
 from tests.audit.conftest import PIPELINES
 from tests.audit.pipelines.plain import mean, target
@@ -102,6 +104,18 @@ def test_a_loss_below_the_floor_is_a_leak(audit):
     (leak,) = [finding for finding in found.findings if finding.name == "loss at [MASK], floor"]
     assert leak.bug == "leak-labels"
     assert leak.verdict == Verdict.BROKEN
+
+
+def test_training_takes_a_second_per_call_at_most():
+    """So a limit of a few seconds per call suffices."""
+    asked = []
+
+    def call(name, seconds):
+        asked.append(seconds)
+        return [float("nan")]
+
+    train(call, SimpleNamespace(losses=lambda: []), time.monotonic() + 60)
+    assert max(asked) <= 1
 
 
 def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys):
