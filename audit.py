@@ -135,8 +135,8 @@ def pipeline_audit(options: argparse.Namespace) -> Report:
 
 def check_report_options(options: argparse.Namespace) -> None:
     """Raises ValueError if the time limit or a file's folder makes no sense, before the target runs."""
-    if not options.seconds_per_call > 0:
-        raise ValueError(f"--seconds-per-call {options.seconds_per_call:g} is not above 0")
+    if not 0 < options.seconds_per_call < 1e6:  # a wait cannot last much longer
+        raise ValueError(f"--seconds-per-call {options.seconds_per_call:g} is not above 0 and below 1e6")
     for path in (options.json, options.html):
         if path and path != PRINTED and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise ValueError(f"cannot write {path}: it is a folder, or its folder does not exist")

@@ -82,6 +82,7 @@ def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch
         (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
         (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),
         (["masks", "data:mask", "--seconds-per-call", "0"], "--seconds-per-call 0 is not above 0"),
+        (["masks", "data:mask", "--seconds-per-call", "inf"], "--seconds-per-call inf is not above 0 and below 1e6"),
         (["masks", "data:mask", "--special", "1,x"], "'1,x' is not a list of ids separated by commas"),
         (["masks", "data:mask", "--seed", "-1"], "the seed is -1"),
         (["masks"], "TARGET"),
