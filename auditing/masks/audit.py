@@ -106,7 +106,7 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
         findings += check_empty(measured, np.zeros(1)) if hides_tokens else []
         summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
         return MasksReport(title, by_verdict(findings), summary, measured)
-    repeats, whole = repeats_of(main), measured
+    repeats, whole = repeats_of(main, measured.n_passes), measured
     measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():

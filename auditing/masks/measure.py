@@ -16,7 +16,7 @@ BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
 # Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
 OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (1024, 64, 1)}
-CALLS_PER_WORKER, N_BATCHES = 2, 128  # in a DataLoader worker; of a loader's epoch
+CALLS_PER_WORKER, N_BATCHES, EPOCHS = 2, 128, 2  # in a DataLoader worker; of an epoch of a loader; of it
 LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
 
 Call = Callable[..., Any]
@@ -32,6 +32,7 @@ class Measured:
     answers: Sequence[Masked]  # of all calls
     others: dict[str, Table]  # of OTHERS; none is padded if padding is unknown
     workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
+    n_passes: int = PASSES  # of the main table over its text
 
 
 def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> Measured:
@@ -72,10 +73,10 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
 
 
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
-    """The batches of a loader, through the functions of `auditing.masks.loader`, in two epochs of different seeds."""
+    """The batches of a loader, through the functions of `auditing.masks.loader`, in epochs of different seeds."""
     facts: Facts = call("facts", options)
     tokens, columns, answers = facts.tokens, [], []
-    for epoch in range(2):
+    for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
             if ids is None:  # labels are all that is known of the originals
                 ids = tokens.known(answer.inputs, answer.labels)
@@ -83,4 +84,4 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else ids != tokens.padding
             columns.append(aligned(Text(ids, real), np.arange(len(ids)), answer, tokens))
             answers.append(answer)
-    return Measured(options, facts, stacked(columns, tokens).read(), answers, {})
+    return Measured(options, facts, stacked(columns, tokens).read(), answers, {}, n_passes=EPOCHS)

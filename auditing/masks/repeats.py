@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from auditing.findings import Finding, Verdict, finding
-from auditing.masks.measure import PASSES, Measured
+from auditing.masks.measure import Measured
 from auditing.masks.table import Table
 
 MOST, FEWEST = 0.5, 0.02  # shares of equal masks: above not due to chance, below not reported
@@ -21,23 +21,24 @@ class Repeats:
     for_same_text: bool
     returning: float  # the share of calls whose selection is that of an earlier call with another text
     lag: int  # the most frequent distance of such calls
+    n_batches: int  # of a pass
 
     def independent(self, table: Table) -> Table:
         """The part of the main text whose calls are independent."""
         if self.in_all_calls:
             alike = (table.selected[0, :-1] == table.selected[0, 1:]).all(1)
             return table.part(slice(0, 1), one_window_each=not alike.size or bool(alike.mean() < MOST))
-        return table.part(slice(0, len(table.inputs) // PASSES)) if self.for_same_text else table
+        return table.part(slice(0, self.n_batches)) if self.for_same_text else table
 
 
-def repeats_of(main: Table) -> Repeats:
+def repeats_of(main: Table, n_passes: int) -> Repeats:
     """Correlate the selections of all pairs of calls, position by position; and those of the same windows in the first
     and the last pass."""
     sizes = np.maximum(1, main.eligible.sum(2, keepdims=True))
     scores = np.where(main.eligible, main.selected - main.selected.sum(2, keepdims=True) / sizes, 0.0)
     rows = unit(scores.reshape(len(scores), -1).astype(np.float32))
     one, two = np.triu_indices(len(rows), 1)
-    related, n_batches = (rows @ rows.T)[one, two], max(1, len(rows) // PASSES)
+    related, n_batches = (rows @ rows.T)[one, two], max(1, len(rows) // n_passes)
     same_text = (two - one == n_batches) & (one < n_batches)
     others, middle = related[~same_text], float(np.median(related[~same_text])) if len(rows) > 2 else 0.0
     back = ~same_text & (related > middle + max(0.2, 12 * float(np.median(np.abs(others - middle)))))
@@ -46,7 +47,7 @@ def repeats_of(main: Table) -> Repeats:
         values[main.source[part][main.source[part] >= 0]] = scores[part][main.source[part] >= 0]
     again = max(float(np.median(related[same_text])), float(unit(passes).prod(0).sum())) > MOST
     lag = int(np.bincount((two - one)[back], minlength=1).argmax())
-    return Repeats(middle > MOST, again, len(np.unique(two[back])) / len(rows), lag)
+    return Repeats(middle > MOST, again, len(np.unique(two[back])) / len(rows), lag, n_batches)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
