@@ -55,7 +55,7 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     count = f"{round(found.value * total):,} of {total:,}"
     if rate is None or structure.varies:
         return finding("selected share", f"{found.value:.2%}", "a rate per window", count)
-    line = "selected share", f"{found.value:.2%}", f"{rate:.0%}", z_or(count, found, rate)
+    line = "selected share", f"{found.value:.2%}", f"{100 * rate:g}%", z_or(count, found, rate)
     lengths, mean = (main.originals.shape[2], float(main.per_window(main.eligible).mean())), structure.counts.mean()
     fits = any(max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths)
     reach = max(RATE_TOLERANCE * rate, structure.mean_run / lengths[0] if structure.is_clustered else 0)
@@ -63,7 +63,7 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
-    overlap = structure.is_clustered and 0.85 < found.value / rate < 1  # of spans that are drawn independently
+    overlap = structure.is_clustered and 0.85 * rate < found.value < rate  # of spans that are drawn independently
     broken = not overlap and (expected.rate_is_stated or not LOWEST < found.value < HIGHEST)
     bug = "too-few-selected" if found.value < rate else "too-many-selected"
     return finding(*line, bug, verdict=Verdict.BROKEN if broken else Verdict.DIFFERS)

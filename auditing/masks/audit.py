@@ -131,7 +131,7 @@ def expected_of(measured: Measured, structure: Structure) -> Expected:
     return Expected(
         next((rate for rate in rates if rate is not None), None),
         stated.shares if stated else claims.shares or nearest.shares,
-        bool(options.rate or stated or claims.rate),
+        bool(options.rate or stated or claims.rate is not None),
         bool(stated or claims.shares),
         stated.name if stated else "the target's own attributes" if claims.shares else nearest.name,
         claims.whole_words or (stated is not None and stated.unit == "word"),

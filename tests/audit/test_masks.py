@@ -80,8 +80,17 @@ def test_the_numbers_are_those_of_the_masker():
 
 def test_a_rate_is_compared_with_the_stated_one():
     masker = TensorMasker(lambda x: result(x, drawn(x, 0.2)))
-    assert ("too-many-selected", "broken") in bugs(audit_masks(masker, rate=0.15, workers=0))
+    report = audit_masks(masker, rate=0.125, workers=0)
+    assert ("too-many-selected", "broken") in bugs(report)
+    assert named(report, "selected share").expected == "12.5%"
     assert ("too-few-selected", "broken") in bugs(audit_masks(masker, recipe="ModernBERT", workers=0))
+
+
+def test_a_rate_of_0_is_stated_too():
+    masker = spans(0)
+    masker.mlm_probability = 0.0
+    rate = named(audit_masks(masker, workers=0), "selected share")
+    assert (rate.expected, rate.bug, rate.verdict) == ("0%", "too-many-selected", "broken")
 
 
 def test_spans_that_overlap_are_no_bug():
