@@ -1,4 +1,4 @@
-"""Exact rules: what must not happen even once, in labels, special tokens, arguments, buffers, and other tensors."""
+"""Exact rules: what must not happen even once, in labels, special tokens, arguments and buffers; and other tensors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -135,7 +135,7 @@ def check_ids(main: Table) -> Finding:
 
 
 def check_extras(measured: Measured) -> Iterator[Finding]:
-    """Whether another tensor of a batch holds the text, or marks what is selected."""
+    """Whether another tensor of the first batches holds most of the hidden text, or marks what is selected."""
     ignored, calls = measured.main.ignored, [call for call in measured.answers if call.extras][:8]
     for name in sorted({name for call in calls for name in call.extras}):
         rows = [(call.extras[name], call.inputs, call.labels) for call in calls if name in call.extras]
