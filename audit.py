@@ -120,7 +120,7 @@ def id_list(text: str) -> tuple[int, ...]:
 def masks_audit(options: argparse.Namespace) -> Report:
     """Audit a masking target, or the batches of a loader."""
     stated = MaskOptions(**{field.name: getattr(options, field.name) for field in fields(MaskOptions)})
-    return audit_masks_of(options.target, stated, options.seconds_per_call, say, options.is_loader)
+    return audit_masks_of(options.target, stated, options.seconds_per_call, options.is_loader)
 
 
 def pipeline_audit(options: argparse.Namespace) -> Report:

@@ -1,7 +1,6 @@
 """The audit of a masking target: measures it, runs all checks, and names the nearest recipe."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +25,9 @@ FINE = {"token before": 0.7, "token after": 0.7}
 
 @dataclass(frozen=True)
 class MasksReport(Report):
-    """The report, with the measurements behind it."""
+    """The report, with the structure of what is selected; None if nothing is."""
 
-    measured: Measured
-    structure: Structure | None = None  # None if nothing is selected
-    recipe: Recipe | None = None  # the nearest
+    structure: Structure | None = None
 
 
 def audit_masks(target: Any, **options: Any) -> MasksReport:
@@ -48,7 +45,7 @@ def audit_masks(target: Any, **options: Any) -> MasksReport:
     name = getattr(target, "__qualname__", type(target).__qualname__)
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
-        measured = measure(lambda call, *arguments: calls[call](*arguments), stated, lambda line: None)
+        measured = measure(lambda call, *arguments: calls[call](*arguments), stated)
     finally:  # the audit seeds the generators, which are the caller's
         random.setstate(states[0])
         np.random.set_state(states[1])
@@ -56,16 +53,13 @@ def audit_masks(target: Any, **options: Any) -> MasksReport:
     return audit_measured(measured, name)
 
 
-def audit_masks_of(
-    target: str, options: MaskOptions, seconds_per_call: float, report: Callable[[str], None], is_loader: bool = False
-) -> MasksReport:
+def audit_masks_of(target: str, options: MaskOptions, seconds_per_call: float, is_loader: bool) -> MasksReport:
     """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a loader of batches.
-    Raises TargetError and ValueError. `report` gets a line if the audit takes long."""
+    Raises TargetError and ValueError."""
     check_options(options)
     service = "auditing.masks.loader" if is_loader else "auditing.masks.calls"
     with TargetProcess(target, service, seconds_per_call) as process:
-        call = process.call
-        measured = measure_batches(call, options) if is_loader else measure(call, options, report)
+        measured = (measure_batches if is_loader else measure)(process.call, options)
     return audit_measured(measured, target)
 
 
@@ -105,7 +99,7 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
     if not hides_tokens or not main.selected.any():
         findings += check_empty(measured, np.zeros(1)) if hides_tokens else []
         summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
-        return MasksReport(title, by_verdict(findings), summary, measured)
+        return MasksReport(title, by_verdict(findings), summary)
     repeats, whole = repeats_of(main, measured.n_passes), measured
     measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
@@ -119,7 +113,7 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
     findings += [*dependences(pairs, recipe, structure), *check_amounts(measured, structure, expected)]
     findings = by_verdict(without_consequences(findings))
     summary = f"Nearest recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
-    return MasksReport(title, findings, summary, whole, structure, recipe)
+    return MasksReport(title, findings, summary, structure)
 
 
 def expected_of(measured: Measured, structure: Structure) -> Expected:

@@ -1,7 +1,6 @@
 """Calls a target with every text of an audit of masks: over a million positions in windows of many kinds."""
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,6 @@ WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked 
 # Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
 OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (1024, 64, 1)}
 CALLS_PER_WORKER, N_BATCHES, EPOCHS = 2, 128, 2  # in a DataLoader worker; of an epoch of a loader; of it
-LONG_WAIT, N_CALLS = 30.0, 400  # seconds of an audit that are announced; calls of an audit, about
 
 Call = Callable[..., Any]
 
@@ -35,10 +33,10 @@ class Measured:
     n_passes: int = PASSES  # of the main table over its text
 
 
-def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> Measured:
+def measure(call: Call, options: MaskOptions) -> Measured:
     """Measure a target through `call(name, *arguments)`, which reaches the functions of `auditing.masks.calls`.
 
-    `report` gets a line if that takes long. Raises TargetError if the target cannot be called, or does not mask.
+    Raises TargetError if the target cannot be called, or does not mask.
     """
     facts: Facts = call("probe", options)
     texts = {"main": call("write", "main", POOL, WIDTH, False, options.seed)}
@@ -47,17 +45,12 @@ def measure(call: Call, options: MaskOptions, report: Callable[[str], None]) -> 
         draw = ("mask_in_workers", "main", np.arange(BATCH), options.workers, CALLS_PER_WORKER, options.seed)
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)
-    began = time.monotonic()
 
     def masked(name: str, rows: Sequence[np.ndarray] | np.ndarray) -> Table:
         """The answers of calls with some rows of a text."""
-        for some in rows:
-            answers.append(call("mask", name, some))
-            remaining = (time.monotonic() - began) / len(answers) * N_CALLS
-            if len(answers) == 8 and remaining > LONG_WAIT:
-                report(f"the target is slow: about {remaining:.0f} s to go")
-        made = zip(rows, answers[-len(rows) :], strict=True)
-        return stacked([aligned(texts[name], some, answer, facts.tokens) for some, answer in made], facts.tokens)
+        calls = [(some, call("mask", name, some)) for some in rows]
+        answers.extend(answer for _, answer in calls)
+        return stacked([aligned(texts[name], some, answer, facts.tokens) for some, answer in calls], facts.tokens)
 
     def written(name: str, n_windows: int, width: int, passes: int) -> Table:
         """All windows of a text, each masked `passes` times, with the conventions that the main text showed."""
