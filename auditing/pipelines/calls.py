@@ -11,7 +11,6 @@ target has `SPECIAL_FIRST = True`, the special tokens are the first ids. The aud
 """
 
 import itertools
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from auditing.errors import TargetError, describe, raised
+from auditing.masks.calls import seed as seed_generators
 from auditing.pipelines.target_batch import Array, Batch, Tokens, array, changed, read, tensor_names
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
@@ -68,8 +68,7 @@ class Served:
     def make_batches(self, name: str, text: Array, training: bool, n_characters: int, seed: int) -> list[Batch]:
         """Batches of a text `[n]` with at least `n_characters` ids in all; they stay here for `measure` by a name."""
         self.kept[name], found, n = [], [], 0
-        for set_seed in (torch.manual_seed, np.random.seed, random.seed):
-            set_seed(seed)
+        seed_generators(seed)
         for batch in self._batches(text, seed, training):
             self.kept[name].append(batch)
             found.append(read(batch, self.tokens))

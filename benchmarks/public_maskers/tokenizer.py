@@ -29,12 +29,12 @@ def word_pieces(syllables: list[str], **names: str) -> Any:
     return with_special_tokens(model, pre_tokenizers.Whitespace(), names)
 
 
-def metaspace_pieces(syllables: list[str], **names: str) -> Any:
+def metaspace_pieces(syllables: list[str]) -> Any:
     """SentencePiece's: `▁` marks the syllables that begin a word."""
     pieces = [*SPECIAL, *syllables, *(f"▁{syllable}" for syllable in syllables)]
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
     model = models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="")
-    return with_special_tokens(model, pre_tokenizers.Metaspace(), names)
+    return with_special_tokens(model, pre_tokenizers.Metaspace(), {})
 
 
 def with_special_tokens(model: Any, pre_tokenizer: Any, names: dict[str, str]) -> Any:
