@@ -1,7 +1,4 @@
-"""Findings of an audit, and the catalogue of known bugs: their names, usual causes, and where each was found.
-
-python -m auditing.findings     prints the table of docs/audit.md
-"""
+"""Findings of an audit, and the catalogue of known bugs: their names, usual causes, and where each was found."""
 
 import tomllib
 from collections.abc import Sequence
@@ -69,24 +66,3 @@ def finding(name: str, found: str, expected: str, evidence: str, bug: str | None
 def by_verdict(findings: Sequence[Finding]) -> list[Finding]:
     """Broken findings come first; those of the same verdict stay in their order."""
     return sorted(findings, key=lambda each: -list(Verdict).index(each.verdict))
-
-
-def link(cited: str) -> str:
-    """A citation in Markdown."""
-    if "#" in cited:
-        return f"[{cited}](https://github.com/{cited.replace('#', '/issues/')})"
-    repository, commit, path = cited.replace("@", ":").split(":")
-    return f"[{repository}](https://github.com/{repository}/blob/{commit}/{path})"
-
-
-def table() -> str:
-    """The table of docs/audit.md in Markdown."""
-    rows = [
-        f"| `{bug.name}` | {bug.verdict} | {bug.cause} | {', '.join(map(link, bug.cited.split()))} |"
-        for bug in CATALOGUE.values()
-    ]
-    return "\n".join(["| name | verdict | usual cause | found in |", "|---|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(table())

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from auditing.findings import CATALOGUE, table
+from auditing.findings import CATALOGUE
 from auditing.masks.audit import audit_masks
 from runs.files import ROOT
+from tests.audit.catalogue import table
 from tests.audit.museum import EXHIBITS
 from tests.audit.museum.correct import CORRECT, Correct
 from tests.audit.museum.exhibit import Exhibit
@@ -36,5 +37,5 @@ def test_every_exhibit_cites_a_thread_or_a_commit() -> None:
 
 
 def test_the_docs_have_the_table_of_the_catalogue() -> None:
-    """`python -m auditing.findings` prints it."""
+    """`python -m tests.audit.catalogue` prints it."""
     assert table() in (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
