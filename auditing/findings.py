@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -66,3 +66,25 @@ def finding(name: str, found: str, expected: str, evidence: str, bug: str | None
 def by_verdict(findings: Sequence[Finding]) -> list[Finding]:
     """Broken findings come first; those of the same verdict stay in their order."""
     return sorted(findings, key=lambda each: -list(Verdict).index(each.verdict))
+
+
+def explains(root: Finding, other: Finding) -> bool:
+    """Whether a finding may follow from a broken one: the catalogue says so, or both are about the same outcome, whose
+    dependences follow from the surest one."""
+    bug = CATALOGUE.get(root.bug or "", Bug("", root.name.partition(" by ")[0], ""))
+    outcome = CATALOGUE[other.bug].outcome if other.bug in CATALOGUE else other.name.partition(" by ")[0]
+    return other.bug in bug.explains or outcome in bug.explains or (" by " in root.name and outcome == bug.outcome)
+
+
+def without_consequences(findings: list[Finding]) -> list[Finding]:
+    """The findings with those that follow from an earlier one as `differs`, without a bug of their own."""
+    roots: list[Finding] = []
+    marked = []
+    for each in findings:
+        root = next((root for root in roots if each.bug != root.bug and explains(root, each)), None)
+        if root and each.verdict != Verdict.OK:
+            each = replace(each, verdict=Verdict.DIFFERS, bug=None, cause=f"May follow from {root.bug}.", recipes=())
+        elif each.verdict == Verdict.BROKEN:
+            roots.append(each)
+        marked.append(each)
+    return marked

@@ -1,4 +1,4 @@
-"""The audit of a masking target: measures it, runs all checks, and names the nearest recipe."""
+"""The audit of a masking target: measures it, runs all checks, judges what was found, and names the nearest recipe."""
 
 import random
 from dataclasses import dataclass, replace
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from auditing.findings import Finding, by_verdict, finding
+from auditing.findings import Finding, Verdict, by_verdict, finding, without_consequences
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
-from auditing.masks.judging import judged, without_consequences
 from auditing.masks.measure import Measured, measure, measure_batches
-from auditing.masks.recipes import Recipe, Structure, nearest_recipe, recipe_named, structure_of
+from auditing.masks.recipes import RECIPES, Recipe, Structure, nearest_recipe, recipe_named, structure_of
 from auditing.masks.repeats import check_repeats, repeats_of
 from auditing.masks.rules import check_ids, check_rules
 from auditing.masks.tokens import KINDS, MaskOptions
@@ -21,6 +20,7 @@ from auditing.report import Report, counts_of
 # Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
 COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
 FINE = {"token before": 0.7, "token after": 0.7}
+EDGE, LARGE = 10, 0.5  # positions at either end of a window at which it cuts spans and words; a relative difference
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,47 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     found = [judged(pair, recipe, structure) for pair in in_order]
     for outcome in ("selected", "kind", "replacement"):
         free = [pair for pair in pairs if pair.outcome == outcome and not pair.is_found]
-        names = ", ".join(
-            dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
-        )
+        names = dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
         if free:
             evidence = f"{sum(len(pair.found.shares) for pair in free):,} shares"
-            found.append(finding(f"{outcome} by anything else", f"not by {names}", "not at all", evidence))
+            found.append(finding(f"{outcome} by anything else", f"not by {', '.join(names)}", "not at all", evidence))
     return found
+
+
+def named(pair: Pair) -> str:
+    """The name in the catalogue of a dependence that was found; of a new one, the pair itself."""
+    zeros, shares = pair.found.never, pair.found.shares
+    if pair.key == ("selected", "position"):
+        eighths = [part.mean() for part in np.array_split(shares[np.isfinite(shares)], 8) if len(part)]
+        level = 0.8 if len(zeros) > 1 else 0.88  # of the part that a limit reaches: a rate that falls ends above 0
+        if eighths[-1] < 0.5 * eighths[0] and eighths[1] > level * eighths[0]:
+            return "left-truncated"
+        at_ends = len(zeros) <= 2 and bool({0, 1, len(shares) - 1} & set(zeros))
+        return ("first-position" if at_ends else "never-selected") if len(zeros) else pair.name
+    if pair.key == ("selected", "neighbors"):
+        best = int(shares[1:20].argmax()) + 1
+        if pair.found.mean < 0.5 and shares[best] > max(0.8, shares[0]):
+            return "regular-pattern"
+        return "never-neighbors" if shares[0] < pair.found.mean else pair.name
+    return "same-mask-in-batch" if pair.key == ("selected", "whole rows") else pair.name
+
+
+def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
+    """The finding about a dependence: all right if the recipe has it, `differs` if only another one has, and that one
+    fits what the target selects: tokens, spans or words, and rates that vary or do not."""
+    bug, mean, shares = named(pair), pair.found.mean, pair.found.shares
+    margin = EDGE if len(shares) > 8 * EDGE else 1
+    inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
+    known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
+    units = (structure.unit, "id", "batch")
+    having = [each for each in RECIPES if pair.circumstance in each.depends.get(pair.outcome, ())]
+    fitting = [each for each in having if each.unit in units and (each.rate is not None or structure.varies)]
+    others = fitting if known else []
+    line = (f"{pair.outcome} by {pair.circumstance}", pair.text(), f"{mean:.1%}" if mean else "none",
+            f"|z| = {pair.z:.1f}")  # fmt: skip
+    fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}
+    if recipe in others:
+        return finding(*line, **fields)
+    if others:
+        fields |= {"verdict": Verdict.DIFFERS, "recipes": tuple(each.name for each in others)}
+    return finding(*line, bug, **fields)

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from auditing.errors import TargetError
-from auditing.findings import Finding
+from auditing.findings import Finding, without_consequences
 from auditing.masks.amounts import check_empty
-from auditing.masks.judging import without_consequences
 from auditing.masks.measure import Measured
 from auditing.masks.rules import check_rules
 from auditing.masks.table import Table, aligned, stacked
