@@ -7,9 +7,8 @@ import numpy as np
 
 from auditing.errors import TargetError
 from auditing.findings import Finding, Verdict, finding
-from auditing.pipelines.batches import check_others, check_rebuilt
+from auditing.pipelines.batches import check_others, check_rebuilt, check_table, table_of
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
-from auditing.pipelines.reading import check_table, table_of
 from auditing.pipelines.references import Play, check_losses
 from auditing.pipelines.target_batch import Array, Batch, Call
 from auditing.process import TargetProcess

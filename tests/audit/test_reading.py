@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from auditing.errors import TargetError
-from auditing.pipelines.reading import table_of
+from auditing.pipelines.batches import table_of
 from auditing.pipelines.references import check_losses
 from auditing.pipelines.target_batch import Batch
 
