@@ -105,13 +105,14 @@ class RunRecords:
         return {"stored": record["stored"], "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Keep the wanted values of a run's knobs until the run's next message. Raises KnobError."""
+        """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is. Raises KnobError."""
         self._notice_if_dead(uuid)
         record = self.known(uuid)
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
-        wanted = knobs_of((record["knobs"] or {}) | message, record["about"]["rates"]).as_dict()
+        before = record["knobs"] or record["about"]["knobs"] or {}
+        wanted = knobs_of(before | message, record["about"]["rates"]).as_dict()
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 
@@ -140,8 +141,7 @@ class RunRecords:
             for name, start in starts.items()
         }
         current = record["about"]["knobs"] or Knobs().as_dict()
-        rates = sorted(record["about"]["rates"])
-        knobs = {"current": current, "requested": record["knobs"] or current, "rates": rates}
+        knobs = {"current": current, "requested": record["knobs"] or current, "rates": record["about"]["rates"]}
         return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
 
     def folder(self, uuid: str) -> Path | None:

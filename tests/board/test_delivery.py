@@ -230,3 +230,13 @@ def test_knobs_are_set_within_their_bounds_and_reach_the_run(shared_dashboard, m
     run.save_status("completed")
     shared_dashboard.receive(run)
     assert "has ended (completed)" in refusal(run_command, "--set", uuid, "learning_rate_factor=2")
+
+
+def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, make_run, run_command):
+    run = make_run()
+    run.append_event({"event": "changed by hand", "step": 30, "after": {"learning_rate_factor": 0.5}})
+    with run.locked():
+        delivery = shared_dashboard.receive(run)
+        assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0
+        delivery.send(10)
+    assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
