@@ -79,8 +79,8 @@ export function chart(title, height = 200) {
       .selectAll(".tick line").attr("class", "grid").attr("x2", right - left);
     axis(d3.axisBottom, across, x, x.format, (right - left) / 80).attr("transform", `translate(0,${bottom})`);
     text(right, bottom + 32, x.title, "end");
-    stages.forEach((stage, i) => {
-      const [from, to] = [Math.max(left, across(stage.x)), i + 1 < stages.length ? across(stages[i + 1].x) : right];
+    stages.forEach((stage, i) => { // 0 has no place on a logarithmic axis
+      const [from, to] = [stage, stages[i + 1]].map((each) => (each ? Math.max(left, across(each.x) || left) : right));
       if (stage.x > first) rule("stage", from, from, above - STRIP, bottom);
       const label = text(from + 4, above - 6, stage.text);
       const isTooLong = () => label.node().getComputedTextLength() > to - from - 6;
