@@ -101,7 +101,6 @@ class RunRecords:
         is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
         self._heard[uuid] = time.monotonic() if is_recent else 0.0
         self._put(uuid, record, before)
-        self.notice_dead()  # if this run is imported, its process may have ended
         return {"stored": record["stored"], "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +132,6 @@ class RunRecords:
     def run(self, uuid: str, message: Mapping[str, str]) -> dict[str, Any]:
         """A run for its own page: its record, and pieces of its files from the bytes that `message` names. Raises
         ValueError."""
-        self.notice_dead()
         record, folder = self.known(uuid), self.folder(uuid)
         starts = {name: max(0, int(message.get(name, "0")[:18])) for name in DELIVERED if folder}
         pieces = {
@@ -154,9 +152,10 @@ class RunRecords:
         return [summary(uuid, record, record["curve"]) for uuid, record in self._all().items()]
 
     def notice_dead(self) -> None:
-        """Mark silent runs whose process has ended."""
+        """Mark silent runs whose process has ended. Looks at each run at most once in SECONDS_OF_SILENCE."""
         now = time.monotonic()
         for uuid in [uuid for uuid, heard in self._heard.items() if now - heard >= SECONDS_OF_SILENCE]:
+            self._heard[uuid] = now
             self._notice_if_dead(uuid)
 
     def find(self, name: str) -> str:

@@ -111,6 +111,8 @@ def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable
             return PlainTextResponse(f"{why}\n", 403)
         await watch_file()  # before a request meets the old file
         try:
+            with store.transaction():
+                records.notice_dead()  # whichever page asks
             await check_message(request)
             return await answer(request)
         except UnknownRunError as error:
@@ -138,8 +140,6 @@ def add_interface(app: FastAPI, store: Store, records: RunRecords, predictors: P
     @app.get("/api/folio/runs")
     async def runs(known: str = "") -> JSONResponse:
         """All runs; only the revision if the page knows it already."""
-        with store.transaction():
-            records.notice_dead()
         revision = records.revision
         return JSONResponse({"revision": revision} | ({} if known == revision else {"runs": records.summaries()}))
 

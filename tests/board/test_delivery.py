@@ -16,6 +16,7 @@ from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
 from runs.uploader import Uploader
 from tests.board.conftest import LINE, message
+from tests.waiting import until
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`
 
@@ -42,6 +43,14 @@ def test_a_run_is_listed_with_its_name_configs_curves_and_log(shared_dashboard, 
     assert "corpus" not in shared_dashboard.series(run)
     log = shared_dashboard.get(f"logs/std_logger/{run.path.name}", {"page": -2})["pages"]
     assert "".join(log.values()) == "a line for people, with an é\n"
+
+
+def test_a_run_whose_process_has_ended_is_dead_on_labmls_page_too(shared_dashboard, make_run):
+    run = make_run()
+    with run.locked():
+        shared_dashboard.receive(run)
+        assert shared_dashboard.listed(run)["run_status"]["status"] == "in progress"
+    until(lambda: shared_dashboard.listed(run)["run_status"]["status"] == "no response")  # in labml's words
 
 
 def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disappear(shared_dashboard, make_run):
