@@ -6,6 +6,7 @@ twice changes nothing, and an imported run looks the same as one that was watche
 
 import contextlib
 import json
+import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -145,7 +146,7 @@ class RunRecords:
     def folder(self, uuid: str) -> Path | None:
         """The folder of a run if it is on this machine. It must carry the uuid: a message could name any folder."""
         folder = Path(self.known(uuid)["about"]["folder"]).absolute()
-        return folder if folder.name == uuid and folder.is_dir() else None
+        return folder if folder.name == uuid and os.path.isdir(folder) else None
 
     def summaries(self) -> list[dict[str, Any]]:
         """All runs for the pages that list and compare them, each with its curves."""
@@ -181,7 +182,7 @@ class RunRecords:
             self._heard.pop(uuid, None)
             return
         folder = RunFolder(Path(record["about"]["folder"]))
-        if record["about"]["folder"] and folder.path.is_dir() and not folder.is_locked():
+        if record["about"]["folder"] and os.path.isdir(folder.path) and not folder.is_locked():
             status = "in progress"
             with contextlib.suppress(RunFolderError):
                 status = folder.status()["status"]

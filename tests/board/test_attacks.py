@@ -263,6 +263,15 @@ def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(shared
         assert ask(shared_dashboard, tried)[0] == 400
 
 
+def test_a_folder_that_cannot_be_looked_at_breaks_no_page(shared_dashboard, make_run):
+    uuid = "f" * 16
+    about = make_run().about() | {"folder": f"{'x' * 5_000}/{uuid}"}
+    content = json.dumps(message({"step": 1}) | {"about": about, "heard": 0.0}).encode()
+    path = f"/api/folio/runs/{uuid}".encode()
+    assert ask(shared_dashboard, get(path, method=b"POST", body=content))[0] == 200
+    assert ask(shared_dashboard, get(path))[0] == 200
+
+
 def test_it_listens_on_the_loopback_address_only(shared_dashboard):
     with open("/proc/net/tcp") as file:
         listening = [line.split()[1] for line in file.readlines()[1:] if line.split()[3] == "0A"]
