@@ -26,8 +26,8 @@ SECONDS_TO_ANSWER = 30.0  # an import sends large messages
 def main(arguments: list[str]) -> int:
     parser = logs_parser(__doc__)
     parser.add_argument("--port", type=number(int, 0, 65_535), help="its port (default: labml_app_url's, or 5005)")
-    parser.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
     action = parser.add_mutually_exclusive_group()
+    action.add_argument("--db", type=Path, help="the database (default: dashboard.sqlite3 in the folder of the runs)")
     action.add_argument("--import", dest="imported", metavar="RUN", help="deliver a run, or all, to the dashboard")
     action.add_argument("--set", dest="changed", metavar="RUN", help="turn the knobs of a run that trains")
     parser.add_argument("knobs", nargs="*", metavar="knob=value", help="with --set: learning_rate_factor, masking_prob")

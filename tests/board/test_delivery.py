@@ -183,6 +183,8 @@ def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_pat
         (["--set", "last"], "knobs need --set RUN knob=value"),
         (["learning_rate_factor=2"], "knobs need --set RUN knob=value"),
         (["--import", "last", "--set", "last", "learning_rate_factor=2"], "not allowed with"),
+        (["--db", "other.sqlite3", "--import", "last"], "not allowed with"),
+        (["--set", "last", "learning_rate_factor=2", "--db", "other.sqlite3"], "not allowed with"),
         (["--port", "65536"], "65536 is out of range"),
         (["--db", "/dev/null/database"], "cannot use /dev/null/database as the database"),
     ],
