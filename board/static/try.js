@@ -12,7 +12,7 @@ const [MOST_CARDS, MOST_ROWS, SMALLEST] = [48, 8, 0.003]; // blanks, tokens of e
 const PAUSE = { step: 200, exact: 600 }; // milliseconds
 let [run, truth, value] = [null, [], []]; // value: the characters; null where one is hidden
 let [reply, exact, current] = [null, null, 0];
-let [answering, isDirty, isFilling, timer] = [null, false, false, 0];
+let [answering, isDirty, writer, timer] = [null, false, null, 0]; // writer: the loop that fills blanks
 
 const filled = new Set(); // positions that the model has filled
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -36,7 +36,7 @@ function load(text) {
 }
 
 function hide(positions) {
-  isFilling = false;
+  writer = null;
   filled.clear();
   value = [...truth];
   for (const i of positions) value[i] = null;
@@ -81,7 +81,7 @@ async function answer() {
     }
     if (!isDirty) draw();
   }
-  if (reply?.is_of_play && reply.offsets.length && !isFilling) timer = setTimeout(askExact, PAUSE.exact);
+  if (reply?.is_of_play && reply.offsets.length && !writer) timer = setTimeout(askExact, PAUSE.exact);
 }
 
 async function askExact() {
@@ -144,23 +144,23 @@ function cardOf({ at, candidates, exact: known = [] }) {
 function put({ at, candidates }) {
   let rest = view.has("draw") ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
-  let i = at; // a token that is no character fills a row of hidden characters
-  do {
+  // A token that is no character fills a row of hidden characters.
+  for (let i = at; i === at || (value[i] === null && !isCharacters()); i += 1) {
     value[i] = i === at ? token : "";
     filled.add(i);
-    i += 1;
-  } while (value[i] === null && !isCharacters());
+  }
 }
 
 async function write(isAtOnce) {
-  isFilling = true;
-  while (isFilling && reply) {
+  const own = (writer = {}); // an earlier loop ends
+  await answering; // else the reply may be to an earlier text
+  while (writer === own && reply) {
     const open = blanks().filter(({ at }) => value[at] === null);
     if (!open.length) break;
     (isAtOnce ? open : [d3.greatest(open, ORDERS[filling.order.value].value)]).forEach(put);
     await Promise.all([update(), pause(PAUSE.step)]);
   }
-  isFilling = false;
+  if (writer === own) writer = null;
 }
 
 sheet.onkeydown = (event) => {
@@ -205,7 +205,7 @@ const hiding = controls(update, button("Hide 15%", hideShare), button("Hide all"
   button("Show all", () => hide([])), toggle("attention of the selected character", "attention"));
 const filling = controls(() => {}, button("Fill all at once", () => write(true)),
   button("Fill one by one", () => write(false)), choice("order", "order", ORDERS), toggle("draw at random", "draw"),
-  button("Stop", () => (isFilling = false)));
+  button("Stop", () => (writer = null)));
 const legend = el("p.legend", el("i.model"), "the model", el("i.exact"), "exact, for runs on the play");
 frame("Try", el("h1", "Try a run"), el("div.controls", el("label", "Run ", picker), status), error,
   card("Text", el("label", "Type or paste; _ is a blank", input), sheet, hiding, filling),

@@ -26,6 +26,14 @@ def characters(page) -> str:
     return "".join(page.locator(".sheet button").all_text_contents())
 
 
+COUNT_BLANKS = """() => {  // whenever the text is drawn
+  const sheet = document.querySelector('.sheet');
+  const count = () => drawn.push(sheet.querySelectorAll('[aria-pressed=true]').length);
+  window.drawn = [];
+  new MutationObserver(count).observe(sheet, { childList: true });
+}"""
+
+
 def test_a_text_is_hidden_read_and_filled(opened):
     status = opened.locator("main .controls [role=status]")
     # The first answer loads PyTorch, and may be to the text of the page.
@@ -42,8 +50,10 @@ def test_a_text_is_hidden_read_and_filled(opened):
     opened.check("text=attention of the selected character")
     opened.wait_for_selector(".sheet button[style*='rgba']")
     opened.select_option("#order", "right")
-    opened.click("text=Fill one by one")
+    opened.evaluate(COUNT_BLANKS)
+    opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
     opened.wait_for_selector("text=0 blanks, answered")
+    assert 1 in opened.evaluate("drawn")  # the second character was filled after the answer to the first
     assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
     assert len(characters(opened)) == 26
     opened.fill("#text", "é_")  # the run does not know é
