@@ -25,10 +25,13 @@ const count = el("span.quiet", { role: "status" });
 const error = el("p.error", { role: "alert" });
 
 // The mean of runs that differ in their seed, and its band, by the number of the evaluation: [x, mean, low, high].
+// A long curve leaves out rows: an evaluation counts if all curves that reach it have it.
 function meanOf(curves) {
-  const found = d3.rollups(curves.flat(), (points) => [1, 2].map((i) => d3.mean(points, (point) => point[i])).concat(
-    curves.length > 1 ? d3.extent(points, (point) => point[2]) : []), ([number]) => number);
-  return d3.sort(found.map(([, point]) => point), ([x]) => x);
+  const ends = curves.map((curve) => d3.max(curve, ([number]) => number));
+  const found = d3.groups(curves.flat(), ([number]) => number)
+    .filter(([number, points]) => points.length === ends.filter((end) => end >= number).length)
+    .map(([, points]) => [1, 2].map((i) => d3.mean(points, (p) => p[i])).concat(d3.extent(points, (p) => p[2])));
+  return d3.sort(found, ([x]) => x);
 }
 
 const titleOf = (name) => METRICS[name].title ?? name;
@@ -54,8 +57,7 @@ function drawCharts() {
   const name = axes.y.value;
   const drawn = runs.filter((run) => chosen.has(run.uuid) && valuesOf(run, name));
   const units = d3.groups(d3.sort(drawn, (run) => run.began), (run) => (name === PER_CHARACTER ? "" : run.unit));
-  const newCard = ([unit, [run]]) =>
-    el("section.card", chart(unit ? `${run.text}, ${run.tokens}` : "all texts", 420));
+  const newCard = ([unit, [run]]) => el("section.card", chart(unit ? `${run.text}, ${run.tokens}` : "all texts", 420));
   d3.select(panels).selectAll("section").data(units, ([unit]) => unit).join((enter) => enter.append(newCard))
     .each(([, members], i, cards) => cards[i].firstChild.draw(contentOf(members, name)));
   const unknown = view.getAll("run").filter((id) => id !== NONE && !runs.some(({ uuid }) => uuid.startsWith(id)));

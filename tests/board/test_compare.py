@@ -1,6 +1,7 @@
 """The pages /runs and /compare in a real browser."""
 
 import contextlib
+import re
 import sqlite3
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
     page.fill("#filter", "")
     page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
+
+
+def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dashboard: Dashboard, make_run):
+    runs = [make_run(n_rows=n, **{"loss.valid": loss}) for n, loss in ((MAX_POINTS + 2, 1.0), (300, 2.0))]
+    for run in runs:
+        shared_dashboard.receive(run)
+    page.goto(f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
+    page.wait_for_selector(LINE)
+    heights = re.findall(r",([\d.]+)", page.locator(LINE).get_attribute("d"))
+    assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
 
 
 def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(page, dashboard: Dashboard, make_run):
