@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from runs.schema import MISSING, STATUSES, checked, is_number, matches
 
-CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|run/[^/]+)|/track")
+CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|(run|session)/[^/]+)|/track")
 COUNTS = ("rank", "world_size", "main_rank")  # in the query
 LARGEST_COUNT = 10_000
 LONGEST_NAME = 10_000  # characters; lists of runs send them with each refresh

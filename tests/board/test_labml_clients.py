@@ -85,7 +85,7 @@ WRONG_MESSAGES = [
 def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard: Dashboard, make_run):
     run = make_run()
     shared_dashboard.receive(run)
-    paths = (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}")
+    paths = (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}", f"session/{run.path.name}")
     for message, path in itertools.product(WRONG_MESSAGES, paths):
         assert answer(f"{shared_dashboard.url}/api/v1/{path}", message) == 400, message
     page.goto(f"{shared_dashboard.url}/runs?labml")
