@@ -29,17 +29,18 @@ class Predictors:
         key = folder, bool(request.get("exact"))
         async with self._turns[key]:
             process = self._idle.pop(key, None) or await self._start(folder)
-            line = b""
+            line, said = b"", b"the model does not answer"
             try:
                 with contextlib.suppress(OSError, ValueError, TimeoutError):
-                    process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
-                    line = await asyncio.wait_for(process.stdout.readline(), SECONDS_TO_ANSWER)  # type: ignore[union-attr]
+                    async with asyncio.timeout(SECONDS_TO_ANSWER):
+                        process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+                        if not (line := await process.stdout.readline()):  # type: ignore[union-attr]
+                            said = (await process.stderr.read()).strip() or said  # type: ignore[union-attr]
             finally:
                 if not line:  # if the page has gone, its answer must not become that of the next question
                     self._end(process)
             if not line:
-                said = (await process.stderr.read(2**16)).decode("utf-8", "replace")  # type: ignore[union-attr]
-                raise InputError((said.strip().splitlines() or ["the model does not answer"])[-1])
+                raise InputError(said.decode("utf-8", "replace").splitlines()[-1])
             self._idle[key] = process
             while len(self._idle) > MOST:
                 self._end(self._idle.pop(next(iter(self._idle))))

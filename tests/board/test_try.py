@@ -1,10 +1,14 @@
 """The page /try in a real browser, with a run that was trained for a moment."""
 
+import asyncio
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from board import predictors
 from data.play.grammar import grammar, play
+from runs.errors import InputError
 from tests.board.conftest import Dashboard
 
 
@@ -64,3 +68,24 @@ def test_a_text_is_hidden_read_and_filled(opened):
     opened.wait_for_selector("text=300 blanks, answered")
     assert status.count() == 1
     assert opened.outside == []
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "reason"),
+    [("sys.stdin.read()", 2.0, "the model does not answer"), ("sys.exit('no such run')", 60.0, "no such run")],
+)
+def test_the_reason_is_given_only_by_a_process_that_has_ended(tmp_path, monkeypatch, end, seconds, reason):
+    (tmp_path / "predict.py").write_text(f"import sys\nprint('a warning', file=sys.stderr, flush=True)\n{end}\n")
+    monkeypatch.setattr(predictors, "ROOT", tmp_path)
+    monkeypatch.setattr(predictors, "SECONDS_TO_ANSWER", seconds)
+    found = predictors.Predictors()
+
+    async def ask() -> None:
+        process = found._idle["run", False] = await found._start("run")
+        try:
+            await found.ask("run", {})
+        finally:
+            await process.wait()
+
+    with ThreadPoolExecutor() as threads, pytest.raises(InputError, match=reason):  # this thread is the browser's
+        threads.submit(asyncio.run, ask()).result()
