@@ -133,8 +133,11 @@ class RunFolder:
         """The command that started the run, for a shell."""
         about, config = read_object(self.about_path, ABOUT), self.config()
         words = [f"{key}={config[key]}" for key in about["overridden"] if key in config and key != "logs"]
-        source = " ".join(about["comment"].split()[:2])
-        return " ".join([f"python experiment.py --{source}", *map(shlex.quote, words)])
+        source = about["comment"]
+        for key in about["overridden"]:
+            source = source.partition(f" {key}=")[0]
+        option, _, name = source.partition(" ")  # a path may have spaces
+        return " ".join([f"python experiment.py --{option}", *map(shlex.quote, (name, *words))])
 
     def save_status(self, status: str, details: str = "") -> None:
         """Write the state of the run (see `runs.schema.STATUSES`) and its reason."""

@@ -43,6 +43,11 @@ def test_a_run_reads_back_what_it_wrote(run):
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
 
 
+def test_the_command_quotes_a_path_with_spaces(run):
+    run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
+    assert run.command() == "python experiment.py --config 'my runs/config.yaml' seed=1"
+
+
 def test_a_number_that_is_not_finite_is_null(run, row):
     run.append_metrics(row | {"loss.valid_stderr": math.nan, "loss.train": math.inf})
     run.append_event({"event": "resumed", "step": 3, "changed": {"x": [1.0, -math.inf]}})
