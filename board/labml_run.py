@@ -19,8 +19,7 @@ metrics.INDICATOR_LIMIT = MAX_SERIES  # labml-app leaves out further ones; its o
 
 def get_or_create(uuid: str) -> Any:
     """labml-app's record of a run."""
-    run = db.run.get(uuid)
-    if run is not None:
+    if (run := db.run.get(uuid)) is not None:
         return run
     project = db.project.get_project("")
     if project.runs.pop(uuid, None) is not None:

@@ -99,8 +99,7 @@ class RunRecords:
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])
         labml_run.set_status(run, status, heard, is_new=before is None)
-        is_recent = heard is None or time.time() - heard < SECONDS_OF_SILENCE
-        self._heard[uuid] = time.monotonic() if is_recent else 0.0
+        self._heard[uuid] = time.monotonic() - (0.0 if heard is None else max(0.0, time.time() - heard))
         self._put(uuid, record, before)
         return {"stored": record["stored"], "knobs": record["knobs"]}
 

@@ -177,8 +177,7 @@ function start(chosen) {
   run = chosen;
   const example = EXAMPLES[run.text] ?? EXAMPLES.other;
   if (!input.value || Object.values(EXAMPLES).includes(input.value)) input.value = example;
-  reply = null;
-  [status.textContent, error.textContent] = ["The model is loading.", ""];
+  [reply, status.textContent, error.textContent] = [null, "The model is loading.", ""];
   load(input.value);
   if (input.value === example) hideShare();
 }
