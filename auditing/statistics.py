@@ -96,8 +96,8 @@ def by_class(
     """Test whether an outcome is independent of a circumstance, at flat arrays of positions `[n]`.
 
     `expected` is the outcome's share in the stratum of each position, such as its window. The scores of a class,
-    outcome minus expected, are summed by unit; their spread over units gives the error of their sum. The least is
-    that of independent positions, because fewer events also have a smaller spread.
+    outcome minus expected, are summed by unit; their spread over units gives the error of their sum. It is at
+    least that of independent positions, because few events also have a small spread.
     """
     n_classes = int(classes.max(initial=0)) + 1
     totals, scores = sums_by(units, classes, n_units, n_classes, None, outcomes - expected)
