@@ -23,7 +23,7 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # what a class is, such as "row"; has a colon if the classes have no order; empty without classes
+    along: str  # names the classes, such as "row"; contains a colon if they have no order; empty if there are none
     found: Dependence
     first: int = 0  # the number of the first class
     effect: float | None = None  # the smallest to report; by default that of the outcome
