@@ -74,9 +74,9 @@ def plan(options: Namespace) -> None:
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
-    if values["training.compile"]:  # the run will be faster than the ladder; compiling all stages would take minutes
-        first = partial(measured, values, corpus, choice.shape.keys, n_stages=1)
-        faster = first().chars_per_second / first(**{"training.compile": False}).chars_per_second
+    if values["training.compile"]:  # the run will be faster than the ladder
+        again = partial(measured, values, corpus, choice.shape.keys)
+        faster = again().chars_per_second / again(**{"training.compile": False}).chars_per_second
         shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
         choice = chosen(law, shapes, options)
     half, twice = (chosen(law, shapes, options, factor) for factor in (0.5, 2.0))

@@ -53,7 +53,7 @@ def steering(c: Configs) -> list[Callback]:
     if c.data.vocabulary.lengths is not None:
         found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
-        found.append(Compiler(c.compiled, around=kept_code, ahead=n_started() > 1))
+        found.append(Compiler(c.compiled, around=kept_code))
     if c.training.threads:
         torch.set_num_threads(c.training.threads)
     elif may_choose_threads(c):

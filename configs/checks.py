@@ -65,8 +65,6 @@ def _check_masking(values: Mapping[str, Any]) -> None:
 
 
 def _check_labml_nn(values: Mapping[str, Any]) -> None:
-    if values["training.compile"]:
-        raise ConfigError("masking.strategy=labml_nn changes its shapes every step: set training.compile=false")
     if n_started() > 1:
         raise ConfigError("masking.strategy=labml_nn draws masks that processes cannot share: use random")
     only = {"masking.random_tokens": "uniform", "masking.masks": "dynamic", "masking.corrupt": "character"}

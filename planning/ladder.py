@@ -65,13 +65,11 @@ def n_weights(model: Any) -> int:
     return sum(weight.numel() for weight in dense_weights(model))
 
 
-def measured(
-    values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], n_stages: int | None = None, **more: Any
-) -> Shape:
-    """A shape with its speed: the mean over the stages of the schedule, or over the first `n_stages`."""
+def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
+    """A shape with its speed: the mean over the stages of the schedule."""
     configs = built(values, corpus, keys | more)
     step, before, speed = configs.step, 0.0, 0.0
-    stages = configs.training.stage_rows[:n_stages]
+    stages = configs.training.stage_rows
     if configs.compiled:
         configs.compiled.compile(step, stages, print, kept_code(print))
     for until, row in groupby(stages, lambda stage: stage.until):
@@ -82,7 +80,7 @@ def measured(
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
         speed += (until - before) * n_steps * step.chars_per_step / seconds
         before = until
-    return Shape(keys, n_weights(configs.network), speed / before)
+    return Shape(keys, n_weights(configs.network), speed)
 
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:

@@ -75,28 +75,15 @@ class ReferenceLosses(Callback):
 
 
 class Compiler(Callback):
-    """Has an objective compiled for each shape when its first batch comes.
+    """Has an objective compiled before the first step."""
 
-    With `ahead`, the shapes of the schedule are compiled before the first step: of several processes, those that have
-    compiled wait for the others, and would take them for lost.
-    """
-
-    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]], ahead: bool):
-        self.compiled, self.around, self.ahead = compiled, around, ahead  # compiling happens inside of `around`
+    def __init__(self, compiled: Compiled, around: Callable[[Report], AbstractContextManager[Any]]):
+        self.compiled, self.around = compiled, around  # compiling happens inside of `around`
 
     def begin(self, trainer: Any) -> None:
         if trainer.n_evaluations < trainer.schedule.evaluations:
-            stages, now = trainer.schedule.stages, (trainer.progress(), trainer.step)
-            self.compile(trainer, stages if self.ahead else [stage_at(stages, *now)])
-
-    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if self.compiled.shapes and stage.shape not in self.compiled.shapes:  # none if compiling has failed
-            with trainer.clock.stopped():
-                self.compile(trainer, [stage])
-        return stage, factor
-
-    def compile(self, trainer: Any, stages: Sequence[Stage]) -> None:
-        self.compiled.compile(trainer.training_step, stages, trainer.report, self.around(trainer.report))
+            step, stages, report = trainer.training_step, trainer.schedule.stages, trainer.report
+            self.compiled.compile(step, stages, report, self.around(report))
 
 
 class ThreadChoice(Callback):
@@ -110,11 +97,7 @@ class ThreadChoice(Callback):
         self.most = torch.get_num_threads()
 
     def begin(self, trainer: Any) -> None:
-        self.stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
         self.choose(trainer)
-
-    def stepped(self, trainer: Any, stage: Stage) -> None:
-        self.stage = stage  # the next one may not be compiled yet
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         row["threads"] = torch.get_num_threads()
@@ -128,7 +111,8 @@ class ThreadChoice(Callback):
             return
         now = torch.get_num_threads()
         other = self.most if now == 1 else 1
-        seconds = seconds_per_gradient(trainer.training_step, self.stage, (now, other))
+        stage = stage_at(trainer.schedule.stages, trainer.progress(), trainer.step)
+        seconds = seconds_per_gradient(trainer.training_step, stage, (now, other))
         faster = other if seconds[other] < CLEARLY_FASTER * seconds[now] else now
         torch.set_num_threads(faster)
         if faster != now:

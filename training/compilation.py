@@ -1,4 +1,4 @@
-"""Compiles the objective of a training step, once for each shape of a batch."""
+"""Compiles the objective of a training step, once for windows of all lengths."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,36 +24,36 @@ class Compiled:
         self.eager = objective.outcome
         # Without the guard on global state, PyTorch does not compile again when the number of threads changes.
         options: dict[str, Any] = {"guard_filter_fn": lambda guards: [g.guard_type != "GLOBAL_STATE" for g in guards]}
-        self.outcome = torch.compile(objective.outcome, dynamic=False, options=options)
-        self.shapes: set[tuple[int, float]] = set()  # of stages that are ready; empty if compiling has failed
+        self.outcome = torch.compile(objective.outcome, dynamic=True, options=options)
 
     def compile(
         self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any] = NOTHING
     ) -> None:
-        """Compile for the shapes of some stages, inside of `around`. No weight, optimizer or RNG state changes."""
+        """Compile, inside of `around`. No weight, optimizer or RNG state changes.
+
+        All windows have the same code, except a batch of a single one. So a batch of each length is tried.
+        """
         began = time.monotonic()
-        lengths = ", ".join(map(str, sorted({stage.seq_len for stage in stages})))
-        report(f"compiling the step for windows of {lengths} (training.compile=false skips this)")
-        shapes = {stage.shape: stage for stage in stages}
-        config, n_shapes = torch._dynamo.config, len({*self.shapes, *shapes})
-        config.recompile_limit = max(config.recompile_limit, 2 * n_shapes)  # one compilation per shape is intended
+        report("compiling the step (training.compile=false skips this)")
+        # Sizes that are equal by chance, such as a window's length and d_model, differ in the next stage.
+        torch.fx.experimental._config.use_duck_shape = False
+        config = torch._dynamo.config
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
         config.nested_graph_breaks = _leave_out(step.update.model)  # one graph after what is left out, not several
         reason = ""
         try:
             with around, without_side_effects(step):
-                for stage in shapes.values():
+                for stage in {stage.seq_len: stage for stage in stages}.values():
                     batches = step.draw(stage)
                     step.update.backward(batches[0], self.counts(batches))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))
         if reason := self.agreed(reason):
-            self.outcome, self.shapes = self.eager, set()
+            self.outcome = self.eager
             report(f"training without torch.compile: {reason}")
             return
-        self.shapes |= set(shapes)
         report(f"compiled in {time.monotonic() - began:.0f} s")
 
     def agreed(self, reason: str) -> str:

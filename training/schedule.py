@@ -17,11 +17,6 @@ class Stage:
     seq_len: int
     masking_prob: float
 
-    @property
-    def shape(self) -> tuple[int, float]:
-        """Decides the shapes of a step's tensors: each shape is compiled once."""
-        return self.seq_len, self.masking_prob
-
 
 def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
     """The masking rates of a row of `training.stages`: its own, one or a list, or else `default`."""

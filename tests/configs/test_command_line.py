@@ -127,7 +127,6 @@ WRONG = {
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
     "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
     "strategy": (["masking.strategy=rnadom"], "one of random, whole_word, span"),
-    "labml_nn compiled": (["masking.strategy=labml_nn"], "set training.compile=false"),
     "two objectives": (["objective.nsp=true", "objective.sop=true"], "choose one"),
     "pairs of labml_nn": (["--preset", "annotated", "objective.nsp=true"], "no segment embeddings"),
     "shuffled pairs": (["objective.sop=true", "data.sampling=shuffled"], "data.sampling=random"),

@@ -187,16 +187,6 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
     assert lines.lines == ["1 thread is faster now than 2 (training.threads=N fixes the number)"]
 
 
-def test_threads_are_compared_with_the_shape_that_is_compiled(corpus_file, two_threads, monkeypatch):
-    trainer, choice, measured = configs_for(corpus_file, training__max_seconds=9.0).trainer, ThreadChoice(), []
-    monkeypatch.setattr(callbacks, "seconds_per_gradient", lambda _, stage, __: measured.append(stage) or {1: 1, 2: 1})
-    first, last = trainer.schedule.stages
-    choice.begin(trainer)
-    choice.stepped(trainer, last)
-    choice.evaluated(trainer, {}, None)
-    assert measured == [first, last]
-
-
 def test_only_runs_limited_by_seconds_choose_their_threads(corpus_file, two_threads):
     def chooses(**keys) -> bool:
         return any(isinstance(callback, ThreadChoice) for callback in steering(configs_for(corpus_file, **keys)))

@@ -164,37 +164,36 @@ def test_a_compiled_step_does_what_an_eager_one_does(two_threads, corpus_file):
     check_like_eager(eager, compiled, stages * 2)
 
 
-def test_every_shape_has_its_own_code(corpus_file, monkeypatch):
+def test_windows_of_all_lengths_have_the_same_code(corpus_file, monkeypatch):
     """PyTorch's compiler without its last stage, which generates C++ and takes most of the time."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()
-    counts = torch._dynamo.utils.counters["stats"]
+    stages = [{"until": 0.5, "seq_len": 32, "masking_prob": 0.4}, {"until": 1.0, "seq_len": 64}]
+    keys = {**COMPILED, "training__stages": stages, "model__d_model": 32}  # a window is as long as d_model by chance
+    eager, compiled = (configs_for(corpus_file, **keys | {"training__compile": on}) for on in (False, True))
+    stages, lines, counts = eager.training.stage_rows, [], torch._dynamo.utils.counters["stats"]
     counts.clear()
-    eager, compiled = (configs_for(corpus_file, training__compile=on, model__n_layers=1) for on in (False, True))
-    stages, unknown, lines = eager.training.stage_rows, Stage(1.0, 128, 0.15), []
-    compilation = compiled.compiled
-    compilation.compile(compiled.step, stages, lines.append)
-    assert lines[-1].startswith("compiled in ")
-    assert compilation.shapes == {stage.shape for stage in stages}
-    check_like_eager(eager, compiled, stages * 2)
-    assert counts["unique_graphs"] == 2
-    compilation.compile(compiled.step, [unknown], lines.append)
-    assert compilation.shapes == {stage.shape for stage in (*stages, unknown)}
-    torch.set_num_threads(2)  # a run may change their number, and nothing is compiled again
-    check_like_eager(eager, compiled, [unknown, *stages])
-    assert counts["unique_graphs"] == 3
+    compiled.compiled.compile(compiled.step, stages, lines.append)
+    assert [line.split(" in ")[0] for line in lines[1:]] == ["compiled"]
+    n_graphs = counts["unique_graphs"]
+    assert n_graphs == 2  # before the lookup of n-grams and after it
+    torch.set_num_threads(2)  # a run may change their number
+    check_like_eager(eager, compiled, [*stages, Stage(1.0, 128, 0.15), *stages])
+    assert counts["unique_graphs"] == n_graphs
 
 
-def test_a_run_compiles_a_stage_when_it_begins(corpus_file, train, monkeypatch):
+def test_a_batch_of_a_single_window_is_compiled_before_the_first_step(corpus_file, monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()
-    keys = {"training__max_steps": 4, "training__evaluations": 2, "model__n_layers": 1}
-    compiled = []
-    trained = train(
-        on_row=lambda recording: compiled.append(sum("compiled in" in line for line in recording.lines)),
-        data__corpus=str(corpus_file), training__compile=True, **keys,
-    )  # fmt: skip
-    assert compiled == [1, 2], trained.callbacks.lines
+    keys = {"training__stages": [{"until": 0.5, "seq_len": 32}, {"until": 1.0, "seq_len": 64}]}
+    keys = {"training__compile": True, "training__chars_per_step": 64, "model__n_layers": 1} | keys
+    configs, counts = configs_for(corpus_file, **keys), torch._dynamo.utils.counters["stats"]
+    counts.clear()
+    configs.compiled.compile(configs.step, configs.training.stage_rows, print)
+    n_graphs = counts["unique_graphs"]
+    for stage in configs.training.stage_rows:
+        configs.step(stage)
+    assert counts["unique_graphs"] == n_graphs
 
 
 def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file, monkeypatch):
