@@ -54,7 +54,7 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "documents": {"data__within_documents": True, "masking__strategy": "span"},
+    "documents": {"data__within_documents": True, "masking__strategy": "span", "data__unknown_below": 0.01},
     "mixture": {"masking__strategy": "mixture", "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
     "sop": {"objective__sop": True, "masking__strategy": "whole_word"},
     "shuffled and static": {
@@ -62,10 +62,8 @@ CASES: dict[str, dict[str, Any]] = {
         "masking__masks": "static",
         "masking__random_tokens": "unigram",
     },
-    "bytes": {"data__tokens": "bytes", "masking__strategy": "entity"},
     "BPE": {"data__tokens": "bpe:300", "masking__strategy": "span", "data__within_documents": True},
-    "rare characters": {"data__unknown_below": 0.01},
-    "bytes and sop": {"data__tokens": "bytes", "objective__sop": True},
+    "bytes and sop": {"data__tokens": "bytes", "objective__sop": True, "masking__strategy": "entity"},
 }
 
 

@@ -26,11 +26,7 @@ def everything(x):
 def hangs(x):
     print("hanging", flush=True)
     import time; time.sleep(1000)
-def dies(x):
-    import os; os._exit(3)
-def forks(x):
-    import os; os.fork(); return x, x
-for function in (mask, everything, hangs, dies, forks):
+for function in (mask, everything, hangs):
     function.n_tokens, function.mask_token, function.padding_token = 67, 66, 65
 """
 
@@ -76,8 +72,6 @@ def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["masks", "data:forks"], "the target forked, and its child returned from the call as well"),
-        (["masks", "data:dies"], "called with ids int64 [32, 64]: the target ended the process that called it"),
         (["masks", "data:mask", "--recipe", "T5"], "T5 is denoising"),
         (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
         (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -154,6 +155,8 @@ def returns(value):
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
         (returns(lambda x: exec("raise KeyboardInterrupt")), "the target raised KeyboardInterrupt"),
         (returns(lambda x: x / "x"), "the target raised TypeError: unsupported operand"),
+        (returns(lambda x: os.fork() and os.wait()), "the target forked, and its child returned from the call as well"),
+        (returns(lambda x: os._exit(3)), "called with ids int64 [32, 64]: the target ended the process that called it"),
     ],
 )
 def test_what_is_no_masker_ends_in_one_line(target, line):

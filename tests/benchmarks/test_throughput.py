@@ -33,16 +33,6 @@ def test_everyone_is_measured(tmp_path, monkeypatch):
     assert all(row["characters per second"] and row["share of the peak"] for row in table)
 
 
-@pytest.mark.usefixtures("shakespeare")
-def test_a_step_that_cannot_be_compiled_is_measured_all_the_same():
-    torch._dynamo.reset()
-    lines = []
-    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}):
-        step = warmed_up_step(configured(SHAPE | {"model.n_layers": 1}), lines.append)
-    assert lines[-1].startswith("training without torch.compile: ")
-    assert step().isfinite()
-
-
 def test_the_operations_of_products_and_of_attention_are_counted():
     """Per character: 2 per weight, and 2 * seq_len * d_model for scores and for mixing; twice that going backward."""
     weight, x = torch.randn(32, 32, requires_grad=True), torch.randn(5, 4, 20, 8, requires_grad=True)

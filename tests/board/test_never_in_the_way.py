@@ -26,15 +26,6 @@ def lines_about(output: str, words: str) -> list[str]:
     return [line for line in output.splitlines() if words in line]
 
 
-def test_a_dashboard_receives_everything(shared_dashboard, train_beside):
-    training = train_beside(shared_dashboard.url)
-    output = training.check_end()
-    assert len(lines_about(output, f"dashboard {shared_dashboard.url}/run/{training.run.path.name}")) == 1
-    assert not lines_about(output, "not on the dashboard")
-    check_curve(shared_dashboard, training.run)
-    assert shared_dashboard.listed(training.run)["run_status"]["status"] == "completed"
-
-
 @pytest.mark.parametrize("is_silent", [False, True], ids=["absent", "silent"])
 def test_an_absent_dashboard_is_one_line_at_the_start(dashboard, train_beside, is_silent):
     """And so is one that accepts connections, and is silent from the beginning."""

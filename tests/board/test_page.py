@@ -21,7 +21,9 @@ def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dash
     page.wait_for_selector(LINE)
     before = page.locator(LINE).first.get_attribute("d")
     training.go_on()
-    training.check_end()
+    output = training.check_end()
+    assert output.count(f"dashboard {dashboard.url}/run/{training.run.path.name}") == 1
+    assert "not on the dashboard" not in output
     page.wait_for_selector(".state.completed")
     changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
     page.wait_for_function(changed, arg=[LINE, before])

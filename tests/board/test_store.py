@@ -10,8 +10,8 @@ from tests.board.test_database_file import STORE, killed
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
 )
-
 
 TAGS = st.sampled_from(["$key", "$set", "$array", "$", "$$", "$$key"])
 

@@ -36,14 +36,6 @@ def test_one_line_adds_a_key():
     assert "--help lists every key" in str(unknown_key("", found))
 
 
-def test_the_tree_has_the_names_that_users_rely_on():
-    assert {
-        "model.d_model", "model.n_heads", "model.architecture", "data.corpus", "masking.strategy",
-        "masking.masking_prob", "training.max_seconds", "training.max_steps", "training.max_chars",
-        "training.learning_rate", "training.stages", "checkpoint.every_seconds", "seed", "device",
-    } <= set(SETTINGS)  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("kind", "given_value", "parsed"),
     [

@@ -46,11 +46,10 @@ def test_a_full_disk_ends_in_one_line(capsys):
 
 
 @pytest.mark.parametrize(
-    ("program", "output", "reason"),
-    [("experiment.py", ">&-", "Bad file descriptor"), ("predict.py", "> /dev/full", "No space left on device")],
+    ("output", "reason"), [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")]
 )
-def test_an_output_that_cannot_be_written_is_one_line(program, output, reason):
-    command = f"{sys.executable} {program} --help {output}"
+def test_an_output_that_cannot_be_written_is_one_line(output, reason):
+    command = f"{sys.executable} experiment.py --help {output}"
     done = subprocess.run(command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=120)
-    line = f"{program}: cannot write the output ({reason}): redirect it to another place\n"
+    line = f"experiment.py: cannot write the output ({reason}): redirect it to another place\n"
     assert (done.returncode, done.stderr) == (1, line)

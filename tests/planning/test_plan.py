@@ -30,7 +30,7 @@ def short(monkeypatch):
 
 def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train, draws):
     path = tmp_path / "plan.yaml"
-    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "8", "--write", str(path)]
+    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "4", "--write", str(path)]
     assert plan.main(words) == 0
     table = capsys.readouterr().out.partition("runs and a fit")[2].splitlines()
     assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 from configs.experiment import Configs
-from tests.conftest import configs_for, weights
+from tests import conftest
+from tests.conftest import weights
 from tests.training.tape import Tape
 from training import cuda_graph
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder, CudaGraphs, can_record, relative_difference
@@ -21,6 +23,7 @@ from training.schedule import Stage
 from training.step import Update
 
 STAGE = Stage(1.0, 32, 0.15)
+configs_for = partial(conftest.configs_for, model__n_layers=1)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 

@@ -20,9 +20,9 @@ def of_report():
         patch.setattr(tasks, "N_POOL", N_POOL)
         patch.setattr(tasks, "N_TEST", N_TEST)
         patch.setattr(tasks, "speeches", cache(tasks.speeches))
-        for name in ("beliefs_about", "beliefs_about_speeches"):
+        for name in ("beliefs_about", "beliefs_about_speeches", "log_odds"):
             once = cache(getattr(tasks, name))
-            patch.setattr(tasks, name, lambda distinction, texts, once=once: once(distinction, tuple(texts)).clone())
+            patch.setattr(tasks, name, lambda *args, once=once: once(*args[:-1], tuple(args[-1])).clone())
         yield cache(lambda name, use=REPORT: TASKS["play"][name](use))
 
 
