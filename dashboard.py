@@ -73,7 +73,7 @@ def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     """Ask a run that trains for other values of its knobs."""
     run = find_run(name, logs)
     values = dict(word.partition("=")[::2] for word in words)
-    knobs_of(values, run.about()["rates"])  # reject wrong values before they are sent
+    knobs_of(values)  # reject wrong values before they are sent
     try:
         url = f"{server}/api/folio/runs/{run.path.name}/knobs"
         reply = ask(url, "PUT", values, SECONDS_TO_ANSWER, {"knobs": dict})

@@ -24,7 +24,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
-RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
+RECORDS = "folio runs of 10"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
 EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes
@@ -33,7 +33,6 @@ ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
     "configs": dict,
     "explicit": [str],
     "began": float,
-    "rates": [float],
     "knobs": (dict, None),
     "references": {str: float},
     "corpus": {"name": is_name, "sha256": is_name},
@@ -111,7 +110,7 @@ class RunRecords:
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
         before = record["knobs"] or record["about"]["knobs"] or {}
-        wanted = knobs_of(before | message, record["about"]["rates"]).as_dict()
+        wanted = knobs_of(before | message).as_dict()
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 
@@ -139,7 +138,7 @@ class RunRecords:
             for name, start in starts.items()
         }
         current = record["about"]["knobs"] or Knobs().as_dict()
-        knobs = {"current": current, "requested": record["knobs"] or current, "rates": record["about"]["rates"]}
+        knobs = {"current": current, "requested": record["knobs"] or current}
         return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
 
     def folder(self, uuid: str) -> Path | None:

@@ -45,8 +45,7 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
 
 def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
-    rates = [stage.masking_prob for stage in c.training.stage_rows]
-    found: list[Callback] = [in_all_processes(KnobPanel)(rates), HealthChecks(simple_losses(c)["unigram"])]
+    found: list[Callback] = [in_all_processes(KnobPanel)(), HealthChecks(simple_losses(c)["unigram"])]
     found.append(in_all_processes(WeightNorm)())
     if c.data.stored_tokens:
         found.append(DataWaiting())
@@ -54,9 +53,7 @@ def steering(c: Configs) -> list[Callback]:
         found.append(PerCharacter(c.data.vocabulary.lengths))
     if c.compiled:
         found.append(Compiler(c.compiled, around=kept_code))
-    if c.training.threads:
-        torch.set_num_threads(c.training.threads)
-    elif may_choose_threads(c):
+    if may_choose_threads(c):
         if c.compiled:
             torch._inductor.config.cpp.dynamic_threads = True  # compiled code asks for the number at each call
         found.append(ThreadChoice())
@@ -64,7 +61,7 @@ def steering(c: Configs) -> list[Callback]:
         found.append(CudaGraphRecorder(c.step, c.cuda_graphs))
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
-    if len(rates) > len(c.training.stages):  # some row has several masking rates
+    if len(c.training.stage_rows) > len(c.training.stages):  # some row has several masking rates
         found.append(AnyOrderBound())
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))
@@ -72,9 +69,10 @@ def steering(c: Configs) -> list[Callback]:
 
 
 def may_choose_threads(c: Configs) -> bool:
-    """Whether the run is limited by nothing but seconds, so that it does not repeat bit for bit anyway."""
+    """Whether no key fixes the number and only seconds limit the run, so that it does not repeat bit for bit anyway."""
     is_limited = c.training.max_steps is not None or c.training.max_chars is not None
-    return not is_limited and c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
+    is_free = not is_limited and not c.training.threads
+    return is_free and c.torch_device.type == "cpu" and n_started() == 1 and torch.get_num_threads() > 1
 
 
 def validation_pairs(c: Configs) -> WindowBatch:

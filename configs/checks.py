@@ -71,9 +71,6 @@ def _check_labml_nn(values: Mapping[str, Any]) -> None:
     for key, value in only.items():
         if values[key] != value:
             raise ConfigError(f"{key}={values[key]}: masking.strategy=labml_nn supports {value} only")
-    rate = values["masking.masking_prob"]
-    if any(row.get("masking_prob", rate) != rate for row in values["training.stages"]):
-        raise ConfigError("training.stages: masking.strategy=labml_nn has a single masking rate, masking.masking_prob")
 
 
 def _check_objective(values: Mapping[str, Any]) -> None:

@@ -139,8 +139,12 @@ def cuda_graphs(c: Configs) -> "CudaGraphs | None":
 
 @option(Configs.step)
 def step(c: Configs) -> "TrainingStep":
+    import torch
+
     from training.step import TrainingStep
 
+    if c.training.threads:
+        torch.set_num_threads(c.training.threads)
     return in_all_processes(TrainingStep)(
         c.data.windows,
         c.masking.strategy,

@@ -2,13 +2,14 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from runs.errors import InputError
 
-LOWEST_FACTOR, HIGHEST_FACTOR = 0.01, 10.0
+FACTORS = (0.01, 10.0)  # the lowest and the highest
+RATES = (0.01, 1.0)
 
 
 class KnobError(InputError):
@@ -30,31 +31,26 @@ class Knobs:
         return asdict(self)
 
 
-def knobs_of(values: Mapping[str, Any], rates: Sequence[float]) -> Knobs:
-    """Check `values`, which come from JSON or from the command line. `rates` are those of the run's stages: only for
-    them are the numbers of masked positions compiled. Raises KnobError."""
+def knobs_of(values: Mapping[str, Any]) -> Knobs:
+    """Check `values`, which come from JSON or from the command line. Raises KnobError."""
     unknown = set(values) - {"learning_rate_factor", "masking_prob"}
     if unknown:
         raise KnobError(f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob")
-    factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0))
-    if not LOWEST_FACTOR <= factor <= HIGHEST_FACTOR:
-        raise KnobError(f"learning_rate_factor={factor:g} is not within {LOWEST_FACTOR:g} to {HIGHEST_FACTOR:g}")
+    factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
     wanted = values.get("masking_prob")
-    if wanted is None or str(wanted).lower() == "none":
-        return Knobs(factor)
-    rate = _number("masking_prob", wanted)
-    if rate not in rates:
-        listed = ", ".join(f"{known:g}" for known in sorted(set(rates)))
-        raise KnobError(f"masking_prob={rate:g} is not a masking rate of this run's stages: choose {listed}, or none")
-    return Knobs(factor, rate)
+    as_scheduled = wanted is None or str(wanted).lower() == "none"
+    return Knobs(factor, None if as_scheduled else _number("masking_prob", wanted, *RATES))
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, low: float, high: float) -> float:
     if value == "":
         raise KnobError(f"{name} is empty: give a number, such as {name}=0.5")
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        word = str(value)
-        is_number = not isinstance(value, bool) and "_" not in word and word.isascii()  # Python reads 1_0, and ١ as 1
-        if is_number and math.isfinite(number := float(value)):
-            return number
-    raise KnobError(f"{name}={str(value)[:40]} is not a number")
+    number, word = math.nan, str(value)
+    if not isinstance(value, bool) and "_" not in word and word.isascii():  # Python reads 1_0, and ١ as 1
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+    if not math.isfinite(number):
+        raise KnobError(f"{name}={word[:40]} is not a number")
+    if not low <= number <= high:
+        raise KnobError(f"{name}={number:g} is not within {low:g} to {high:g}")
+    return number

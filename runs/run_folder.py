@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from runs.files import append_line, flush, to_json, write_atomically, write_json
@@ -104,10 +103,8 @@ class RunFolder:
         """The description of the run that a dashboard shows beside its curves."""
         about, status, events = read_object(self.about_path, ABOUT), self.status(), self.events()
         config = checked(self.config(), SHOWN_CONFIG, str(self.config_path), RunFolderError)
-        default, stages = config["masking.masking_prob"], config["training.stages"]
-        rates = {rate for row in stages for rate in np.ravel(row.get("masking_prob", default)).tolist()}
         about["command"] = about["comment"]
-        if all("masking_prob" in row for row in stages):  # then the key has no effect
+        if all("masking_prob" in row for row in config["training.stages"]):  # then the key has no effect
             del config["masking.masking_prob"]
         by_hand = [event for event in events if event["event"] == "changed by hand"]
         if by_hand:
@@ -125,7 +122,7 @@ class RunFolder:
             "explicit": about["overridden"],
             "knobs": knobs,
         }
-        shown |= {"folder": str(self.path.absolute()), "references": references, "rates": sorted(rates)}
+        shown |= {"folder": str(self.path.absolute()), "references": references}
         shown |= {"corpus": {"name": corpus["name"], "sha256": corpus["sha256"]}}
         return about | shown
 

@@ -228,9 +228,7 @@ class KnobPanel(Callback):
 
     name = "knobs"
 
-    def __init__(self, rates: Sequence[float]):
-        """`rates` are the masking rates of the stages, which a user can choose from."""
-        self.rates = rates
+    def __init__(self) -> None:
         self.knobs = Knobs()
         self.requested: Mapping[str, Any] | None = None  # the last request
         self.is_changed_by_hand = False
@@ -240,7 +238,7 @@ class KnobPanel(Callback):
         if requested is not None and requested != self.requested:
             self.requested = requested
             try:
-                self._turn(trainer, knobs_of(requested, self.rates))
+                self._turn(trainer, knobs_of(requested))
             except KnobError as error:
                 trainer.report(f"not changed: {error}")
         rate = self.knobs.masking_prob
@@ -269,7 +267,7 @@ class KnobPanel(Callback):
         return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.knobs, self.requested = knobs_of(state["knobs"], self.rates), state["knobs"]
+        self.knobs, self.requested = knobs_of(state["knobs"]), state["knobs"]
         self.is_changed_by_hand = state["is_changed_by_hand"]
 
 

@@ -151,7 +151,8 @@ function drawKeys() {
 // Knobs: a field that was changed here keeps its value until it is sent, since only its default value follows the run.
 const shownKnob = (value) => (value == null ? "as scheduled" : String(value));
 const factor = el("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
-const rate = el("select", { name: "masking_prob" });
+const rate = el("input", { name: "masking_prob", type: "number", step: "any", min: 0.01, max: 1,
+  placeholder: "as scheduled" });
 const knobState = el("p.quiet");
 const knobError = el("p.error", { role: "alert" });
 const fields = [factor, rate].map((field) => el("label", `${field.name} `, field));
@@ -159,7 +160,9 @@ const form = el("form", { id: "knobs", noValidate: true }, ...fields, el("button
 form.onsubmit = async (event) => {
   event.preventDefault();
   try {
-    setKnobs((await ask(`runs/${uuid}/knobs`, "PUT", Object.fromEntries(new FormData(form)))).knobs);
+    const values = Object.fromEntries(new FormData(form));
+    values.masking_prob ||= "none";
+    setKnobs((await ask(`runs/${uuid}/knobs`, "PUT", values)).knobs);
     form.reset();
     knobError.textContent = "";
   } catch (error) {
@@ -170,14 +173,12 @@ const knobs = card("Knobs", form, knobState, knobError);
 
 function setKnobs(requested) {
   factor.defaultValue = requested.learning_rate_factor;
-  for (const option of rate) option.defaultSelected = option.value === String(requested.masking_prob ?? "none");
+  rate.defaultValue = requested.masking_prob ?? "";
 }
 
 function drawKnobs() {
-  const { current, requested, rates } = run.knobs;
+  const { current, requested } = run.knobs;
   knobs.hidden = run.state !== "in progress";
-  const options = [null, ...rates].map((value) => el("option", { value: value ?? "none" }, shownKnob(value)));
-  if (!rate.length) rate.append(...options);
   setKnobs(requested);
   knobState.textContent = Object.keys(current).map((name) => `${name} ${shownKnob(current[name])}` +
     (current[name] === requested[name] ? "" : ` (requested: ${shownKnob(requested[name])})`)).join(", ");

@@ -54,9 +54,8 @@ class IndependentMasker:
     def __call__(
         self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
     ) -> MaskedBatch:
-        """Mask windows as `Masker` does. Raises ValueError if `masking_prob` is not the rate of `mlm`."""
-        if masking_prob != self.mlm.masking_prob:
-            raise ValueError("masking_prob cannot change from stage to stage with masking.strategy=labml_nn")
+        """Mask windows as `Masker` does."""
+        self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
         return MaskedBatch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])

@@ -128,8 +128,9 @@ def test_knobs_are_set_on_the_page(page, live):
     run, delivery = live
     page.wait_for_selector("#knobs")
     assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
-    page.fill("#knobs input", "0.5")
-    page.select_option("#knobs select", "0.3")
+    factor, rate = "[name=learning_rate_factor]", "[name=masking_prob]"
+    page.fill(factor, "0.5")
+    page.fill(rate, "0.3")
     page.click("#knobs button")
     page.wait_for_selector("text=learning_rate_factor 1 (requested: 0.5)")
     delivery.send()
@@ -138,9 +139,13 @@ def test_knobs_are_set_on_the_page(page, live):
     delivery.send()
     page.wait_for_selector("text=learning_rate_factor 0.5, masking_prob 0.3", timeout=WITHIN)
     for wrong, message in (("99", "is not within 0.01 to 10"), ("", "learning_rate_factor is empty")):
-        page.fill("#knobs input", wrong)
+        page.fill(factor, wrong)
         page.click("#knobs button")
         page.wait_for_selector(f"text={message}")
+    page.fill(factor, "0.5")
+    page.fill(rate, "")
+    page.click("#knobs button")
+    page.wait_for_selector("text=masking_prob 0.3 (requested: as scheduled)")
 
 
 def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboard: Dashboard, make_run):

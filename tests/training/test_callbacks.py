@@ -44,7 +44,6 @@ def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
         sample(net, ["Ω"], VOCABULARY, 0.3)
 
 
-RATES = (0.15, 0.3)
 STAGE = Stage(0.5, 32, 0.15)
 CHANGE = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
@@ -74,7 +73,7 @@ def row_after(panel: KnobPanel) -> dict:
 
 
 def test_a_request_is_applied_once_and_recorded_as_an_event():
-    panel, resumed, trainer = KnobPanel(RATES), KnobPanel(RATES), Steered(CHANGE)
+    panel, resumed, trainer = KnobPanel(), KnobPanel(), Steered(CHANGE)
     for each in (panel, panel, resumed):  # the dashboard still asks for what already applies
         resumed.load_state_dict(panel.state_dict())
         assert each.adjust(trainer, STAGE, 0.8) == (Stage(0.5, 32, 0.3), 0.4)
@@ -88,9 +87,9 @@ def test_a_request_is_applied_once_and_recorded_as_an_event():
     assert trainer.recording.lines == ["changed by hand at step 7: learning_rate_factor 0.5, masking_prob 0.3"]
 
 
-@pytest.mark.parametrize("request_", [{"learning_rate_factor": 1e9}, {"masking_prob": 0.2}, {"dropout": 0.1}])
+@pytest.mark.parametrize("request_", [{"learning_rate_factor": 1e9}, {"masking_prob": 2}, {"dropout": 0.1}])
 def test_an_invalid_request_is_reported_once_and_changes_nothing(request_):
-    panel, trainer = KnobPanel(RATES), Steered(request_)
+    panel, trainer = KnobPanel(), Steered(request_)
     for _ in range(2):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
     assert row_after(panel) == {"masking_prob": 0.15}
@@ -101,7 +100,7 @@ def test_an_invalid_request_is_reported_once_and_changes_nothing(request_):
 
 
 def test_without_a_request_or_a_difference_nothing_happens():
-    panel, trainer = KnobPanel(RATES), Steered()
+    panel, trainer = KnobPanel(), Steered()
     for trainer.recording.wanted in (None, {}, {"learning_rate_factor": 1, "masking_prob": "none"}):
         assert panel.adjust(trainer, STAGE, 0.8) == (STAGE, 0.8)
     assert (row_after(panel), trainer.events, trainer.recording.lines) == ({"masking_prob": 0.15}, [], [])
@@ -189,7 +188,9 @@ def test_a_clearly_faster_number_of_threads_is_taken(corpus_file, two_threads, m
 
 def test_only_runs_limited_by_seconds_choose_their_threads(corpus_file, two_threads):
     def chooses(**keys) -> bool:
-        return any(isinstance(callback, ThreadChoice) for callback in steering(configs_for(corpus_file, **keys)))
+        configs = configs_for(corpus_file, **keys)
+        assert configs.step  # building it sets the number of threads
+        return any(isinstance(callback, ThreadChoice) for callback in steering(configs))
 
     assert chooses(training__max_seconds=9.0)
     assert not chooses(training__max_seconds=9.0, training__max_steps=9)
