@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from configs.command_line import parse, resolve
+from configs.command_line import SETTINGS, parse, resolve
 from configs.memory import least_bytes
 from configs.one_line import OneLineParser, run_main
 from configs.scripts import number, run_script
@@ -42,8 +42,9 @@ class Choice(NamedTuple):
 def main(arguments: list[str]) -> int:
     parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--seconds", type=number(float, 1), metavar="N", help="training time")
-    budget.add_argument("--chars", type=number(float, 1), metavar="N", help="characters of training")
+    longest, most = (SETTINGS[f"training.max_{unit}"].key.high for unit in ("seconds", "chars"))
+    budget.add_argument("--seconds", type=number(float, 1, longest), metavar="N", help="training time")
+    budget.add_argument("--chars", type=number(float, 1, most), metavar="N", help="characters of training")
     budget.add_argument("--loss", type=number(float, 0.001), metavar="X", help="loss.valid to reach")
     ladder = f"time for the small runs (default: a tenth of --seconds, or {LADDER_SECONDS:.0f} s)"
     parser.add_argument("--ladder-seconds", type=number(float, 1), metavar="N", help=ladder)
@@ -58,7 +59,7 @@ def plan(options: Namespace) -> None:
     command, began = parse(options.keys), time.monotonic()
     values = command.values
     from configs.experiment import configs_of
-    from planning.ladder import climb, measured, measured_shapes, rungs, say, shape_keys
+    from planning.ladder import EAGER, climb, measured, measured_shapes, rungs, say, shape_keys
     from training.tracking import be_quiet
 
     if own := [key for key in command.overridden if key.startswith("training.max_") or key in shape_keys(2, 1)]:
@@ -74,11 +75,10 @@ def plan(options: Namespace) -> None:
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
-    if values["training.compile"]:  # the run will be faster than the ladder
-        again = partial(measured, values, corpus, choice.shape.keys)
-        faster = again().chars_per_second / again(**{"training.compile": False}).chars_per_second
-        shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
-        choice = chosen(law, shapes, options)
+    again = partial(measured, values, corpus, choice.shape.keys)
+    faster = again().chars_per_second / again(**EAGER).chars_per_second  # the run will be compiled, or recorded
+    shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
+    choice = chosen(law, shapes, options)
     half, twice = (chosen(law, shapes, options, factor) for factor in (0.5, 2.0))
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
     print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)

@@ -34,7 +34,7 @@ def check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
         shares = {name: share for name, share in row.items() if name != "until"}
         for name, share in shares.items():
             if name not in strategies:
-                choices = ", ".join(strategies)
+                choices = ", ".join(sorted(strategies))
                 raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
             if type(share) not in NUMBER or not 0 <= share <= 1e6:
                 raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")

@@ -198,7 +198,9 @@ class StoredTokens:
         training, validation = (
             StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
         )
-        ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64)).view(-1, 2)
+        ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2))
+        if len(ends) and ends[-1, 0] != len(training):
+            raise ValueError(f"{DOCUMENTS} is not whole")
         return cls(training, validation, *ends.T.contiguous())
 
 

@@ -15,6 +15,7 @@ from planning.law import MIN_RUNS, Run
 from runs.callbacks import Callback
 from runs.errors import InputError
 from training.callbacks import dense_weights
+from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
@@ -25,6 +26,7 @@ LATE = 1.5  # times the expected time, after which the longest rungs are left ou
 SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: of the ladder's time; per stage and size
 SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # per run; of evaluating a character, relative to training on one
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
+EAGER = {"training.compile": False, "training.cuda_graph": False}  # a rung is too short for either
 say = partial(print, flush=True)  # shows each line at once
 
 
@@ -72,9 +74,15 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
     stages = configs.training.stage_rows
     if configs.compiled:
         configs.compiled.compile(step, stages, print, kept_code(print))
+    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
     for until, row in groupby(stages, lambda stage: stage.until):
-        step(next(turns := cycle(row)))["loss"].item()  # warms up; a row may have several masking rates
-        began, n_steps, seconds = time.perf_counter(), 0, 0.0
+        of_row = list(row)  # one per masking rate
+        for stage in of_row * EAGER_STEPS:
+            step(stage)["loss"].item()  # warms up
+        if recorder:
+            for stage in of_row:
+                recorder.record(stage, print)
+        turns, began, n_steps, seconds = cycle(of_row), time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:
             step(next(turns))["loss"].item()
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
@@ -89,7 +97,7 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     for size in SIZES:
         if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
             break
-        shapes.append(measured(values, corpus, shape_keys(*size), **{"training.compile": False}))
+        shapes.append(measured(values, corpus, shape_keys(*size), **EAGER))
         say(f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
     return shapes
 
@@ -140,7 +148,7 @@ def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> 
 
 
 def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_chars: int) -> tuple[Run, list[Any]]:
-    trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, "training.compile": False}).trainer
+    trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, **EAGER}).trainer
     trainer.callbacks = [rows := Rows()]
     trainer.train()
     return Run(n_weights(trainer.model), trainer.chars, rows.found[-1]["loss.valid"]), rows.found

@@ -1,6 +1,7 @@
 """The audit of a masking target: measures it, runs all checks, judges what was found, and names the nearest recipe."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,13 +44,14 @@ def audit_masks(target: Any, **options: Any) -> MasksReport:
     check_options(stated)
     calls = functions(target)
     name = getattr(target, "__qualname__", type(target).__qualname__)
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        measured = measure(lambda call, *arguments: calls[call](*arguments), stated)
-    finally:  # the audit seeds the generators, which are the caller's
+    states = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    try:  # the audit seeds the generators, which are the caller's
+        with torch.random.fork_rng(devices):
+            measured = measure(lambda call, *arguments: calls[call](*arguments), stated)
+    finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
     return audit_measured(measured, name)
 
 
@@ -67,20 +69,15 @@ def check_options(options: MaskOptions) -> None:
     """Raises ValueError if an option is invalid whatever the target is."""
     if options.recipe:
         recipe_named(options.recipe)
-    rate, n_tokens, special = options.rate, options.n_tokens, options.special or ()
+    rate, n_tokens, special = options.rate, options.n_tokens, () if options.special is None else options.special
+    if not isinstance(special, Iterable) or not all(isinstance(id, int) for id in special):
+        raise ValueError(f"special is {special!r}: state a sequence of ids")
     stated = [*special, *(id for id in (options.mask, options.padding) if id is not None)]
     for is_wrong, line in (
         (rate is not None and not 0 < rate < 1, f"the rate is {rate}: state a share between 0 and 1"),
-        (
-            n_tokens is not None and n_tokens < 2,
-            f"n_tokens is {n_tokens}: state the number of tokens with special ones",
-        ),
-        (not all(isinstance(id, int) for id in special), f"special is {special!r}: state a sequence of ids"),
+        (n_tokens is not None and n_tokens < 2, f"n_tokens is {n_tokens}: state the number with special tokens"),
         (options.seed < 0, f"the seed is {options.seed}: state a whole number from 0"),
-        (
-            options.workers < 0 or options.workers == 1,
-            "state at least 2 workers to compare, or 0 to skip the comparison",
-        ),
+        (options.workers < 0 or options.workers == 1, "state at least 2 workers to compare, or 0 to skip this"),
     ):
         if is_wrong:
             raise ValueError(line)

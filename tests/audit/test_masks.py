@@ -183,8 +183,9 @@ def test_ids_that_occur_rarely_raise_no_alarm():
         ({"recipe": "BART"}, "BART is denoising"),
         ({"rate": 15.0}, "state a share between 0 and 1"),
         ({"workers": 1}, "at least 2 workers"),
-        ({"n_tokens": 1}, "number of tokens"),
+        ({"n_tokens": 1}, "state the number with special tokens"),
         ({"n_tokens": 70, "special": (0, 70)}, "not all below n_tokens = 70"),
+        ({"n_tokens": 70, "special": 0}, "special is 0: state a sequence of ids"),
     ],
 )
 def test_invalid_options(options, line):

@@ -79,7 +79,7 @@ def test_a_full_disk_gives_one_line_and_the_next_call_continues(text: Path, tmp_
     assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
 
 
-@pytest.mark.parametrize("name", ["training.ids", "done.json"])
+@pytest.mark.parametrize("name", ["training.ids", "documents", "done.json"])
 def test_a_damaged_conversion_is_repeated(name: str, text: Path):
     loaded = load_corpus(str(text))
     loaded.stored.tokenized(VOCABULARY)

@@ -78,6 +78,7 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     assert command.values["model.d_model"] == 32
     assert set(command.values["data.extra_characters"]) == {*old.vocabulary()["characters"], "é"}
     assert command.values["initial_weights"] == "old"
+    assert parse(["--init-from", str(old.path)]).values["logs"] == "logs"
     assert main(["--init-from", str(old.path), *words]) == 0
     new = find_run("last", tmp_path / "logs")
     assert set(new.vocabulary()["characters"]) == set(old.vocabulary()["characters"]) | {"T", "1"}
