@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import onnxruntime
 import torch
 
-from benchmarks.command import RUN, run_benchmark
+from benchmarks.command import run_benchmark
 from benchmarks.turns import Candidates, Measures, compare, seconds_per_call
 from trained.load import Trained, load_trained, random_ids
 from trained.onnx_file import export
@@ -53,4 +53,4 @@ def candidates(trained: Trained, session: onnxruntime.InferenceSession, batch: i
 
 
 if __name__ == "__main__":
-    run_benchmark(main, {"run": RUN}, repeats=15)
+    run_benchmark(main, {"run": {"nargs": "?", "default": "last", "metavar": "RUN"}}, repeats=15)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.metrics import confusion_matrix
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,7 +21,7 @@ from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
 from trained.load import Trained, untrained
-from trained.per_label import confusion_of, per_label
+from trained.per_label import per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
 
@@ -115,7 +116,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range, left_o
             found = scores_of(learned, test_ids) if isinstance(learned, Classifier) else learned
             correct, counts = accuracies(task, found, test)
             if name == PRETRAINED and isinstance(learned, Classifier):
-                confusion += confusion_of(found, test.all_labels)
+                confusion += confusion_matrix(test.all_labels.numpy(), found.argmax(1).numpy(), labels=range(n_names))
                 tuned = tuned or [learned]
             right.setdefault(name, []).append(correct)
             share, seconds = float(correct.sum() / counts.sum()), time.monotonic() - started

@@ -4,27 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-
-from trained.examples import NO_LABEL
 
 SHOWN = 3  # labels for which one is taken most often
-
-
-def confusion_of(scores: Tensor, labels: Tensor) -> np.ndarray:
-    """How often each label (row) was taken for each (column), `[n_labels, n_labels]`.
-
-    `scores` `[n_units, n_labels]`, `labels` `[n_units]`; units without a label do not count.
-    """
-    kept, n = labels != NO_LABEL, scores.shape[1]
-    return torch.bincount(labels[kept] * n + scores.argmax(1)[kept], minlength=n * n).view(n, n).numpy()
 
 
 def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """Print and return precision, recall and F1 of each label, and their macro F1, the mean of F1 over labels.
 
-    A share of nothing counts as 0.
+    `confusion` `[n_labels, n_labels]` says how often each label (row) was taken for each (column). A share of nothing
+    counts as 0.
     """
     right, found, given = confusion.diagonal(), confusion.sum(0), confusion.sum(1)
     precision, recall = right / np.maximum(found, 1), right / np.maximum(given, 1)
