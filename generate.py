@@ -101,7 +101,7 @@ def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
     mask_token = trained.vocabulary.mask_token
     has_blanks = bool((ids == mask_token).any())
     if length is None:
-        length = len(ids) if has_blanks else trained.longest
+        length = len(ids) if has_blanks else max(len(ids), trained.longest)
     if length < len(ids):
         raise ConfigError(f"--length {length} is shorter than the prompt, which has {len(ids)} tokens")
     if length == len(ids) and not has_blanks:

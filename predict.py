@@ -69,7 +69,7 @@ def answer(options: Namespace) -> int:
             parts, problem = read(texts, pair_of if trained.kind == PAIR else lambda text: (text,))
             notes += classify(trained, parts, options)
         else:
-            ids, problem = read(texts, lambda text: encode(text, trained, any_length=True, unknown=options.unknown))
+            ids, problem = read(texts, lambda text: encode(text, trained, unknown=options.unknown))
             never = "" if named else "\n"  # a line stays one line
             for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
                 show(filled, trained.vocabulary.is_characters, options)

@@ -22,7 +22,7 @@ from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_losses
 from distributed.sharding import is_sharded, load_whole, sharded_like, whole, whole_weights
 from distributed.substitutes import SUBSTITUTES
-from training.callbacks import KnobPanel, WeightNorm
+from training.callbacks import KnobPanel
 from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
@@ -205,14 +205,6 @@ class ParallelCompiled(InAllProcesses, Compiled):
         return next((f"process {rank}: {reason}" for rank, reason in enumerate(reasons) if reason), "")
 
 
-class ParallelWeightNorm(InAllProcesses, WeightNorm):
-    """Adds up the parts of sharded weights."""
-
-    def square_sum(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        own = super().square_sum(weights)
-        return self.processes.sum(own) if is_sharded(weights[0]) else own
-
-
 class ParallelKnobPanel(InAllProcesses, KnobPanel):
     """Takes the requests that the first process receives."""
 
@@ -229,7 +221,6 @@ PARALLEL: dict[type, Callable[..., Any]] = {
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,
     Evaluator: parallel_evaluator,
-    WeightNorm: ParallelWeightNorm,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,
 }

@@ -42,7 +42,7 @@ def answer(
     to each position, the mean over layers and heads, is returned as well. Raises ValueError."""
     if len(text) > LONGEST:
         raise ValueError(f"the text has {len(text):,} characters: this page takes {LONGEST:,}")
-    vocabulary, ids = trained.vocabulary, encode(text, trained, any_length=True, unknown=True)
+    vocabulary, ids = trained.vocabulary, encode(text, trained, unknown=True)
     windows = pieces(len(ids), trained.longest)
     if exact and (len(windows) > 1 or not is_of_play(trained)):
         raise ValueError("exact probabilities are known for runs on the play, and texts of one window")

@@ -13,7 +13,6 @@ from data.vocabulary import Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
-WIDE = re.compile(r"\\[\\_\[]|\[MASK\]")  # symbols of several characters
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
 
 
@@ -35,17 +34,13 @@ class Filled(NamedTuple):
     guesses: list[Guess]
 
 
-def encode(template: str, trained: Trained, *, any_length: bool = False, unknown: bool = False) -> Tensor:
+def encode(template: str, trained: Trained, *, unknown: bool = False) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary does not have are
-    blanks, else they raise ValueError; so does a text longer than the windows in training, unless `any_length`.
+    blanks, else they raise ValueError.
     """
-    vocabulary, mask, longest = trained.vocabulary, trained.vocabulary.mask_token, trained.longest
-    per_token = 1 if vocabulary.lengths is None else int(vocabulary.lengths.max())
-    n_symbols = len(WIDE.sub("_", template))
-    if not any_length and n_symbols > longest * max(1, per_token):  # checked before millions are encoded
-        raise ValueError(f"the text has {n_symbols:,} characters; the run was trained on at most {longest}")
+    vocabulary, mask = trained.vocabulary, trained.vocabulary.mask_token
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
 
     def is_blank(symbol: re.Match[str]) -> bool:
@@ -55,10 +50,7 @@ def encode(template: str, trained: Trained, *, any_length: bool = False, unknown
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
         parts.append(torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts)))
-    ids = torch.cat(parts)
-    if not any_length and len(ids) > longest:
-        raise ValueError(f"the text has {len(ids):,} tokens; the run was trained on at most {longest}")
-    return ids
+    return torch.cat(parts)
 
 
 def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:

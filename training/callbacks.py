@@ -24,7 +24,6 @@ from runs.run_folder import RunFolder
 from training.compilation import Compiled, Report, without_side_effects
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
 from training.health_checks import check_for_leak
-from training.muon import local
 from training.schedule import Stage, stage_at
 from training.step import TrainingStep
 
@@ -145,10 +144,9 @@ class WeightNorm(Callback):
     @torch.no_grad()
     def norm(self, model: nn.Module) -> float:
         weights = dense_weights(model)
-        return (self.square_sum(weights) / sum(weight.numel() for weight in weights)).sqrt().item()
-
-    def square_sum(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.stack([local(weight).float().square().sum() for weight in weights]).sum()
+        total: Any = torch.nn.utils.get_total_norm(weights)
+        total = total.full_tensor() if hasattr(total, "full_tensor") else total  # of sharded weights
+        return total.item() / sum(weight.numel() for weight in weights) ** 0.5
 
 
 def dense_weights(model: nn.Module) -> list[nn.Parameter]:

@@ -93,18 +93,12 @@ def test_escaped_symbols_stand_for_themselves(tmp_path, train):
     assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["
 
 
-def test_a_long_text_is_refused_before_it_is_encoded(with_ngrams):
-    with pytest.raises(ValueError, match="10,000,000 characters; the run was trained on at most 64"):
-        encode("a_" * 5_000_000, with_ngrams)
-    assert len(encode("[MASK]" * 64, with_ngrams)) == 64
-
-
 def test_a_long_text_is_filled_in_pieces_that_overlap(with_ngrams):
     sentence = "the cat sat on the mat.\na dog ran\n"
     whole = sentence * 20
     positions = range(5, len(whole), 34)
     template = "".join("_" if i in positions else character for i, character in enumerate(whole))
-    ids = encode(template, with_ngrams, any_length=True)
+    ids = encode(template, with_ngrams)
     (result,) = fill(with_ngrams, [ids])
     assert result.text == whole
     assert [guess.offset for guess in result.guesses] == list(positions)
