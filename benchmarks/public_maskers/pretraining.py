@@ -10,7 +10,18 @@ import torch
 
 from benchmarks.public_maskers.packages import package
 from benchmarks.public_maskers.published import published
-from benchmarks.public_maskers.vocabulary import CLS, MASK, PAD, SEP, WORDS, Masker, Sequences, row_by_row
+from benchmarks.public_maskers.vocabulary import (
+    CLS,
+    IGNORED,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL,
+    WORDS,
+    Masker,
+    Sequences,
+    row_by_row,
+)
 
 BERT_MASK = 103  # the ids of bert-base-uncased: 0 [PAD], 100 [UNK], 101 [CLS], 102 [SEP], 103 [MASK], characters
 BERT_SPECIAL = [101, 102, *range(1, 101)]
@@ -68,7 +79,8 @@ def farm() -> Masker:
 
 @package("methylbert")
 def methylbert() -> Masker:
-    """Masks the neighbors of a selected token too. It puts its own tokens around a text: the first is cut off."""
+    """Masks the neighbors of a selected token too. It puts its own tokens around a text: the first is cut off. It fails
+    on a sequence of special tokens alone, which stays as it is here."""
     vocabulary = SimpleNamespace(mask_index=MASK, eos_index=SEP, sos_index=CLS)
     sized = type("Vocabulary", (SimpleNamespace,), {"__len__": lambda self: len(WORDS)})(**vars(vocabulary))
     dataset = SimpleNamespace(vocab=sized, mask_list=[-1, 1])
@@ -76,6 +88,8 @@ def methylbert() -> Masker:
     [masking] = published("methylbert", "methylbert/data/dataset.py", "MethylBertPretrainDataset._masking", **names)
 
     def mask(ids: list[int]) -> Sequences:
+        if max(ids) < len(SPECIAL):
+            return ids, [IGNORED] * len(ids)
         inputs, labels, _ = masking(dataset, torch.tensor(ids, dtype=torch.int16))
         return inputs[1:].tolist(), labels[1:].tolist()
 
