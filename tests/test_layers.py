@@ -19,7 +19,7 @@ LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
 LINES = {"configs": 2_075, "data": 4_160, "model": 575, "training": 2_200, "distributed": 700, "runs": 1_185}
-LINES |= {"trained": 1_955, "writing": 880, "board": 990, "auditing": 3_465, "benchmarks": 2_905}
+LINES |= {"trained": 1_955, "writing": 880, "board": 990, "auditing": 3_465, "benchmarks": 2_050}
 LINES |= {"programs": 1_295, "planning": 290}
 TRAINING_MODULES = 16
 
@@ -43,7 +43,7 @@ BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 # Third-party package -> the modules and packages that may import it.
 IMPORTERS = {
     "labml": {"training.tracking", "configs"},
-    "labml_nn": {"model.labml_transformer", "configs", "benchmarks"},
+    "labml_nn": {"model.labml_transformer", "configs"},
     "labml_app": {"board"},
     "labml_db": {"board"},
 }

@@ -15,8 +15,7 @@ from auditing.masks.loader import functions
 from auditing.masks.measure import measure_batches
 from auditing.masks.target import read
 from auditing.masks.tokens import MaskOptions
-from benchmarks.public_maskers.collators import SYLLABLES
-from benchmarks.public_maskers.tokenizer import word_pieces
+from tests.audit.museum.tokenizers import SYLLABLES, word_pieces
 from tests.training.accelerator import DEVICE, computing
 
 

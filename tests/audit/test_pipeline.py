@@ -120,6 +120,7 @@ def test_training_takes_a_second_per_call_at_most():
 
 def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: Play(50_000))
+    monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
     monkeypatch.chdir(tmp_path)
     line = f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.01 --json a.json --html a.html"
     assert audit_command(line.split()) == 3

@@ -80,16 +80,16 @@ def test_a_chart_is_saved_as_svg_and_csv(opened):
     assert "stroke: rgb(0, 114, 178)" in saved.value.path().read_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pages_are_accessible_and_fit_a_narrow_window(opened, axe, scheme):
-    opened.emulate_media(color_scheme=scheme)
+def test_the_pages_are_accessible_in_light_and_dark_and_fit_a_narrow_window(opened, axe):
     opened.set_viewport_size({"width": 400, "height": 800})
     own = opened.url
     ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": "#run option"}
     for path, ready in ready_when.items():
         opened.goto(urljoin(own, path))
         opened.wait_for_selector(ready, state="attached")
-        assert axe() == [], path
+        for scheme in ("light", "dark"):
+            opened.emulate_media(color_scheme=scheme)
+            assert axe() == [], (path, scheme)
         fits = "[...document.querySelectorAll(':root, .table:has(.list)')].every((e) => e.scrollWidth <= e.clientWidth)"
         assert opened.evaluate(fits), path
 

@@ -8,7 +8,7 @@ import torch
 from trained.onnx_file import export, quantize
 
 
-@pytest.mark.parametrize("trained", ["plain", "bpe"], indirect=True)
+@pytest.mark.parametrize("trained", ["bpe"], indirect=True)
 def test_onnxruntime_gives_the_logits_of_the_run_and_with_weights_of_8_bits_similar_ones(
     trained, tmp_path, caplog, monkeypatch
 ):

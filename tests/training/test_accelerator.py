@@ -28,7 +28,11 @@ BESIDE = {  # strategies, so that fewer runs try everything
     "adaptive": {"training.optimizer": "adamw", "training.grad_accum_steps": 2, "data.sampling": "shuffled"},
     "mixture": {"masking.mixture": [{"until": 1.0, "span": 1, "random": 1}]},
 }
-CASES |= {f"strategy {name}": {"masking.strategy": name} | BESIDE.get(name, {}) for name in (*STRATEGIES, "mixture")}
+ONE_LAYER = {"model.n_layers": 1}
+CASES |= {
+    f"strategy {name}": {"masking.strategy": name} | ONE_LAYER | BESIDE.get(name, {})
+    for name in (*STRATEGIES, "mixture")
+}
 
 
 def places():

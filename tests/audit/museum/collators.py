@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.public_maskers.collators import SYLLABLES
-from benchmarks.public_maskers.tokenizer import metaspace_pieces, word_pieces
 from tests.audit.museum.exhibit import IGNORED, RATE, Exhibit, Pair, labels_of
+from tests.audit.museum.tokenizers import SYLLABLES, metaspace_pieces, word_pieces
 
 Batch = dict[str, torch.Tensor]
 

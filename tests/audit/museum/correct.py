@@ -15,7 +15,6 @@ import torch
 
 from auditing.findings import Finding, Verdict
 from auditing.masks.audit import audit_masks
-from benchmarks.public_maskers.collators import COLLATORS
 from data.masking import MLM, Corruption, Masker
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
@@ -34,6 +33,7 @@ from tests.audit.museum.exhibit import (
     ordinary,
     result,
 )
+from tests.audit.museum.tokenizers import COLLATORS
 
 
 @dataclass(frozen=True)
