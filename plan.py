@@ -65,7 +65,8 @@ def plan(options: Namespace) -> None:
     if own := [key for key in command.overridden if key.startswith("training.max_") or key in shape_keys(2, 1)]:
         raise InputError(f"{own[0]}: plan.py chooses the size of the model and the budget itself: leave the key out")
     be_quiet()
-    data = configs_of(values).data
+    configs = configs_of(values)
+    data = configs.data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()
     floor = known_floor(data)
     if options.loss and floor and options.loss <= floor:
@@ -75,10 +76,11 @@ def plan(options: Namespace) -> None:
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
-    again = partial(measured, values, corpus, choice.shape.keys)
-    faster = again().chars_per_second / again(**EAGER).chars_per_second  # the run will be compiled, or recorded
-    shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
-    choice = chosen(law, shapes, options)
+    if values["training.compile"] or configs.torch_device.type == "cuda":  # the run will be compiled, or recorded
+        again = partial(measured, values, corpus, choice.shape.keys)
+        faster = again().chars_per_second / again(**EAGER).chars_per_second
+        shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
+        choice = chosen(law, shapes, options)
     half, twice = (chosen(law, shapes, options, factor) for factor in (0.5, 2.0))
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
     print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)

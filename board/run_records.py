@@ -24,7 +24,7 @@ from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
-RECORDS = "folio runs of 10"  # the namespace; runs that an earlier version stored come back with an import
+RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
 EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes

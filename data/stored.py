@@ -199,7 +199,7 @@ class StoredTokens:
             StoredIds(folder / name, done["dtype"], done["counts"]) for name in (TRAINING, VALIDATION)
         )
         ends = torch.from_numpy(np.fromfile(folder / DOCUMENTS, dtype=np.int64).reshape(-1, 2))
-        if len(ends) and ends[-1, 0] != len(training):
+        if not len(ends) or ends[-1, 0] != len(training):
             raise ValueError(f"{DOCUMENTS} is not whole")
         return cls(training, validation, *ends.T.contiguous())
 

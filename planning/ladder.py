@@ -77,10 +77,10 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
     recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
     for until, row in groupby(stages, lambda stage: stage.until):
         of_row = list(row)  # one per masking rate
-        for stage in of_row * EAGER_STEPS:
+        for stage in of_row * (EAGER_STEPS if recorder else 1):
             step(stage)["loss"].item()  # warms up
-        if recorder:
-            for stage in of_row:
+        for stage in of_row:
+            if recorder and recorder.graphs.is_due(recorder.shape_of(stage)):
                 recorder.record(stage, print)
         turns, began, n_steps, seconds = cycle(of_row), time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:

@@ -11,8 +11,8 @@ SHOWN = 3  # labels for which one is taken most often
 def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """Print and return precision, recall and F1 of each label, and their macro F1, the mean of F1 over labels.
 
-    `confusion` `[n_labels, n_labels]` says how often each label (row) was taken for each (column). A share of nothing
-    counts as 0.
+    `confusion` `[n_labels, n_labels]` says how often each label (row) was taken for each (column). A share
+    with a denominator of 0 is 0.
     """
     right, found, given = confusion.diagonal(), confusion.sum(0), confusion.sum(1)
     precision, recall = right / np.maximum(found, 1), right / np.maximum(given, 1)

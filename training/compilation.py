@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from data.masking import n_masked_in
 from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
@@ -31,7 +32,8 @@ class Compiled:
     ) -> None:
         """Compile, inside of `around`. No weight, optimizer or RNG state changes.
 
-        All windows have the same code, except a batch of a single one. So a batch of each length is tried.
+        All stages share the code, except those with one window per batch or one masked position per window: PyTorch
+        compiles sizes of 1 separately. So a batch of each kind runs here.
         """
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")
@@ -44,7 +46,8 @@ class Compiled:
         reason = ""
         try:
             with around, without_side_effects(step):
-                for stage in {stage.seq_len: stage for stage in stages}.values():
+                kinds = {(each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each for each in stages}
+                for stage in kinds.values():
                     batches = step.draw(stage)
                     step.update.backward(batches[0], self.counts(batches))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises

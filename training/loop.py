@@ -46,7 +46,7 @@ class Trainer:
             stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
             factor = self.schedule.learning_rate_at(now.progress)  # of the peak rates
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # a user's knobs
+                stage, factor = callback.adjust(self, stage, factor)  # knobs, and recording on a GPU
             set_learning_rate(self.training_step.update.optimizers, factor)
 
             sums = self.training_step(stage, now.progress)  # losses, labels, ...; `Evaluator.row` divides them

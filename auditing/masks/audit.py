@@ -1,7 +1,7 @@
 """The audit of a masking target: measures it, runs all checks, judges what was found, and names the nearest recipe."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +70,7 @@ def check_options(options: MaskOptions) -> None:
     if options.recipe:
         recipe_named(options.recipe)
     rate, n_tokens, special = options.rate, options.n_tokens, () if options.special is None else options.special
-    if not isinstance(special, Iterable) or not all(isinstance(id, int) for id in special):
+    if not isinstance(special, Collection) or not all(isinstance(id, int) for id in special):
         raise ValueError(f"special is {special!r}: state a sequence of ids")
     stated = [*special, *(id for id in (options.mask, options.padding) if id is not None)]
     for is_wrong, line in (

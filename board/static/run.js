@@ -151,7 +151,7 @@ function drawKeys() {
 // Knobs: a field that was changed here keeps its value until it is sent, since only its default value follows the run.
 const shownKnob = (value) => (value == null ? "as scheduled" : String(value));
 const factor = el("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
-const rate = el("input", { name: "masking_prob", type: "number", step: "any", min: 0.01, max: 1,
+const rate = el("input", { name: "masking_prob", type: "number", step: "any", min: 0.05, max: 1,
   placeholder: "as scheduled" });
 const knobState = el("p.quiet");
 const knobError = el("p.error", { role: "alert" });
@@ -161,6 +161,7 @@ form.onsubmit = async (event) => {
   event.preventDefault();
   try {
     const values = Object.fromEntries(new FormData(form));
+    if (rate.validity.badInput) throw new Error("masking_prob is not a number");
     values.masking_prob ||= "none";
     setKnobs((await ask(`runs/${uuid}/knobs`, "PUT", values)).knobs);
     form.reset();

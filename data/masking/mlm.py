@@ -54,7 +54,7 @@ class IndependentMasker:
     def __call__(
         self, tokens: torch.Tensor, offsets: torch.Tensor, masking_prob: float, progress: float = 0.0
     ) -> MaskedBatch:
-        """Mask windows as `Masker` does."""
+        """Mask windows as `Masker` does; `mlm` keeps the rate."""
         self.mlm.masking_prob = masking_prob
         inputs, labels = self.mlm(tokens.clone())
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()

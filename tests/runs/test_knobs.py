@@ -24,7 +24,7 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
         *(({"learning_rate_factor": factor}, "not within 0.01 to 10") for factor in (11, 0)),
         *(({"learning_rate_factor": factor}, "is not a number") for factor in ("fast", "١", float("nan"), True)),
         ({"learning_rate_factor": ""}, "learning_rate_factor is empty"),
-        ({"masking_prob": 0.001}, "not within 0.01 to 1"),
+        ({"masking_prob": 0.01}, "not within 0.05 to 1"),
         ({"dropout": 0.1}, "unknown knob 'dropout'"),
     ],
 )

@@ -182,15 +182,23 @@ def test_windows_of_all_lengths_have_the_same_code(corpus_file, monkeypatch):
     assert counts["unique_graphs"] == n_graphs
 
 
-def test_a_batch_of_a_single_window_is_compiled_before_the_first_step(corpus_file, monkeypatch):
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"training__chars_per_step": 64},
+        {"training__stages": [{"until": 1.0, "seq_len": 32, "masking_prob": [0.03, 0.5, 1.0]}]},
+    ],
+    ids=["one window per batch", "one masked position per window"],
+)
+def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, monkeypatch, keys):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()
-    keys = {"training__stages": [{"until": 0.5, "seq_len": 32}, {"until": 1.0, "seq_len": 64}]}
-    keys = {"training__compile": True, "training__chars_per_step": 64, "model__n_layers": 1} | keys
+    keys = {"training__compile": True, "model__n_layers": 1} | keys
     configs, counts = configs_for(corpus_file, **keys), torch._dynamo.utils.counters["stats"]
     counts.clear()
     configs.compiled.compile(configs.step, configs.training.stage_rows, print)
     n_graphs = counts["unique_graphs"]
+    assert n_graphs == 2
     for stage in configs.training.stage_rows:
         configs.step(stage)
     assert counts["unique_graphs"] == n_graphs

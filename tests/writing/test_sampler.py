@@ -15,7 +15,7 @@ LARGEST = 1 - 2**-53  # the largest random number
 def written(trained, template, steps, seed=0, **settings):
     """The texts after each step, from one text."""
     sampler = Sampler(trained.model, trained.vocabulary.mask_token, trained.vocabulary.n_ordinary, **settings)
-    ids = torch.cat([encode(template[i : i + 64], trained) for i in range(0, len(template), 64)])[None]
+    ids = encode(template, trained)[None]
     return [ids, *sampler.write_in_pieces(ids, steps, generators(1, seed), trained.longest)]
 
 
