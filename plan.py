@@ -65,8 +65,7 @@ def plan(options: Namespace) -> None:
     if own := [key for key in command.overridden if key.startswith("training.max_") or key in shape_keys(2, 1)]:
         raise InputError(f"{own[0]}: plan.py chooses the size of the model and the budget itself: leave the key out")
     be_quiet()
-    configs = configs_of(values)
-    data = configs.data
+    data = configs_of(values).data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()
     floor = known_floor(data)
     if options.loss and floor and options.loss <= floor:
@@ -76,7 +75,7 @@ def plan(options: Namespace) -> None:
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
-    if values["training.compile"] or configs.torch_device.type == "cuda":  # the run will be compiled, or recorded
+    if values["training.compile"] or values["device"].startswith("cuda"):  # the run will be compiled, or recorded
         again = partial(measured, values, corpus, choice.shape.keys)
         faster = again().chars_per_second / again(**EAGER).chars_per_second
         shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
