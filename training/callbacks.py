@@ -265,7 +265,7 @@ class KnobPanel(Callback):
         return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.knobs, self.requested = Knobs(**state["knobs"]), state["knobs"]
+        self.knobs, self.requested = knobs_of(state["knobs"]), state["knobs"]
         self.is_changed_by_hand = state["is_changed_by_hand"]
 
 

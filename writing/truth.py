@@ -10,11 +10,15 @@ from data.play.automaton import Automaton
 from data.play.floor import Floor
 from data.vocabulary import Vocabulary
 
+MISPRINT_PROB = 1e-6  # of a visible character, in a text that the automaton cannot have written
+
 
 class TruePosterior(nn.Module):
     """P(character | all visible characters), exactly, for texts of an automaton in the ids of a vocabulary.
 
-    Raises ValueError if the vocabulary lacks a character of the automaton, or if tokens are not characters.
+    A sampler can write a text that the automaton cannot have written, and a posterior given it does not exist. Each of
+    its visible characters may then be a misprint, with probability 1e-6, which explains it by as few misprints as
+    possible. Raises ValueError if the vocabulary lacks a character of the automaton, or if tokens are not characters.
     """
 
     def __init__(self, automaton: Automaton, vocabulary: Vocabulary):
@@ -41,15 +45,26 @@ class TruePosterior(nn.Module):
         """Log-probabilities `[n, n_tokens]` (float64) for inputs `[batch, seq_len]`, on the device of `inputs`.
 
         `positions` are distinct indices into `inputs.flatten()`; without them, all positions are predicted. A visible
-        character has probability 1. Tokens that the automaton does not write have -inf. Raises ValueError for texts
-        that the automaton cannot have written.
+        character has probability 1. Tokens that the automaton does not write have -inf.
         """
         shown = self.to_floor(inputs)
         chosen = torch.arange(shown.numel()) if positions is None else positions.cpu().flatten()
         wanted = torch.zeros(shown.numel(), dtype=torch.bool)
         wanted[chosen] = True
-        by_char = self.floor.posteriors(shown, wanted.view(shown.shape))
+        by_char = self._posteriors(shown, wanted.view(shown.shape))
         row = (wanted.cumsum(0) - 1)[chosen]
         logits = torch.full((len(chosen), self.n_tokens), -torch.inf, dtype=torch.float64)
         logits[:, self.token_of_char] = by_char[row].log()
         return logits.to(inputs.device)
+
+    def _posteriors(self, shown: Tensor, wanted: Tensor) -> Tensor:
+        """The posteriors at wanted positions, `[n_wanted, n_chars]`; with misprints in impossible texts only."""
+        try:
+            return self.floor.posteriors(shown, wanted)
+        except ValueError:
+            possible = self.floor.log_probability(shown).isfinite()
+        found = torch.zeros(*shown.shape, self.floor.n_chars, dtype=torch.float64)
+        for texts, misprint_prob in ((possible, 0.0), (~possible, MISPRINT_PROB)):
+            if texts.any():
+                found[wanted & texts[:, None]] = self.floor.posteriors(shown[texts], wanted[texts], misprint_prob)
+        return found[wanted]
