@@ -53,7 +53,7 @@ from writing.judge import ratio
 CORPORA = (PLAY, TINY_SHAKESPEARE)
 BASE, PEER, MODERNBERT = "base", "peer", "Hugging Face ModernBERT"
 PRESETS = (BASE, "quick", "modernbert", PEER)
-SECONDS_PER_DRAW = 45  # of a task, for `base` on two cores
+SECONDS_PER_DRAW = 150  # of a task, for `base` on two cores
 SEARCH_SEEDS = 100  # the first seed of a search
 LEAST_GAP = 0.02  # between the best baseline and the ceiling, for a share of it to count
 

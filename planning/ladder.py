@@ -73,7 +73,7 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
     step, before, speed = configs.step, 0.0, 0.0
     stages = configs.training.stage_rows
     if configs.compiled:
-        configs.compiled.compile(step, stages, print, kept_code(print))
+        configs.compiled.compile(step, stages, say, kept_code(say))
     recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
     for until, row in groupby(stages, lambda stage: stage.until):
         of_row = list(row)  # one per masking rate
@@ -81,7 +81,7 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
             step(stage)["loss"].item()  # warms up
         for stage in of_row:
             if recorder and recorder.graphs.is_due(recorder.shape_of(stage)):
-                recorder.record(stage, print)
+                recorder.record(stage, say)
         turns, began, n_steps, seconds = cycle(of_row), time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:
             step(next(turns))["loss"].item()
