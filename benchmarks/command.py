@@ -25,7 +25,6 @@ from training import tracking
 
 LONGEST_NAME = 200  # characters of a file name; file systems allow 255 with the suffix
 RECIPES, RESULTS = (Path(__file__).parent / name for name in ("recipes", "results"))
-
 Table = Sequence[Mapping[str, str]]  # rows: heading -> cell
 OPTIONS = {
     "seeds": "runs per variant, each with its own seed",

@@ -24,6 +24,7 @@ from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare, seconds_per_call
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, configs_of
+from planning.ladder import EAGER
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
@@ -32,7 +33,6 @@ SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows 
 SECONDS_PER_TURN = 1.0
 SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
-EAGER = {"training.compile": False, "training.cuda_graph": False}
 PEERS = recipe("peers")
 RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the device
     "Folio": {},

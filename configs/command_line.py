@@ -108,8 +108,8 @@ def _init_from(name: str, overridden: dict[str, Any], n_seeds: int) -> Command:
     run = find_run(name, logs)
     name = run.path.name if run.path.parent.parent == logs else str(run.path)
     initial = {"initial_weights": name} | inherited(run, overridden)
-    config = read_config(run.config_path) | {"logs": "logs", "plan.curve": []}  # these are of the other run alone
-    values = read_tokens(resolve(config, overridden | initial))
+    of_that_run_alone = {key: SETTINGS[key].default for key in ("logs", "plan.curve")}
+    values = read_tokens(resolve(read_config(run.config_path) | of_that_run_alone, overridden | initial))
     return Command(values, overridden, f"init-from {name}: its config and its best weights", logs, n_seeds)
 
 

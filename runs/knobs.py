@@ -9,7 +9,7 @@ from typing import Any
 from runs.errors import InputError
 
 FACTORS = (0.01, 10.0)  # the lowest and the highest
-RATES = (0.05, 1.0)
+RATES = (0.05, 1.0)  # below, a window may have a single masked position, for which PyTorch compiles again
 
 
 class KnobError(InputError):

@@ -59,6 +59,8 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, tas
     scores = {name: score["mean"] for name, score in results["scores"].items()}
     assert scores.pop("most frequent label") < 0.8
     assert min(scores.values()) > 0.97, scores
+    labels = [each for example in task.test for each in (example.label if task.kind == CHARACTER else [example.label])]
+    assert np.sum(results["confusion"]) == 2 * sum(each is not None for each in labels)  # of two draws
     assert "no clear effect" in capsys.readouterr().out
 
 
