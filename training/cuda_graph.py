@@ -54,7 +54,6 @@ class CudaGraphs:
         self._rates = [torch.zeros((), device=update.device) for _ in self._groups()]
         self._n_eager: Counter[Shape] = Counter()
         self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Outcome]] = {}
-        self._pool: Any = None  # of the memory that graphs use
 
     def __call__(self, batches: Batches) -> Outcome:
         if self.is_given_up:
@@ -91,9 +90,10 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the current device, and leaves its own stream current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs run one after the other, in one pool of memory. Other threads may pin memory while one is recorded.
-            self._pool = self._pool or torch.cuda.graph_pool_handle()
-            recording = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+            # Graphs run one after the other, so they share one pool of memory; it ends with the last of them.
+            pool = next((other.pool() for other, *_ in self._recorded.values()), None)
+            # Other threads may pin memory meanwhile.
+            recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
             with self._rates_on_device(), stream, recording:
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
@@ -103,6 +103,9 @@ class CudaGraphs:
             for optimizer, state in zip(self.update.optimizers, states, strict=True):
                 optimizer.state.clear()  # drops states that only the graph could use
                 optimizer.state.update(state)
+            if self.update.device.type == "cuda":  # its generator would still record
+                generator = torch.cuda.default_generators[self.update.device.index or 0]
+                generator.graphsafe_set_state(generator.clone_state())
             raise
 
     def _check(self, batches: Batches) -> None:

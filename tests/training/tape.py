@@ -35,12 +35,16 @@ class Tape(TorchDispatchMode):
     def recorded(self, *, pool: object, capture_error_mode: str) -> Iterator[None]:
         """In CUDA's default mode, whatever another thread does with CUDA may end the recording."""
         assert capture_error_mode == "thread_local"
-        self.pools.append(pool)
+        self._pool = pool or object()
+        self.pools.append(self._pool)
         with self:
             yield
         with torch.no_grad():
             for tensor, before in reversed(self._before):
                 tensor.copy_(before)
+
+    def pool(self) -> object:
+        return self._pool
 
     def replay(self) -> None:
         with torch.no_grad():

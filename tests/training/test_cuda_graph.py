@@ -82,7 +82,6 @@ def on_tape(monkeypatch):
     """Records graphs on a tape, through the interface of CUDA graphs."""
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
     monkeypatch.setattr(torch.cuda, "graph", Tape.recorded)
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
     monkeypatch.setattr(Tape, "pools", [])
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
@@ -114,7 +113,8 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     assert not recorded.lines
     assert n_replayed == 3 * 3  # each rate has its own graph, and graphs of another length are dropped
     assert len(Tape.pools) == 3
-    assert len({id(pool) for pool in Tape.pools}) == 1  # a pool per graph would hold its memory for the whole run
+    # A pool lives as long as one of its graphs, and one per graph would need more memory.
+    assert len({id(pool) for pool in Tape.pools}) == (1 if "training__stages" in keys else 3)
 
 
 def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
@@ -216,7 +216,7 @@ def test_learning_rates_on_the_device_train_like_those_in_python(corpus_file):
     recordable(on_device)
     for share in (1.0, 0.5, 0.0):
         step(plain, on_device, share=share)
-        assert torch.allclose(weights(plain), weights(on_device), rtol=1e-4, atol=1e-6)
+        assert relative_difference(weights(plain), weights(on_device)) < 1e-5
         for one, other in zip(plain.step.update.optimizers, on_device.step.update.optimizers, strict=True):
             assert str(one.state_dict()["param_groups"]) == str(other.state_dict()["param_groups"])  # numbers, as saved
 
