@@ -13,8 +13,12 @@ from torch.nn import functional as F
 def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
-    PyTorch's own kernel: torch.compile would replace it by one whose sums depend on the order in which threads arrive.
+    PyTorch's own kernels: torch.compile would replace them by one whose sums depend on the order in which threads
+    arrive. Those of its kernel for embeddings do too on CUDA, where `index_put_` sorts.
     """
+    if gradient.device.type == "cuda":
+        sums = gradient.new_zeros(n_tokens, gradient.shape[-1])
+        return sums.index_put_((tokens,), gradient, accumulate=True)
     return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
 
 
