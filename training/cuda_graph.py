@@ -92,8 +92,7 @@ class CudaGraphs:
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
             # Graphs run one after the other, so they share one pool of memory; it ends with the last of them.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            # Other threads may pin memory meanwhile.
-            recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
+            recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")  # others may pin memory
             with self._rates_on_device(), stream, recording:
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
@@ -103,8 +102,7 @@ class CudaGraphs:
             for optimizer, state in zip(self.update.optimizers, states, strict=True):
                 optimizer.state.clear()  # drops states that only the graph could use
                 optimizer.state.update(state)
-            if self.update.device.type == "cuda":  # its generator would still record
-                generator = torch.cuda.default_generators[self.update.device.index or 0]
+            for generator in torch.cuda.default_generators:  # or they would record on
                 generator.graphsafe_set_state(generator.clone_state())
             raise
 
