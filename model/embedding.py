@@ -17,8 +17,7 @@ def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tenso
     arrive. Those of its kernel for embeddings do too on CUDA, where `index_put_` sorts.
     """
     if gradient.device.type == "cuda":
-        sums = gradient.new_zeros(n_tokens, gradient.shape[-1])
-        return sums.index_put_((tokens,), gradient, accumulate=True)
+        return gradient.new_zeros(n_tokens, gradient.shape[-1]).index_put_((tokens,), gradient, accumulate=True)
     return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
 
 
