@@ -23,7 +23,7 @@ def available_device(name: str) -> str:
     if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
         raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention differ from run to run
+        torch.backends.cuda.enable_cudnn_sdp(False)  # the gradients of cuDNN's attention can differ from run to run
         for message in INTENDED:
             warnings.filterwarnings("ignore", message=message)
     return name

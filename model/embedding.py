@@ -13,12 +13,15 @@ from torch.nn import functional as F
 def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
-    PyTorch's own kernels: torch.compile would replace them by one whose sums depend on the order in which threads
-    arrive. Those of its kernel for embeddings do too on CUDA, where `index_put_` sorts.
+    A custom operation, because code that torch.compile generates adds in the order in which threads arrive. So does
+    PyTorch's own kernel on CUDA if few tokens occur often, unless deterministic algorithms are asked for.
     """
-    if gradient.device.type == "cuda":
-        return gradient.new_zeros(n_tokens, gradient.shape[-1]).index_put_((tokens,), gradient, accumulate=True)
-    return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
+    try:
+        return torch.ops.aten.embedding_dense_backward(gradient.contiguous(), tokens, n_tokens, -1, False)
+    finally:
+        torch.set_deterministic_debug_mode(mode)
 
 
 @embedding_gradient.register_fake

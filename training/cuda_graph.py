@@ -90,10 +90,10 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the current device, and leaves its own stream current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs run one after the other, so they share one pool of memory; it ends with the last of them.
+            # Graphs run one after the other, so they share a pool of memory; PyTorch frees it with the last.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")  # others may pin memory
-            with self._rates_on_device(), stream, recording:
+            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}  # others may pin memory
+            with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):  # it records where `stream` is
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
             self._check(draw())
@@ -102,7 +102,7 @@ class CudaGraphs:
             for optimizer, state in zip(self.update.optimizers, states, strict=True):
                 optimizer.state.clear()  # drops states that only the graph could use
                 optimizer.state.update(state)
-            for generator in torch.cuda.default_generators:  # or they would record on
+            for generator in torch.cuda.default_generators:  # a failed recording leaves them recording
                 generator.graphsafe_set_state(generator.clone_state())
             raise
 
