@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -75,8 +76,10 @@ class ParallelUpdate(InAllProcesses, Update):
         if not self.is_sharded:
             from torch.nn.parallel import DistributedDataParallel  # the import takes a second
 
+            is_new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters  # not in PyTorch 2.11
             # No training step changes buffers. Gradients are views of what is exchanged, which saves two copies.
-            self.module = DistributedDataParallel(self.module, forward_sync_buffers=False, gradient_as_bucket_view=True)
+            options: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
+            self.module = DistributedDataParallel(self.module, **options, gradient_as_bucket_view=True)
 
     def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
