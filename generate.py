@@ -10,7 +10,6 @@ probabilities. In a terminal the text appears step by step. Elsewhere only the f
 --- between them.
 """
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -25,10 +24,10 @@ from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
 from configs.seeds import derived_seed
-from runs.files import write_atomically
 from runs.terminal import printable
 from trained.fill import encode
 from trained.load import Trained, load_trained
+from trained.saved_classifier import check_new
 from training.schedule import masking_rates
 from writing.animation import Recording
 from writing.orders import ORDERS
@@ -81,15 +80,7 @@ def check_gif(path: Path, length: int) -> None:
         raise ConfigError(f"--gif records texts of at most {LONGEST_GIF:,} tokens, not {length:,}")
     if path.suffix != ".gif":
         raise ConfigError(f"--gif {path} does not end with .gif")
-    if os.path.lexists(path):
-        raise ConfigError(f"--gif {path} exists: remove it, or choose another name")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--gif {path}: there is no folder {path.parent}")
-    try:
-        write_atomically(path, b"")
-        path.unlink()
-    except OSError as error:
-        raise ConfigError(f"--gif {path} cannot be written ({error.strerror}): choose another folder") from error
+    check_new(path, "--gif")
 
 
 def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:

@@ -20,7 +20,7 @@ BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
 def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
-    """The windows that the keys ask for; `root` is the config tree. A thread draws those of a text on the disk."""
+    """The windows that the keys ask for. A thread draws those of a text on the disk; on a CPU it would cost more."""
     c, stored = root.data, root.data.stored_tokens
     if stored:
         check_large_text(root, longest)
@@ -33,7 +33,7 @@ def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
         windows = DocumentWindows(ids, stored.documents, seed=seed)
     else:
         windows = (ShuffledWindows if c.sampling == "shuffled" else Windows)(ids, seed=seed)
-    return Prefetched(windows, root.torch_device) if stored else windows
+    return Prefetched(windows, root.torch_device, in_thread=root.torch_device.type != "cpu") if stored else windows
 
 
 def weighted_windows(c: Any, longest: int, seed: int) -> Windows:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from data.download import download, keep
+from data.download import download
 from data.play.automaton import Automaton
 from data.play.grammar import PLAY, grammar, play
 from data.sources import CorpusError, not_text
 from data.stored import StoredText, path_of_large_text
+from runs.files import reporting_os_errors, write_atomically
 from runs.reading import read_bytes
 
 TINY_SHAKESPEARE = "tiny_shakespeare"
@@ -117,7 +118,8 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")
     content = download(TINY_SHAKESPEARE_URL, TINY_SHAKESPEARE_BYTES)
     _check_hash(content, f"the file at {TINY_SHAKESPEARE_URL}")
-    keep(content, cached, announce)
+    with reporting_os_errors(announce, f"{str(cached)!r}, so the text will be downloaded again"):
+        write_atomically(cached, content)
     return content.decode("utf-8")
 
 

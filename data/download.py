@@ -3,11 +3,8 @@
 import http.client
 import time
 import urllib.request
-from collections.abc import Callable
-from pathlib import Path
 
 from data.sources import CorpusError
-from runs.files import reporting_os_errors, write_atomically
 
 
 def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
@@ -25,8 +22,3 @@ def download(url: str, largest: int, seconds: float = 30.0) -> bytes:
     except (OSError, http.client.HTTPException) as error:  # refused, timed out, reset, broken off, not HTTP
         raise CorpusError(f"cannot download tiny Shakespeare ({error})") from error
     return content
-
-
-def keep(content: bytes, path: Path, announce: Callable[[str], None]) -> None:
-    with reporting_os_errors(announce, f"{str(path)!r}, so the text will be downloaded again"):
-        write_atomically(path, content)

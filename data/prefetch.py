@@ -1,4 +1,4 @@
-"""Draws the windows of the next step in a thread, while the device computes."""
+"""Draws the windows of a text on the disk, those of the next step in a thread while the device computes."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,26 +10,30 @@ from data.windows import WindowBatch, Windows
 
 
 class Prefetched:
-    """Windows of a text on the disk. They are the same as without a thread, and so is the state."""
+    """Windows of a text on the disk, and the time for which steps wait for them.
 
-    def __init__(self, windows: Windows, device: torch.device):
+    They are the same with a thread and without one, and so is the state.
+    """
+
+    def __init__(self, windows: Windows, device: torch.device, *, in_thread: bool):
         self.windows = windows
         self.device = device
         self.waited = 0.0  # seconds for which steps have waited for windows; a callback resets it
-        self._pool = ThreadPoolExecutor(1)
+        self._pool = ThreadPoolExecutor(1) if in_thread else None
         self._state: dict[str, Any] = {}  # of the windows before the next draw, if that has begun
         self._next: Future[WindowBatch] | None = None
         self._shape = (0, 0)  # of the next draw
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of windows, `[batch_size, seq_len]`; begins to draw another one of the same shape."""
+        """A batch of windows, `[batch_size, seq_len]`; a thread begins to draw another one of the same shape."""
         if self._shape != (batch_size, seq_len):
             self._take_back()
         began = time.perf_counter()
         batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
         self.waited += time.perf_counter() - began
-        self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
-        self._next = self._pool.submit(self._draw, batch_size, seq_len)
+        if self._pool:
+            self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
+            self._next = self._pool.submit(self._draw, batch_size, seq_len)
         tokens, offsets = (part.to(self.device, non_blocking=True) for part in batch[:2])
         return WindowBatch(tokens, offsets, tuple(part.to(self.device) for part in batch.further))
 

@@ -17,8 +17,7 @@ import torch
 from tqdm import tqdm
 
 from data.sources import CorpusError, inside, is_plain, list_sources, read_ranges
-from data.split import split
-from data.survey import Surveyed, survey
+from data.survey import Surveyed, split, survey
 from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
 from runs.files import reporting_os_errors, write_json

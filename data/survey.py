@@ -1,4 +1,4 @@
-"""The survey of a text: the characters and hash of each of its files, which must be known before tokens."""
+"""The survey of a text: the characters and hash of each of its files, and their split; known before its tokens."""
 
 import contextlib
 import hashlib
@@ -100,3 +100,28 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     sha256 = digest.hexdigest() if is_plain(source.path) else _sha256(source.path)
     of_characters = {chr(code): int(counts[code]) for code in np.flatnonzero(counts)}
     return Surveyed(**vars(source), sha256=sha256, n_chars=int(counts.sum()), counts=of_characters)
+
+
+def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
+    """How many characters at the beginning of each file are for training; the others are for validation.
+
+    Each folder is split by itself. The last tenth of a single file is for validation. Of several files, the last tenth
+    in the order of their hashes is: whole files, except that one with more than a tenth of its folder is cut. `folders`
+    are those of the files, ascending.
+    """
+    found: list[int] = []
+    for _, numbers in groupby(range(len(files)), key=lambda i: folders[i]):
+        found += _of_folder([files[i] for i in numbers])
+    return found
+
+
+def _of_folder(files: Sequence[Surveyed]) -> list[int]:
+    n_chars = sum(file.n_chars for file in files)
+    n_training, found = int(n_chars * 0.9), [0] * len(files)
+    left = n_training
+    for i, file in sorted(enumerate(files), key=lambda each: each[1].sha256):
+        is_cut = left < file.n_chars
+        if not is_cut or file.n_chars > n_chars - n_training:
+            found[i] = min(left, file.n_chars)
+        left = max(0, left - file.n_chars)
+    return found

@@ -21,7 +21,7 @@ from data.masking import MaskedBatch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_losses
-from distributed.sharding import is_sharded, load_whole, sharded_like, whole, whole_weights
+from distributed.sharding import is_sharded, load_whole, sharded_like, whole
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
 from training.clock import TrainingClock
@@ -173,7 +173,7 @@ class ParallelTrainer(InAllProcesses, Trainer):
         return Now(progress, *map(bool, flags))
 
     def weights(self) -> dict[str, Any]:
-        return whole_weights(self.model, self.processes.is_first)
+        return whole(self.model.state_dict(), self.processes.is_first)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         load_whole(self.model, weights)

@@ -60,11 +60,6 @@ def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
     return distribute_tensor(whole_tensor, example.device_mesh, example.placements, src_data_rank=None)
 
 
-def whole_weights(model: nn.Module, is_kept: bool = True) -> dict[str, torch.Tensor]:
-    """All weights and buffers by name, gathered as by `whole`."""
-    return whole(model.state_dict(), is_kept)
-
-
 @torch.no_grad()
 def load_whole(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     """Load whole weights. Raises RuntimeError if they are those of a different model."""

@@ -26,10 +26,6 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
-        self.metrics_path = path / "metrics.jsonl"
-        self.hardware_path = path / "hardware.jsonl"
-        self.events_path = path / "events.jsonl"
-        self.log_path = path / "log.txt"
         self.about_path = path / "about.json"
         self.status_path = path / "status.json"
         self.config_path = path / "config.yaml"
@@ -39,6 +35,7 @@ class RunFolder:
         self.curves_path = path / "curves.png"
         self.checkpoints = path / "checkpoints"
         self._growing = [path / name for name in GROWING]
+        self.metrics_path, self.hardware_path, self.events_path, self.log_path = self._growing
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
@@ -116,14 +113,8 @@ class RunFolder:
         corpus["name"] = Path(corpus["name"]).name
         references = self.reference_lines() if self.reference_lines_path.exists() else {}
         references.pop("uniform", None)  # it would squeeze the curves
-        shown = {
-            "name": f"{about['name']}, {corpus['name']}",
-            "configs": config,
-            "explicit": about["overridden"],
-            "knobs": knobs,
-        }
-        shown |= {"folder": str(self.path.absolute()), "references": references}
-        shown |= {"corpus": {"name": corpus["name"], "sha256": corpus["sha256"]}}
+        shown = {"name": f"{about['name']}, {corpus['name']}", "configs": config, "explicit": about["overridden"]}
+        shown |= {"folder": str(self.path.absolute()), "references": references, "corpus": corpus, "knobs": knobs}
         return about | shown
 
     def command(self) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 from configs.keys import ConfigError
 from data.vocabularies import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
-from distributed.sharding import load_whole, whole_weights
+from distributed.sharding import load_whole, whole
 from runs.run_folder import RunFolder
 from training.checkpoint import CheckpointError, load_weights
 
@@ -39,7 +39,7 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     has_unknown = vocabulary.unknown_token is not None
     rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
-    initial = whole_weights(model)
+    initial = whole(model.state_dict())
     for name, target in initial.items():
         if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
             weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none

@@ -56,8 +56,9 @@ def check_new(path: Path, option: str) -> None:
         raise ConfigError(f"{path} exists already: choose another path")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryDirectory(dir=path.parent).cleanup()  # refuses a folder that cannot be written to
     except OSError as error:
-        raise ConfigError(f"cannot create {path.parent} ({error.strerror}): choose another path") from error
+        raise ConfigError(f"cannot write to {path.parent} ({error.strerror}): choose another path") from error
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:

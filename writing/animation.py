@@ -20,26 +20,20 @@ PALETTE = 16  # colors, with those of the smooth edges of letters
 
 
 class Recording:
-    """The steps of a text, thinned out evenly to at most 60 frames."""
+    """The steps of a text, of which a GIF shows at most 60."""
 
     def __init__(self, path: Path, vocabulary: Vocabulary):
         self.path = path
         self.vocabulary = vocabulary
-        self.frames: list[Tensor] = []
-        self.every, self.n = 1, 0  # texts per frame; texts
+        self.texts: list[Tensor] = []
 
     def show(self, ids: Tensor) -> None:
         """Add the text `ids` `[length]`, as it is before the first step or after the next one."""
-        if self.n % self.every == 0:
-            self.frames.append(ids)
-        if len(self.frames) > MOST_FRAMES:
-            self.frames = self.frames[::2]
-            self.every *= 2
-        self.n += 1
+        self.texts.append(ids)
 
     def finish(self, ids: Tensor) -> None:
         """Write the GIF, with the finished text `ids` `[length]` and a pause at its end. Raises OSError."""
-        texts = [*self.frames, ids, ids]  # the second time without highlights
+        texts = [*self.texts[:: -(-len(self.texts) // MOST_FRAMES)], ids, ids]  # the second time without highlights
         pages = [wrap(cells(*pair, self.vocabulary), COLUMNS) for pair in zip(texts, [texts[0], *texts], strict=False)]
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]

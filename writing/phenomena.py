@@ -4,6 +4,7 @@ On average over all characters no model is below the floor. In a single class it
 character's class depends on the character itself, which a model may guess too often.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,15 +19,17 @@ from training.evaluation import masked_outcomes
 from writing.judge import ratio
 from writing.truth import TruePosterior
 
-AGREEMENT = "agreement"  # the ending of a verb, and the s of a plural noun
-QUESTION_MARK = "question mark"  # which the first word of the sentence announces
-SENTENCE_END = "end of another sentence"  # . !
-TOPIC_VOWEL = "topic vowel"  # of a noun, verb or adjective
-FIRST_LETTER = "first letter of a word"  # the first character of a window counts as inside one if it is a letter
-INSIDE = "inside a word"
-OTHER = "spaces and the rest"
 MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
-PHENOMENA = (FIRST_LETTER, INSIDE, TOPIC_VOWEL, AGREEMENT, QUESTION_MARK, SENTENCE_END, OTHER)
+# A character belongs to the first that fits the word of its state, itself, and the character before it.
+PHENOMENA: dict[str, Callable[[str, str, str], bool]] = {
+    "agreement": lambda word, c, before: word in ("verb ending", "noun ending"),  # the latter is the s of a plural
+    "topic vowel": lambda word, c, before: word in ("noun", "verb", "adjective") and c in TOPIC_VOWELS,
+    "first letter of a word": lambda word, c, before: c.isalpha() and not before.isalpha(),
+    "inside a word": lambda word, c, before: c.isalpha(),  # or the first character of a window, if it is a letter
+    "question mark": lambda word, c, before: c == "?",  # which the first word of the sentence announces
+    "end of another sentence": lambda word, c, before: c in ".!",
+    "spaces and the rest": lambda word, c, before: True,
+}
 
 
 class KnownCharacters(NamedTuple):
@@ -47,24 +50,13 @@ def known_characters(validation: ValidationSet, vocabulary: Vocabulary) -> Known
     kept = [evenly_spaced(part, MAX_WINDOWS) for part in (validation.windows, validation.masked)]
     windows, masked = (part.cpu() for part in kept)
     beliefs = truth.floor.beliefs(truth.to_floor(windows), masked, "word")
-    word = truth.floor.values("word")
-    kinds = [word[i] for i in beliefs.argmax(1)]
-    texts = [vocabulary.decode(window) for window in windows]
-    phenomena = [_phenomenon(kind, texts[i], t) for kind, (i, t) in zip(kinds, masked.nonzero().tolist(), strict=True)]
+    words, texts = truth.floor.values("word"), [vocabulary.decode(window) for window in windows]
+    phenomena = [
+        [fits(words[word], texts[i][t], texts[i][max(0, t - 1)]) for fits in PHENOMENA.values()].index(True)
+        for word, (i, t) in zip(beliefs.argmax(1).tolist(), masked.nonzero().tolist(), strict=True)
+    ]
     floor, _ = masked_outcomes(truth, windows, masked, vocabulary.mask_token)
-    return KnownCharacters(kept[0], kept[1], torch.tensor([PHENOMENA.index(name) for name in phenomena]), floor)
-
-
-def _phenomenon(kind: str, text: str, t: int) -> str:
-    if kind in ("verb ending", "noun ending"):
-        return AGREEMENT
-    if kind in ("noun", "verb", "adjective") and text[t] in TOPIC_VOWELS:
-        return TOPIC_VOWEL
-    if text[t].isalpha():
-        return FIRST_LETTER if t > 0 and not text[t - 1].isalpha() else INSIDE
-    if text[t] == "?":
-        return QUESTION_MARK
-    return SENTENCE_END if text[t] in ".!" else OTHER
+    return KnownCharacters(kept[0], kept[1], torch.tensor(phenomena), floor)
 
 
 def excess_by_phenomenon(model: nn.Module, known: KnownCharacters, mask_token: int) -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from trained.batches import pieces
 from writing.orders import BLIND, BY_PROBABILITY
 
 TIE = 1e-6  # scores with a smaller difference are ordered at random
@@ -81,14 +82,14 @@ class Sampler:
         """
         total = int((ids == self.mask_token).sum(1).max())
         steps, n_done, n_used = min(steps, total), 0, 0
-        for begin, end in pieces(ids.shape[1], window):
-            n_blanks = int((ids[:, begin:end] == self.mask_token).sum(1).max())
+        for part, _ in pieces(ids.shape[1], window):
+            n_blanks = int((ids[:, part] == self.mask_token).sum(1).max())
             if n_blanks:
                 n_done += n_blanks
                 n_steps = max(1, steps * n_done // total - n_used)
                 n_used += n_steps
-                for piece in self.write(ids[:, begin:end], n_steps, generators):
-                    ids = torch.cat([ids[:, :begin], piece, ids[:, end:]], 1)
+                for piece in self.write(ids[:, part], n_steps, generators):
+                    ids = torch.cat([ids[:, : part.start], piece, ids[:, part.stop :]], 1)
                     yield ids
 
     def log_probabilities(self, ids: Tensor, where: Tensor) -> Tensor:
@@ -96,12 +97,6 @@ class Sampler:
         device = next((weight.device for weight in self.model.parameters()), ids.device)  # float64 stays on the CPU
         logits = self.model(ids.to(device), where.flatten().nonzero().flatten().to(device))
         return logits[:, : self.n_ordinary].cpu().double().log_softmax(-1)
-
-
-def pieces(length: int, window: int) -> list[tuple[int, int]]:
-    """Begin and end of each window over a text. Each window begins with at least the second half of the one before."""
-    begins = [*range(0, length - window, window - window // 2), max(0, length - window)]
-    return [(begin, min(begin + window, length)) for begin in begins]
 
 
 def highest(scores: Tensor, blanks: Tensor, counts: Tensor) -> Tensor:

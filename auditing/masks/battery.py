@@ -207,9 +207,10 @@ def selection(table: Table) -> Iterator[Pair]:
     yield sample.by("position", "eighth of the window", table.eighths, 1)
     repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
     yield sample.by("token before", "same token before (1) or not (0):", repeats)
-    yield sample.correlated("mirror", "at the mirrored place of a selected one", *sample.partners(mirrored))
-    after = "at the same place of the call after a selected one"
-    yield sample.correlated("call before", after, *sample.partners(of_call_before))
+    mirrored = sample.partners(lambda numbers: numbers[..., ::-1])
+    yield sample.correlated("mirror", "at the mirrored place of a selected one", *mirrored)
+    before = sample.partners(lambda numbers: np.roll(numbers, 1, axis=0))  # the last call is not before the first
+    yield sample.correlated("call before", "at the same place of the call after a selected one", *before)
     yield sample.neighbors()
     if sample.n_rows > 1:
         yield sample.rows()
@@ -218,14 +219,6 @@ def selection(table: Table) -> Iterator[Pair]:
     sample.strata.append(ids)
     pairs = next_of(sample.calls * (ids.max() + 1) + ids)
     yield sample.correlated("same id", "at the next occurrence of a selected id", *pairs)
-
-
-def mirrored(numbers: np.ndarray) -> np.ndarray:
-    return numbers[..., ::-1]
-
-
-def of_call_before(numbers: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.full_like(numbers[:1], -1), numbers[:-1]])
 
 
 def kinds(table: Table) -> Iterator[Pair]:

@@ -74,28 +74,18 @@ class Automaton:
 
     def path(self, length: int, seed: int) -> list[int]:
         """The states that write a text of `length` characters, of which the first is 0."""
-
-        @cache
-        def run_from(state: int) -> tuple[list[int], list[float], list[int]]:
-            """The states from `state` to the next choice, the successors there, and before them the cumulative
-            probabilities of all but the last."""
-            run = [state]
-            while len(self.successors[run[-1]]) == 1:
-                run += self.successors[run[-1]]
-            following = self.successors[run[-1]]
-            return run, np.cumsum(list(following.values()))[:-1].tolist(), list(following)
-
+        # Of each state: the cumulative probabilities of all successors but the last, and the successors.
+        choices = [(np.cumsum(list(each.values()))[:-1].tolist(), list(each)) for each in self.successors]
         uniform = np.random.Generator(np.random.PCG64(seed)).random
         draws: list[float] = []
-        path: list[int] = []
-        state = 0
-        while len(path) < length:
-            run, cumulative, successors = run_from(state)
-            path += run
-            if not draws:
+        path, state = list[int](), 0
+        for _ in range(length):
+            path.append(state)
+            cumulative, successors = choices[state]
+            if cumulative and not draws:
                 draws = uniform(100_000).tolist()
-            state = successors[bisect_right(cumulative, draws.pop())]
-        return path[:length]
+            state = successors[bisect_right(cumulative, draws.pop())] if cumulative else successors[0]
+        return path
 
 
 class Builder:

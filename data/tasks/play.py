@@ -81,18 +81,6 @@ def beliefs_about(distinction: str, texts: Sequence[str]) -> Tensor:
     return floor().beliefs(ids, torch.ones_like(ids, dtype=torch.bool), distinction)
 
 
-def _tagging(name: str, distinction: str, use: str) -> Task:
-    """Windows of 128 characters; the label of a character is its state's value of a distinction, if it has one."""
-    pool, test = _parts(partial(_windows, distinction), use)
-
-    def ceiling() -> float:
-        has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
-        beliefs = beliefs_about(distinction, [example.texts[0] for example in test[:CEILING_TEXTS]])[:, has_label]
-        return float(beliefs.amax(1).sum() / beliefs.sum())  # each character counts as far as it has a label
-
-    return Task(name, CHARACTER, pool, test, ceiling)
-
-
 def _windows(distinction: str, n: int, seed: int) -> list[Example]:
     automaton = grammar()
     path = automaton.path(n * WINDOW, seed)
@@ -117,25 +105,28 @@ def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
     return floor().beliefs(ids, wanted, distinction)
 
 
-def _of_speeches(name: str, distinction: str, use: str) -> Task:
-    """Speeches, whose label is the value of a distinction in their states."""
-    pool, test = _parts(partial(_speeches_about, distinction), use)
+def _labelled(name: str, kind: str, distinction: str, use: str) -> Task:
+    """Texts with a distinction of their states as label: that of each character of a window, or that of a speech."""
+    of_characters = kind == CHARACTER
+    pool, test = _parts(partial(_windows if of_characters else _speeches_about, distinction), use)
 
     def ceiling() -> float:
         texts = [example.texts[0] for example in test[:CEILING_TEXTS]]
-        return float(beliefs_about_speeches(distinction, texts).amax(1).mean())
+        has_label = torch.tensor([value != NONE for value in floor().values(distinction)])
+        beliefs = (beliefs_about if of_characters else beliefs_about_speeches)(distinction, texts)[:, has_label]
+        return float(beliefs.amax(1).sum() / beliefs.sum())  # each character counts as far as it has a label
 
-    return Task(name, TEXT, pool, test, ceiling)
+    return Task(name, kind, pool, test, ceiling)
 
 
 LABELLED = {  # task -> what has labels, and the distinction of the grammar that is the label
-    "word_class": (_tagging, "word"),  # noun, verb ending, article, ...
-    "number": (_tagging, "number"),  # of the phrase that a character belongs to
-    "sentence_kind": (_tagging, "sentence"),  # statement, question or exclamation
-    "topic": (_of_speeches, "topic"),  # one of four
-    "play_speaker": (_of_speeches, "speaker"),  # one of eight; both of a topic speak alike, so half must be wrong
+    "word_class": (CHARACTER, "word"),  # noun, verb ending, article, ...
+    "number": (CHARACTER, "number"),  # of the phrase that a character belongs to
+    "sentence_kind": (CHARACTER, "sentence"),  # statement, question or exclamation
+    "topic": (TEXT, "topic"),  # one of four
+    "play_speaker": (TEXT, "speaker"),  # one of eight; both of a topic speak alike, so half must be wrong
 }
-TASKS[PLAY] = {name: partial(build, name, distinction) for name, (build, distinction) in LABELLED.items()}
+TASKS[PLAY] = {name: partial(_labelled, name, *what) for name, what in LABELLED.items()}
 
 
 @task(PLAY)

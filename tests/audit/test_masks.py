@@ -21,7 +21,6 @@ from tests.audit.museum.exhibit import (
     result,
     seeded,
 )
-from tests.tokenizers import unigram
 
 pytestmark = pytest.mark.usefixtures("few_windows")
 
@@ -44,21 +43,6 @@ def shared(x: torch.Tensor, selected: torch.Tensor, masked: float, random: float
 @pytest.fixture(autouse=True)
 def torch_seed() -> None:
     torch.manual_seed(5)
-
-
-@pytest.mark.parametrize(
-    ("mask", "recipe"),
-    [
-        (lambda x: result(x, drawn(x)), "BERT"),
-        (lambda x: result(x, drawn(x, 0.3)), "ModernBERT"),
-        (lambda x: only_masks(x, drawn(x)), "[MASK] only"),
-        (lambda x: only_masks(x, drawn(x, torch.rand(len(x), 1))), "masked diffusion"),
-    ],
-)
-def test_a_correct_masker_is_all_right(mask, recipe):
-    report = audit_masks(TensorMasker(mask), workers=0)
-    assert bugs(report) == set()
-    assert report.summary.startswith(f"Nearest recipe: {recipe} (")
 
 
 def test_spans_are_found_and_their_edges_are_no_bug():
@@ -191,20 +175,6 @@ def test_ids_that_occur_rarely_raise_no_alarm():
 def test_invalid_options(options, line):
     with pytest.raises(ValueError, match=line):
         audit_masks(bert, **options)
-
-
-def test_words_that_are_joined_are_named():
-    """A tokenizer of the kind of SentencePiece counts the space to the word: offsets have no gaps between words, which
-    are the boundaries of words for Transformers 5.23."""
-    transformers = pytest.importorskip("transformers")
-    text = "the quick brown fox jumps over the lazy dog " * 20
-    special = {"mask_token": "<mask>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=unigram(text), **special)
-    options = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
-    collator = transformers.DataCollatorForLanguageModeling(tokenizer, whole_word_mask=True, **options)
-    found = bugs(audit_masks(collator, workers=0))
-    assert ("words-joined", "broken") in found
-    assert {verdict for name, verdict in found if name != "words-joined"} <= {"differs"}
 
 
 def test_a_stated_recipe_must_be_met():

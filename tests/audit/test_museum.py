@@ -26,7 +26,9 @@ def test_bug_is_found_under_its_name(exhibit: Exhibit) -> None:
 
 @pytest.mark.parametrize("correct", CORRECT, ids=lambda correct: correct.name)
 def test_correct_masker_raises_no_alarm(correct: Correct) -> None:
-    assert [finding.line() for finding in correct.alarms(seed=0, workers=0)] == []
+    report = correct.audit(seed=0, workers=0)
+    assert [finding.line() for finding in correct.alarms(report)] == []
+    assert not correct.recipe or report.summary.startswith(f"Nearest recipe: {correct.recipe} (")
 
 
 def test_every_exhibit_cites_a_thread_or_a_commit() -> None:

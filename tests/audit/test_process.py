@@ -1,17 +1,18 @@
 """A target runs in a process of its own, and whatever it does there ends in one line."""
 
-import os
+import contextlib
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from auditing.errors import TargetError
 from auditing.process import TargetProcess
+from tests.waiting import until
 
 SERVICE = """
 import os
@@ -64,15 +65,13 @@ def host(target: str, seconds: float = 60) -> TargetProcess:
 
 def wait_until_dead(pid: int) -> None:
     """Returns when a process has ended; a process that has ended without being reaped counts."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        os.sched_yield()
-    raise AssertionError(f"process {pid} is alive")
+
+    def has_ended() -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return True
+
+    until(has_ended, 30)
 
 
 @pytest.mark.parametrize("target", ["targets:double", "targets.py:double"])

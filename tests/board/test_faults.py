@@ -4,7 +4,6 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-import dashboard as command
 from tests.board.conftest import Dashboard
 from tests.waiting import until
 
@@ -52,14 +51,3 @@ def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(das
     assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
     until(lambda: any("it is not a dashboard's database" in line for line in dashboard.output))
     assert dashboard.database.read_bytes() == content
-
-
-def test_a_second_dashboard_on_the_same_database_is_refused(dashboard: Dashboard, refusal):
-    assert "another dashboard uses it" in refusal(command.main, "--port", "0", "--db", dashboard.database)
-
-
-def test_another_programs_database_is_refused_untouched(tmp_path, refusal):
-    path = tmp_path / "letters.sqlite3"
-    content = foreign_database(path)
-    assert "it is not a dashboard's database" in refusal(command.main, "--port", "0", "--db", path)
-    assert path.read_bytes() == content

@@ -33,7 +33,7 @@ def test_wrong_tokens_are_one_line_before_any_work(refusal, tmp_path, tokens, me
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"model": {}}', b"{}"])
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"{}", b'"a"', b'{"model": {"vocab": {}}}', b"[" * 100_000])
 def test_a_wrong_file_is_one_line_before_any_work(refusal, tmp_path, content):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)

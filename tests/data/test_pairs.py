@@ -1,5 +1,4 @@
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,13 +76,9 @@ def test_sentence_order_pairs_are_neighbors_in_the_text():
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
-def test_half_of_the_labels_are_one_and_a_state_continues_the_pairs(objective):
-    one, other = pairs(TEXT, objective, seed=1), pairs(TEXT, objective, seed=2)
-    labels = one.draw(20_000, 32).further[1]
+def test_half_of_the_labels_are_one(objective):
+    labels = pairs(TEXT, objective, seed=1).draw(20_000, 32).further[1]
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
-    assert not torch.equal(one.draw(8, 64).offsets, other.draw(8, 64).offsets)
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(one.draw(8, 64).offsets, other.draw(8, 64).offsets)
 
 
 @given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST, 30))

@@ -12,8 +12,7 @@ from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.split import split
-from data.survey import Surveyed
+from data.survey import Surveyed, split
 from tests.conftest import configs_for, one_line
 
 SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters

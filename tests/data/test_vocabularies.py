@@ -15,7 +15,8 @@ from data.masking.words import WORD
 from data.subwords import CUT, SubwordVocabulary, TokensError, byte_alphabet, pieces_of, read_tokenizer, renumbered
 from data.vocabularies import load_vocabulary, vocabulary_of
 from data.vocabulary import Vocabulary, characters_of
-from tests.conftest import SENTENCES, one_line
+from runs.terminal import printable
+from tests.conftest import SENTENCES
 from tests.tokenizers import BERT_SPECIAL, saved
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
@@ -177,17 +178,6 @@ def test_a_text_with_few_pairs_has_fewer_tokens():
     assert f"only {vocabulary.n_ordinary} tokens" in said[-1]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "3", '"a"', "{}", '{"model": {"vocab": {}}}', "[" * 100_000, "\ufeff"])
-def test_a_wrong_file_is_one_line(tmp_path, content):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(content, encoding="utf-8")
-    with one_line(TokensError, r"is not a tokenizer\.json"):
-        read_tokenizer(path)
-    path.unlink()
-    with pytest.raises(TokensError, match=r"cannot read .*No such file"):
-        read_tokenizer(path)
-
-
 def test_rare_characters_become_unknown():
     corpus = Corpus.from_text("test", "aaaabbbb" * 20 + "cc" + "d" * 38)
     vocabulary = characters_of(corpus.counts, "", 0.02, ())
@@ -206,3 +196,31 @@ def test_too_many_characters_are_refused_in_one_line():
     with pytest.raises(CorpusError, match=r"41,985 different characters are too many .* data.unknown_below=1e-5"):
         characters_of(corpus.counts, "", 0.0, ())
     assert characters_of(corpus.counts, "", 1e-5, ()).n_tokens == 4
+
+
+@given(any_text)
+def test_decode_is_the_inverse_of_encode_for_any_text(text):
+    vocabulary = Vocabulary(f"{text}a")
+    assert vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_ids_are_the_sorted_characters_then_the_special_tokens():
+    vocabulary = Vocabulary("b\na")
+    assert vocabulary.encode("\nab").tolist() == [0, 1, 2]
+    assert vocabulary.encode("").tolist() == []
+    assert (vocabulary.n_ordinary, vocabulary.n_tokens) == (3, 5)
+    assert vocabulary.decode([vocabulary.padding_token, vocabulary.mask_token]) == "[PAD][MASK]"
+    assert vocabulary.description() == {"characters": ["\n", "a", "b"], "special_tokens": ["[PAD]", "[MASK]"]}
+
+
+@pytest.mark.parametrize("unknown", ["X", "\U0001f600", "`", "\ud800"])
+def test_the_first_unknown_character_is_named(unknown):
+    with pytest.raises(ValueError, match="is not in the vocabulary") as error:
+        Vocabulary("abc").encode(f"ab{unknown}Y")
+    assert repr(unknown) in str(error.value)
+
+
+def test_printable_escapes_control_characters_and_nothing_else():
+    assert printable("\x1b[2J a\tb\n\x00\x7f\x9b\r") == "\\x1b[2J a\tb\n\\x00\\x7f\\x9b\\r"
+    assert printable("plain: é, ö, 中, 🎭, \u00a0") == "plain: é, ö, 中, 🎭, \u00a0"
+    assert printable("\ud800").isprintable()

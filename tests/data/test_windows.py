@@ -10,7 +10,10 @@ from data.windows import Windows
 IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)] * 4
 KINDS = [Windows, ShuffledWindows]
-THREADS = {"without a thread": lambda windows: windows, "ahead": lambda windows: Prefetched(windows, IDS.device)}
+THREADS = {
+    "without a thread": lambda windows: windows,
+    "ahead": lambda windows: Prefetched(windows, IDS.device, in_thread=True),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,7 +79,7 @@ class Launcher:
         """Start a run of two processes without end, which saves all the time. Waits for its second checkpoint."""
         keys = {"training__max_steps": 1_000_000, "checkpoint__every_seconds": 0.3, "training__evaluations": 1}
         programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
-        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/previous.safetensors")), 120)
+        self.until("logs/mlm/*/checkpoints/previous.safetensors")
         return programs
 
     def start_torchrun(self, **options: Any) -> subprocess.Popen:
@@ -88,8 +88,17 @@ class Launcher:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
         started = subprocess.Popen([*torchrun, "experiment.py", "--config", config], cwd=ROOT, **options)
         self.started.append(started)
-        until(lambda: list(self.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 120)
+        self.until("logs/mlm/*/checkpoints/last.safetensors")
         return started
+
+    def until(self, pattern: str) -> None:
+        """Wait for a file in the folder, as long as all processes live."""
+
+        def is_there() -> object:
+            assert all(process.poll() is None for process in self.started), "a process has ended"
+            return list(self.folder.glob(pattern))
+
+        until(is_there, 120)
 
     def only_run(self) -> RunFolder:
         """The one run in the folder."""

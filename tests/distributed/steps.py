@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
-from distributed.sharding import load_whole, sharded_like, whole, whole_weights
+from distributed.sharding import load_whole, sharded_like, whole
 from training.schedule import Stage
 
 
@@ -34,7 +34,7 @@ def gradients(config: str, out: str) -> None:
     """Write the loss and the gradients of one step."""
     with connected(config) as (group, configs):
         model, update = configs.network, configs.update
-        weights = whole_weights(model)
+        weights = whole(model.state_dict())
         for name, _ in model.named_parameters():  # tables begin at zero, where nothing depends on them
             noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
             weights[name] = weights[name] + 0.02 * noise
@@ -61,7 +61,7 @@ def muon(config: str, out: str) -> None:
                 gradient = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(100 * i + j))
                 matrix.grad = sharded_like(gradient, matrix)
             n_bytes = new_memory(optimizer.step)
-        weights = whole_weights(model)
+        weights = whole(model.state_dict())
         if group.is_first:
             torch.save((weights, n_bytes), Path(out))
 
@@ -106,7 +106,7 @@ def not_finite(config: str) -> None:
             configs.step(Stage(1.0, 32, 0.15))
             skipped = max(skipped, int(update.skipped_in_a_row))
         digest = hashlib.sha256()
-        for tensor in whole_weights(update.model).values():
+        for tensor in whole(update.model.state_dict()).values():
             assert tensor.isfinite().all()
             digest.update(tensor.numpy().tobytes())
         print(digest.hexdigest(), skipped)

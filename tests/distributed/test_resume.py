@@ -11,7 +11,6 @@ from distributed.parallel import ParallelUpdate
 from distributed.processes import Processes
 from tests.conftest import configs_for, only_run
 from tests.distributed.conftest import KEYS, Launcher
-from tests.waiting import until
 from training.checkpoint import load_weights
 
 
@@ -73,19 +72,6 @@ def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
         draws.append(float(torch.rand(())))
     assert len(set(draws[:3])) == 3
     assert draws[:3] == draws[3:]
-
-
-def test_a_restart_continues_the_run(launcher):
-    keys = {"training__max_steps": 60, "checkpoint__every_seconds": 0.1, "training__evaluations": 1}
-    config = launcher.config(**keys)
-    programs = launcher.start(2, "experiment.py", "--config", config)
-    until(lambda: list(launcher.folder.glob("logs/mlm/*/checkpoints/last.safetensors")), 60)
-    os.kill(programs[1].pid, signal.SIGKILL)
-    for program in programs:
-        program.wait(60)
-    outputs = launcher.run(2, "experiment.py", "--config", config, attempt=1)
-    assert "resuming at step" in outputs[0]
-    assert launcher.only_run().status()["status"] == "completed"  # and there is one run
 
 
 def test_ctrl_c_saves_and_ends_all(launcher):

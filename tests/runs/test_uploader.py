@@ -1,6 +1,8 @@
 """The uploader beside other servers than the dashboard, and at the end of a run."""
 
+import contextlib
 import threading
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -37,13 +39,25 @@ def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
     assert "it answers, but not as Folio's dashboard does" in refusal(dashboard.main, *words)
 
 
-def test_a_missing_dashboard_is_reported_once(run, serve):
-    lines: list[str] = []
-    uploader = Uploader(Delivery(run, serve(answer_with(b"{}"))), lines.append)
+def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve):
+    over, lines = threading.Event(), list[str]()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(ConnectionError):
+            for byte in b'{"stored": {}, "knobs": null}' + b" " * 1_000:
+                handler.wfile.write(bytes([byte]))
+                over.wait(0.3)
+
+    uploader = Uploader(Delivery(run, serve(answer)), lines.append)
     uploader.start_and_report()
-    assert uploader.end(10) is None
+    assert uploader.end(0.2) is None
+    assert uploader.is_alive()
+    assert uploader.daemon  # the program ends although the thread still reads
     (line,) = lines
-    assert "not as Folio's dashboard does): start one with make dashboard" in line
+    assert line.startswith("no dashboard at")
+    over.set()
 
 
 def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):

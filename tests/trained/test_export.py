@@ -43,8 +43,8 @@ def test_what_exists_is_never_replaced(plain, tmp_path, refusal):
     [
         (["pickle", "x"], "--to pickle: choose one of huggingface, onnx, onnx-int8, tensorboard, wandb, csv"),
         (["csv", ""], "--to csv names no new file or folder: give its path"),
-        (["csv", "/proc/x"], "cannot write /proc/x"),
-        (["csv", "/proc/x/y"], "cannot create /proc/x"),
+        (["csv", "/proc/x"], "cannot write to /proc"),
+        (["csv", "/proc/x/y"], "cannot write to /proc/x"),
     ],
 )
 def test_wrong_input_is_one_line(plain, refusal, others, message):

@@ -125,7 +125,7 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
     for task, path, message in (
         (file, tmp_path, "exists already: choose another path"),
         ("all", tmp_path / "new", "--save keeps the classifier of one task"),
-        (file, "/proc/x/y", "cannot create /proc/x"),
+        (file, "/proc/x/y", "cannot write to /proc/x"),
     ):
         assert message in refusal(finetune.main, plain.run.path, "--task", task, "--save", path)
     line = refusal(export.main, folder, "--to", "csv", tmp_path / "x.csv")

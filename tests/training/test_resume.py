@@ -29,10 +29,9 @@ def text() -> str:
 DROPOUT = {"model.dropout": 0.2}
 HALVES = {"training.grad_accum_steps": 2}
 CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
-    "default": ({}, 7, None),  # in the middle of a stage, and between two evaluations
     "before the first evaluation": (DROPOUT, 2, None),
     "right after an evaluation": (DROPOUT, 8, None),
-    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 7, None),
+    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 7, None),  # in the middle of a stage
     "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 7, None),
     "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 7, None),
     "bytes": ({"data.tokens": "bytes", "masking.strategy": "span"}, 7, None),

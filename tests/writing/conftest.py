@@ -40,6 +40,17 @@ def joint() -> Joint:
     return Joint(table / table.sum())
 
 
+class Flattened(nn.Module):
+    """The probabilities of a model to a power: conditionals of no joint distribution."""
+
+    def __init__(self, model: nn.Module, power: float):
+        super().__init__()
+        self.model, self.power = model, power
+
+    def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
+        return self.power * self.model(inputs, positions)
+
+
 def generators(n: int, seed: int = 0) -> list[Generator]:
     return [Generator().manual_seed(seed * 1_000_000 + i) for i in range(n)]
 

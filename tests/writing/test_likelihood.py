@@ -8,8 +8,8 @@ from torch import nn
 
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
-from tests.data.play.test_floor import paths
-from tests.writing.conftest import generators
+from tests.data.play.test_floor import probabilities
+from tests.writing.conftest import Flattened, generators
 from training.callbacks import any_order_bound
 from writing.measures import order_losses
 from writing.orders import ORDERS
@@ -22,14 +22,6 @@ VOCABULARY = Vocabulary(AUTOMATON.alphabet)
 TEXTS = torch.tensor(list(product(range(3), repeat=LENGTH)))
 
 
-def log_probabilities() -> torch.Tensor:
-    """log P of every text, from the probabilities of all sequences of states."""
-    probability = torch.zeros([3] * LENGTH, dtype=torch.float64)
-    for ids, share in paths(AUTOMATON, LENGTH):
-        probability[tuple(ids)] += share
-    return probability.flatten().log()
-
-
 def all_masks() -> torch.Tensor:
     """Every mask, repeated so that every number of masked positions is as frequent: `[n_rounds, 1, LENGTH]`."""
     masks = []
@@ -39,20 +31,9 @@ def all_masks() -> torch.Tensor:
     return torch.tensor(masks)[:, None]
 
 
-class Perturbed(nn.Module):
-    """The exact posterior with a temperature of 2."""
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.model = model
-
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
-        return (self.model(inputs, positions) / 2).log_softmax(-1)
-
-
 def possible() -> tuple[torch.Tensor, torch.Tensor]:
     """All texts that the automaton can write, and their nats per character."""
-    log_probs = log_probabilities()
+    log_probs = probabilities(AUTOMATON, LENGTH).flatten().log()
     kept = log_probs.isfinite()
     assert log_probs.exp().sum() == pytest.approx(1)
     return TEXTS[kept], -log_probs[kept] / LENGTH
@@ -82,7 +63,7 @@ def test_a_perturbed_model_has_a_higher_bound_and_a_higher_loss_in_every_order()
     """And orders differ where conditionals do not fit together."""
     texts, expected = possible()
     weights = (-expected * LENGTH).exp()  # the mean over texts of the automaton
-    found = nats(Perturbed(TruePosterior(AUTOMATON, VOCABULARY)), texts)
+    found = nats(Flattened(TruePosterior(AUTOMATON, VOCABULARY), 0.5), texts)
     for losses in found.values():
         assert (weights * (losses - expected)).sum() > 0.01
     assert (found["left-to-right"] - found["confidence"]).abs().max() > 0.01 / LENGTH

@@ -7,7 +7,7 @@ from tests.data.masking.helpers import chi_square
 from tests.writing.conftest import Joint, generators
 from trained.fill import encode
 from writing.orders import ORDERS
-from writing.sampler import Sampler, draw, highest, pieces
+from writing.sampler import Sampler, draw
 
 LARGEST = 1 - 2**-53  # the largest random number
 
@@ -102,13 +102,6 @@ def test_left_to_right_writes_from_the_left_and_more_steps_than_blanks_are_one_p
         assert is_blank == sorted(is_blank)
 
 
-def test_only_blanks_are_chosen():
-    blanks = torch.tensor([[False, True, True, True], [True, True, False, False]])
-    scores = torch.tensor([[9.0, -5.0, -3.0, -4.0], [1.0, 2.0, 3.0, 4.0]])
-    chosen = highest(scores, blanks, torch.tensor([2, 1]))
-    assert chosen.tolist() == [[False, False, True, True], [False, True, False, False]]
-
-
 @pytest.mark.parametrize("order", ["confidence", "entropy", "margin"])
 def test_equal_blanks_are_chosen_at_random(order):
     """And not side by side: characters that are written at once do not see each other."""
@@ -117,13 +110,6 @@ def test_equal_blanks_are_chosen_at_random(order):
     written = (texts != 2).sum(0)
     assert written.sum() == 2 * 400
     assert chi_square(written, torch.full((8,), 1 / 8)) < 4
-
-
-def test_temperature_zero_does_not_depend_on_the_seed(writer):
-    for temperature, is_equal in ((0.0, True), (1.0, False)):
-        settings = {"order": "left-to-right", "temperature": temperature}
-        one, two = (written(writer, "_" * 30, 30, seed, **settings)[-1] for seed in (1, 2))
-        assert torch.equal(one, two) == is_equal
 
 
 def test_a_text_does_not_depend_on_the_others(joint):
@@ -138,16 +124,6 @@ def test_a_text_does_not_depend_on_the_others(joint):
         *_, texts = sampler.write(ids, 3, generators(3))
         assert (texts < 3).all()
         assert torch.equal(texts[ids < 3], ids[ids < 3])
-
-
-@pytest.mark.parametrize(("length", "window"), [(1, 1), (5, 1), (10, 64), (64, 64), (65, 64), (1_000, 63), (1_000, 64)])
-def test_each_piece_sees_half_a_window(length, window):
-    found = pieces(length, window)
-    assert found[0][0] == 0
-    assert found[-1][1] == length
-    assert all(end - begin == min(window, length) for begin, end in found)
-    for (_, end), (begin, _) in pairwise(found):
-        assert end - begin >= window // 2
 
 
 @pytest.mark.parametrize("steps", [1, 10, 1_000])

@@ -1,6 +1,5 @@
 """Hugging Face's tokenizers of our own vocabulary, and its collators with their options; nothing is downloaded."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -15,7 +14,8 @@ SPECIAL = {
 }
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 PIECES = [*SYLLABLES, *(first + second for first in SYLLABLES for second in SYLLABLES[:20])]  # 2,945 tokens with ##
-WHOLE_WORDS: dict[str, Any] = {"whole_word_mask": True, "mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+ONLY_MASKS: dict[str, Any] = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+WHOLE_WORDS: dict[str, Any] = {"whole_word_mask": True, **ONLY_MASKS}
 
 
 def word_pieces(syllables: list[str], **names: str) -> Any:
@@ -43,20 +43,5 @@ def with_special_tokens(model: Any, pre_tokenizer: Any, names: dict[str, str]) -
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL | names)
 
 
-def collator(**options: Any) -> Callable[[], DataCollatorForLanguageModeling]:
-    return lambda: DataCollatorForLanguageModeling(word_pieces(PIECES), **options)
-
-
-COLLATORS = {
-    "default": collator(),
-    "seed=1": collator(seed=1),
-    "mask_replace_prob=0.8, random_replace_prob=0": collator(mask_replace_prob=0.8, random_replace_prob=0.0),
-    "mask_replace_prob=1, random_replace_prob=0": collator(mask_replace_prob=1.0, random_replace_prob=0.0),
-    "mlm_probability=0.3, mask_replace_prob=1, random_replace_prob=0": collator(
-        mlm_probability=0.3, mask_replace_prob=1.0, random_replace_prob=0.0
-    ),
-    "whole_word_mask=True": collator(**WHOLE_WORDS),
-    "whole_word_mask=True, SentencePiece": lambda: DataCollatorForLanguageModeling(
-        metaspace_pieces(PIECES), **WHOLE_WORDS
-    ),
-}
+def collator(**options: Any) -> DataCollatorForLanguageModeling:
+    return DataCollatorForLanguageModeling(word_pieces(PIECES), **options)

@@ -51,13 +51,6 @@ def test_special_tokens_are_never_selected_or_drawn():
     assert (inputs[~special] < N_CHARS).all()
 
 
-def test_character_id_0_is_a_label_and_a_random_token():
-    _, labels = mlm(masking_prob=1.0)(torch.zeros(100, dtype=torch.int64))
-    assert (labels == 0).all()
-    inputs, _ = mlm(masking_prob=1.0, randomize_prob=1.0, no_change_prob=0.0)(torch.ones(10_000, dtype=torch.int64))
-    assert (inputs == 0).any()
-
-
 def test_shares_above_one_are_refused():
     with pytest.raises(ValueError, match="at most 1 together"):
         mlm(randomize_prob=0.6, no_change_prob=0.6)

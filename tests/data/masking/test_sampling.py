@@ -48,15 +48,6 @@ def test_a_unit_without_a_positive_weight_is_never_taken(weight):
     assert times[:, 4:].isinf().all()
 
 
-def test_characters_that_are_not_eligible_come_last():
-    offsets = torch.arange(8).expand(200, 8)
-    eligible = torch.tensor([True, False, True, True, False, True, True, False]).expand(200, 8)
-    units, weights = units_of((4, 1.0), (4, 1.0))(offsets, generator(), 0.0)
-    order, times = sampling_order(units, weights, torch.rand(200, 8, generator=generator()), eligible)
-    assert torch.equal(eligible.gather(1, order), times.isfinite())
-    assert times[:, :5].isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("segmenter", "seq_len", "n_masked"),
     [(Spans(Characters()), 32, 5), (Spans(Characters()), 64, 10), (units_of((5, 1.0)), 5, 2)],

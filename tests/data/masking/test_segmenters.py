@@ -84,18 +84,6 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     assert (units[:, 0] == units[:, 1]).all()
 
 
-def test_nested_segmenters_observe_save_and_load():
-    def nested() -> tuple[AdaptiveUnits, Mixture]:
-        inner = adaptive(TEXT)
-        return inner, Mixture({"random": Characters(), "spans": Spans(inner)}, [(1.0, {"random": 1.0, "spans": 1.0})])
-
-    (inner, outer), (other, restored) = nested(), nested()
-    outer.observe(torch.arange(5), torch.full((5,), 9.0))
-    assert inner.means.max() > 1.3
-    restored.load_state_dict(outer.state_dict())
-    assert torch.equal(other.means, inner.means)
-
-
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_segmenters_move_with_all_their_tensors(name):
     def tensors(segmenter) -> list[torch.Tensor]:

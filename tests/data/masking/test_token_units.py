@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from configs.experiment import configs_of
-from configs.masking import build_masker, segmented
+from configs.masking import segmented
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking import IGNORED_LABEL, n_masked_in
@@ -113,15 +113,6 @@ def test_segmenters_of_ours_are_kept():
     assert adaptive.means.tolist() == pytest.approx([1, 1, 1 + 0.05 * 3])
     units, _ = mixed.segmenters["a"].base(torch.arange(3)[None], torch.Generator(), 0.0)
     assert units.tolist() == [[0, 2, 2]]
-
-
-def test_static_masks_are_drawn_per_token():
-    configs = masking(VOCABULARIES["bpe"])
-    configs.masking.masks = "static"
-    masker = build_masker(configs.masking, STRATEGIES["whole_word"])
-    offsets = torch.arange(640).view(10, 64)
-    first, again = (masker(configs.data.training_ids[offsets], offsets, 0.2) for _ in range(2))
-    assert torch.equal(first.inputs, again.inputs)
 
 
 STORED = play()[:50_000] + "\n\nROMEO:\nWhat says my lord Romeo now of love and Romeo?\n" * 20

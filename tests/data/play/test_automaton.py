@@ -1,11 +1,10 @@
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
 
 from data.play.automaton import Automaton, Builder
-from data.play.floor import Floor
+from tests.data.play.test_floor import probabilities
 
 
 def words(weights: dict[str, float]) -> Automaton:
@@ -37,19 +36,11 @@ def test_the_same_seed_writes_the_same_text_and_a_longer_one_continues_it():
     assert automaton.write(500, seed=1) != automaton.write(500, seed=2)
 
 
-def test_the_stationary_distribution_does_not_change():
-    automaton = words({"bal": 3, "ban": 1, "ko": 4})  # words of two lengths: the chain is not periodic
-    visits = automaton.stationary()
-    assert torch.allclose(automaton.transitions(transposed=True) @ visits[:, None], visits[:, None], atol=1e-11)
-    assert visits.sum() == pytest.approx(1)
-
-
 def test_merging_keeps_the_probability_of_every_text():
     automaton = words({"bal": 2, "kal": 1, "ban": 3, "oo": 2})
     merged = automaton.merged()
     assert len(merged.characters) == len("ba") + len("ka") + len("ln") + len("oo") + len(" ")  # the two l are one
-    texts = torch.tensor(list(product(range(len(automaton.alphabet)), repeat=4)))
-    before, after = (Floor(each).log_probability(texts).exp() for each in (automaton, merged))
+    before, after = (probabilities(each, 4) for each in (automaton, merged))
     assert torch.allclose(before, after, rtol=0, atol=1e-12)
     assert merged.merged() == merged
 

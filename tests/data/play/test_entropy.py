@@ -26,14 +26,6 @@ def test_the_rate_does_not_depend_on_hidden_choices():
     assert entropy_rate(hidden) == pytest.approx(entropy_rate(shown), abs=1e-12)
 
 
-def test_the_text_determines_the_states_of_the_determinized_automaton():
-    unifilar = determinized(grammar())
-    for following in unifilar.successors:
-        characters = [unifilar.characters[state] for state in following]
-        assert len(set(characters)) == len(characters)
-        assert sum(following.values()) == pytest.approx(1)
-
-
 def test_beliefs_that_do_not_close_are_an_error():
     """Both states can write any number of a, and each a changes their probabilities."""
     never_sure = Automaton("baa", ({1: 0.5, 2: 0.5}, {1: 0.9, 0: 0.1}, {2: 0.6, 0: 0.4}))

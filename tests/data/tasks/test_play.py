@@ -3,7 +3,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from data.play.grammar import grammar, play
+from data.play.grammar import play
 from data.tasks import play as tasks
 from data.tasks.task import CHARACTER, REPORT, SELECTION, TASKS
 
@@ -66,11 +66,10 @@ def check_calibrated(posterior: np.ndarray, is_right: np.ndarray, ceiling: float
             assert abs(is_right[part].mean() - posterior[part].mean()) < 3.5 * error + 1e-9
 
 
-@pytest.mark.parametrize(("name", "distinction"), [("number", "number"), ("sentence_kind", "sentence")])
-def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report, name, distinction):
-    task = of_report(name)
-    values = tasks.floor().values(distinction)
-    beliefs = tasks.beliefs_about(distinction, [example.texts[0] for example in task.test])
+def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report):
+    task = of_report("number")
+    values = tasks.floor().values("number")
+    beliefs = tasks.beliefs_about("number", [example.texts[0] for example in task.test])
     beliefs[:, values.index("none")] = 0.0
     guesses = [values[i] for i in beliefs.argmax(1)]
     labels = [label for example in task.test for label in example.label]
@@ -78,11 +77,10 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report
     assert right.mean() == pytest.approx(task.ceiling(), abs=0.003)
 
 
-@pytest.mark.parametrize(("name", "distinction"), [("topic", "topic"), ("play_speaker", "speaker")])
-def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report, name, distinction):
-    task = of_report(name)
-    values = tasks.floor().values(distinction)
-    best, guess = tasks.beliefs_about_speeches(distinction, [example.texts[0] for example in task.test]).max(1)
+def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report):
+    task = of_report("play_speaker")
+    values = tasks.floor().values("speaker")
+    best, guess = tasks.beliefs_about_speeches("speaker", [example.texts[0] for example in task.test]).max(1)
     is_right = [values[i] == example.label for i, example in zip(guess.tolist(), task.test, strict=True)]
     check_calibrated(best.numpy(), np.array(is_right), task.ceiling())
 
@@ -100,14 +98,6 @@ def test_a_broken_speech_cannot_be_written_and_others_can(of_report):
     possible = tasks.log_probabilities(texts[:100]).isfinite()
     assert [["broken", "grammatical"][i] for i in possible.long().tolist()] == [e.label for e in task.test[:100]]
     assert sum(example.label == "broken" for example in task.test) == N_TEST // 2
-
-
-def test_labels_are_those_of_the_states_that_wrote_the_text(of_report):
-    task = of_report("word_class")
-    text = "".join(example.texts[0] for example in task.test)
-    assert text == grammar().write(len(text), tasks.SEEDS[REPORT][1])
-    labels = [label for example in task.test for label in example.label]
-    assert {label for label, c in zip(labels, text, strict=True) if c in " .,?!\n:"} == {"space or punctuation"}
 
 
 def test_a_draw_has_equally_many_of_each_label(of_report):
