@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -15,6 +16,7 @@ from data.in_order import in_order
 from data.sources import Block, CorpusError, Source, is_plain, read_blocks
 from runs.files import append_line, write_atomically
 
+SECONDS_PER_WRITE = 1.0  # an interrupted survey goes on from the last write
 Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
 
 
@@ -43,13 +45,21 @@ def survey(
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))
+    lines, last_write = list[str](), time.monotonic()
     for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
-        entries[source] = entry = _summed(source, counted, n_bytes_read)
-        append_line(cache, json.dumps(vars(entry), default=str))
+        entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
+        lines.append(_line(entry))
+        if source is new[-1] or time.monotonic() - last_write > SECONDS_PER_WRITE:
+            append_line(cache, "\n".join(lines))
+            lines, last_write = [], time.monotonic()
     found = [entry for entry in entries.values() if entry]
-    if found != list(known.values()):
-        write_atomically(cache, "".join(json.dumps(vars(entry), default=str) + "\n" for entry in found).encode())
+    if known != {entry.path: entry for entry in found}:  # files were renamed, touched or removed
+        write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
     return found
+
+
+def _line(entry: Surveyed) -> str:
+    return json.dumps(vars(entry), default=str)
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:
@@ -98,7 +108,8 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     if not is_plain(source.path):
         n_bytes_read(source.size)
     sha256 = digest.hexdigest() if is_plain(source.path) else _sha256(source.path)
-    of_characters = {chr(code): int(counts[code]) for code in np.flatnonzero(counts)}
+    codes = counts.nonzero()[0]
+    of_characters = dict(zip(map(chr, codes.tolist()), counts[codes].tolist(), strict=True))
     return Surveyed(**vars(source), sha256=sha256, n_chars=int(counts.sum()), counts=of_characters)
 
 
