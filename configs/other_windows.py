@@ -20,7 +20,7 @@ BYTES_PER_STATIC_MASK = 12  # three draws of float32
 
 
 def other_windows(root: Any, longest: int, seed: int) -> Windows | Prefetched:
-    """The windows that the keys ask for. A thread draws those of a text on the disk; on a CPU it would cost more."""
+    """The windows that the keys ask for. A thread draws those of a text on the disk, if that saves time."""
     c, stored = root.data, root.data.stored_tokens
     if stored:
         check_large_text(root, longest)

@@ -1,4 +1,4 @@
-"""Draws the windows of a text on the disk, those of the next step in a thread while the device computes."""
+"""Draws the windows of a text on the disk. A thread may draw those of the next step while the device computes."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,10 +9,15 @@ import torch
 from data.windows import WindowBatch, Windows
 
 
-class Prefetched:
-    """Windows of a text on the disk, and the time for which steps wait for them.
+def idle_time() -> float:
+    """Seconds for which this thread has not computed; only differences have a meaning."""
+    return time.perf_counter() - time.thread_time()
 
-    They are the same with a thread and without one, and so is the state.
+
+class Prefetched:
+    """Windows of a text on the disk, drawn by a thread or not, and the time for which steps wait for them.
+
+    Windows and state are the same with and without a thread.
     """
 
     def __init__(self, windows: Windows, device: torch.device, *, in_thread: bool):
@@ -25,12 +30,12 @@ class Prefetched:
         self._shape = (0, 0)  # of the next draw
 
     def draw(self, batch_size: int, seq_len: int) -> WindowBatch:
-        """A batch of windows, `[batch_size, seq_len]`; a thread begins to draw another one of the same shape."""
+        """A batch of windows, `[batch_size, seq_len]`; the thread, if any, begins to draw another one."""
         if self._shape != (batch_size, seq_len):
             self._take_back()
-        began = time.perf_counter()
+        began = idle_time()
         batch = self._next.result() if self._next else self._draw(batch_size, seq_len)
-        self.waited += time.perf_counter() - began
+        self.waited += idle_time() - began
         if self._pool:
             self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
             self._next = self._pool.submit(self._draw, batch_size, seq_len)

@@ -1,4 +1,4 @@
-"""The survey of a text: the characters and hash of each of its files, and their split; known before its tokens."""
+"""The survey of a text: the characters and the hash of each of its files, from which the split follows."""
 
 import contextlib
 import hashlib
@@ -37,7 +37,8 @@ def survey(
     `announce` is called with a line before files are read, `n_bytes_read` with the number of their bytes that have been
     read since its last call. Raises CorpusError if a file is not UTF-8 text.
     """
-    known = {entry.path: entry for entry in _load(cache)}
+    before = list(_load(cache))
+    known = {entry.path: entry for entry in before}
     entries = {source: _renewed(known.get(source.path), source) for source in sources}
     new = [source for source, entry in entries.items() if not entry]
     if new:
@@ -53,7 +54,7 @@ def survey(
             append_line(cache, "\n".join(lines))
             lines, last_write = [], time.monotonic()
     found = [entry for entry in entries.values() if entry]
-    if known != {entry.path: entry for entry in found}:  # files were renamed, touched or removed
+    if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:  # lines out of date
         write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
     return found
 

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 def embedding_gradient(gradient: Tensor, tokens: Tensor, n_tokens: int) -> Tensor:
     """The sum of the vectors of `gradient` `[..., d_model]` per token of `tokens` `[...]`: `[n_tokens, d_model]`.
 
-    A custom operation, because code that torch.compile generates adds in the order in which threads arrive. So does
-    PyTorch's own kernel on CUDA if few tokens occur often, unless deterministic algorithms are asked for.
+    A custom operation, because code that torch.compile generates adds in the order in which threads arrive. PyTorch's
+    own kernel on CUDA does so too if few tokens occur often, unless deterministic algorithms are requested.
     """
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("error")

@@ -110,7 +110,8 @@ OUT_OF_RANGE = [("--temperature", "nan"), ("--temperature", "inf"), ("--remask",
         (["--seed", "2147483648"], "--seed: 2147483648 is out of range: it must be at least 0 and at most"),
         (["--order", "backwards"], "(choose from 'random', 'left-to-right', 'confidence', 'entropy', 'margin')"),
         (["--gif", "text.png"], "--gif text.png does not end with .gif"),
-        (["--gif", "/proc/text.gif"], "cannot write to /proc (No such file or directory)"),
+        (["--gif", "/proc/text.gif"], "--gif: cannot write to /proc (No such file or directory)"),
+        (["--gif", f"{'x' * 300}.gif"], "File name too long"),
         (["--length", "5000", "--gif", "text.gif"], "--gif records texts of at most 4,000 tokens, not 5,000"),
     ],
 )
@@ -119,7 +120,7 @@ def test_wrong_input_is_one_line(logs, refusal, words, message):
 
 
 def test_a_gif_records_the_first_text_and_is_never_replaced(generated, logs, refusal, tmp_path):
-    words, path = ["--length", "20", "--n", "2"], tmp_path / "text.gif"
+    words, path = ["--length", "20", "--n", "2"], tmp_path / "new" / "text.gif"
     assert generated(*words, "--gif", str(path)) == generated(*words)
     with Image.open(path) as image:
         assert 20 <= image.n_frames <= 22

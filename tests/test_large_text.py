@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import data.stored
 from configs.keys import ConfigError
 from data import corpus
 from data.corpus import CorpusError
 from data.play.grammar import play
+from data.prefetch import Prefetched
+from data.windows import Windows
 from runs.locks import locked
 from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line
 from tests.fork_server import ForkServer
@@ -70,6 +73,16 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("more", CASES.values(), ids=CASES)
 def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
     check_resumes(train, 7, data__corpus=str(text), training__max_steps=STEPS, **more)
+
+
+def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, train, monkeypatch):
+    """As on a GPU: the checkpoint is written while the thread draws the next windows."""
+
+    def with_thread(windows: Windows, device: torch.device, **_: Any) -> Prefetched:
+        return Prefetched(windows, device, in_thread=True)
+
+    monkeypatch.setattr("configs.other_windows.Prefetched", with_thread)
+    check_resumes(train, 7, data__corpus=str(text), training__max_steps=STEPS, objective__sop=True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Classifiers that `finetune.py --save` has written: a folder that predict.py and export.py take in place of a run."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,16 +50,16 @@ def is_classifier(folder: Path) -> bool:
 
 
 def check_new(path: Path, option: str) -> None:
-    """Raise ConfigError if nothing new can be made at the path that an option names."""
+    """Make the folder of the path that an option names. Raise ConfigError if nothing new can be made there."""
     if not path.name:
         raise ConfigError(f"{option} names no new file or folder: give its path")
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists already: choose another path")
+    if os.path.lexists(path):
+        raise ConfigError(f"{option}: {path} exists already: choose another path")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryDirectory(dir=path.parent).cleanup()  # refuses a folder that cannot be written to
+        TemporaryDirectory(prefix=f"{path.name}.tmp.", dir=path.parent).cleanup()  # or the result could not be written
     except OSError as error:
-        raise ConfigError(f"cannot write to {path.parent} ({error.strerror}): choose another path") from error
+        raise ConfigError(f"{option}: cannot write to {path.parent} ({error.strerror}): choose another path") from error
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:

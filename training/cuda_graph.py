@@ -88,12 +88,13 @@ class CudaGraphs:
         gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
         try:
             graph = torch.cuda.CUDAGraph()
-            # PyTorch records on the current device, and leaves its own stream current if recording fails.
+            # PyTorch records on the device of the current stream, and leaves its own current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs run one after the other, so they share a pool of memory; PyTorch frees it with the last.
+            # Graphs run one after the other, so they share a pool of memory, which PyTorch frees with the last of them.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}  # others may pin memory
-            with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):  # it records where `stream` is
+            # Other threads may pin memory while a graph is recorded.
+            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
+            with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
             self._check(draw())

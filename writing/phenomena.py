@@ -20,7 +20,7 @@ from writing.judge import ratio
 from writing.truth import TruePosterior
 
 MAX_WINDOWS = 192  # the exact posteriors take 10 seconds on one core
-# A character belongs to the first that fits the word of its state, itself, and the character before it.
+# Name -> whether it fits: by the word of the state, the character, and the one before it. The first that fits counts.
 PHENOMENA: dict[str, Callable[[str, str, str], bool]] = {
     "agreement": lambda word, c, before: word in ("verb ending", "noun ending"),  # the latter is the s of a plural
     "topic vowel": lambda word, c, before: word in ("noun", "verb", "adjective") and c in TOPIC_VOWELS,

@@ -106,7 +106,7 @@ def beliefs_about_speeches(distinction: str, texts: Sequence[str]) -> Tensor:
 
 
 def _labelled(name: str, kind: str, distinction: str, use: str) -> Task:
-    """Texts with a distinction of their states as label: that of each character of a window, or that of a speech."""
+    """Texts labelled by a distinction of the grammar: each character of a window, or each speech as a whole."""
     of_characters = kind == CHARACTER
     pool, test = _parts(partial(_windows if of_characters else _speeches_about, distinction), use)
 

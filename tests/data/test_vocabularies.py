@@ -1,4 +1,4 @@
-"""Bytes, byte-level BPE and tokenizer.json files as tokens."""
+"""Characters, bytes, byte-level BPE and tokenizer.json files as tokens."""
 
 import json
 

@@ -11,7 +11,8 @@ IDS = torch.randint(200, (5_000,), generator=torch.Generator().manual_seed(0))
 SHAPES = [(4, 32), (4, 32), (2, 64), (4, 32), (4, 32)] * 4
 KINDS = [Windows, ShuffledWindows]
 THREADS = {
-    "without a thread": lambda windows: windows,
+    "in memory": lambda windows: windows,
+    "on the disk": lambda windows: Prefetched(windows, IDS.device, in_thread=False),
     "ahead": lambda windows: Prefetched(windows, IDS.device, in_thread=True),
 }
 

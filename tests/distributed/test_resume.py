@@ -74,6 +74,18 @@ def test_a_process_that_joins_a_run_draws_its_own_dropout(corpus_file):
     assert draws[:3] == draws[3:]
 
 
+def test_a_restart_continues_the_run(launcher):
+    config = launcher.config(training__max_steps=60, checkpoint__every_seconds=0.1, training__evaluations=1)
+    programs = launcher.start(2, "experiment.py", "--config", config)
+    launcher.until("logs/mlm/*/checkpoints/last.safetensors")
+    os.kill(programs[1].pid, signal.SIGKILL)
+    for program in programs:
+        program.wait(60)
+    outputs = launcher.run(2, "experiment.py", "--config", config, attempt=1)
+    assert "resuming at step" in outputs[0]
+    assert launcher.only_run().status()["status"] == "completed"  # and there is one run
+
+
 def test_ctrl_c_saves_and_ends_all(launcher):
     programs = launcher.start_long()
     for program in programs:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -113,3 +114,4 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
             assert window.stop - window.start <= longest
             assert part.start == 0 or part.start - window.start >= longest // 4
             assert part.stop == length or window.stop - part.stop >= longest // 4
+        assert all(2 * (one.stop - two.start) >= longest for (one, _), (two, _) in pairwise(cut) if longest > 1)

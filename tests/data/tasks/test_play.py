@@ -77,10 +77,11 @@ def test_the_ceiling_of_tagging_is_the_accuracy_of_the_exact_posterior(of_report
     assert right.mean() == pytest.approx(task.ceiling(), abs=0.003)
 
 
-def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report):
-    task = of_report("play_speaker")
-    values = tasks.floor().values("speaker")
-    best, guess = tasks.beliefs_about_speeches("speaker", [example.texts[0] for example in task.test]).max(1)
+@pytest.mark.parametrize(("name", "distinction"), [("topic", "topic"), ("play_speaker", "speaker")])
+def test_the_exact_posterior_of_speeches_reaches_the_ceiling(of_report, name, distinction):
+    task = of_report(name)
+    values = tasks.floor().values(distinction)
+    best, guess = tasks.beliefs_about_speeches(distinction, [example.texts[0] for example in task.test]).max(1)
     is_right = [values[i] == example.label for i, example in zip(guess.tolist(), task.test, strict=True)]
     check_calibrated(best.numpy(), np.array(is_right), task.ceiling())
 
