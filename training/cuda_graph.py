@@ -92,8 +92,7 @@ class CudaGraphs:
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
             # Graphs run one after the other, so they share a pool of memory, which PyTorch frees with the last of them.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            # Other threads may pin memory while a graph is recorded.
-            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
+            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}  # threads may pin memory
             with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
