@@ -90,9 +90,9 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the device of the current stream, and leaves its own current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
-            # Graphs run one after the other, so they share a pool of memory, which PyTorch frees with the last of them.
+            # Graphs take turns, so they share a pool, freed with the last of them. Other threads may pin memory.
             pool = next((other.pool() for other, *_ in self._recorded.values()), None)
-            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}  # threads may pin memory
+            options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
             with self._rates_on_device(), stream, torch.cuda.graph(graph, **options):
                 result = self.update(batches)
             self._recorded[shape] = graph, batches, result
