@@ -1,14 +1,16 @@
 import torch
 
+from tests.trained.conftest import of_characters
 from trained.inside import attention_maps, nearest_characters
 
 
-def test_the_maps_are_those_of_the_attention(plain):
+@of_characters
+def test_the_maps_are_those_of_the_attention(trained):
     """The values weighted by the maps give the output of the module itself."""
-    model, calls = plain.model, []
+    model, calls = trained.model, []
     attention = model.encoder.layers[1].attention
     hook = attention.register_forward_hook(lambda module, arguments, output: calls.append((arguments[0], output)))
-    ids = plain.vocabulary.encode("the cat sat on the mat.")
+    ids = trained.vocabulary.encode("the cat sat on the mat.")
     maps = attention_maps(model, ids)
     hook.remove()
     ((inputs, outputs),) = calls
