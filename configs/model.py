@@ -22,7 +22,7 @@ class ModelConfigs(Branch):
     n_heads: Annotated[int, Key("attention heads per layer; they must divide d_model", low=1, high=1_024)] = 4
     d_ff: Annotated[int, Key("hidden size of the feed-forward layers", low=1, high=65_536)] = 256
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
-    ngrams: Annotated[int, Key("length of the longest n-grams, 1 to 4; 0: none", low=0, high=4)] = 0
+    ngrams: Annotated[int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)] = 0
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
     ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import ModernBertConfig, ModernBertForMaskedLM, ModernBertModel, ModernBertPreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
-from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertPredictionHead
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.modernbert.modeling_modernbert import ModernBertEmbeddings, ModernBertPredictionHead
 
 from .ngrams import NgramEmbedding  # relative, because transformers looks for it beside this file
 
@@ -25,37 +25,8 @@ class FolioConfig(ModernBertConfig):
     ngram_rows: int = 1
 
 
-class QueriesApart(nn.Linear):
-    """A matrix of queries, keys and values whose queries read other vectors than its keys and values."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`[..., 2 * hidden_size]`, the queries' vectors first, to `[..., 3 * hidden_size]`."""
-        queries, others = x.chunk(2, -1)
-        to_query, to_key_value = self.weight.split([self.in_features, 2 * self.in_features])
-        return torch.cat([F.linear(queries, to_query), F.linear(others, to_key_value)], -1)
-
-
-class FolioLayer(ModernBertEncoderLayer):
-    """ModernBERT's layer. The last one adds the n-grams to its residual stream; its keys and values do not see them."""
-
-    def __init__(self, config: FolioConfig, layer_idx: int):
-        super().__init__(config, layer_idx)
-        self.is_last = layer_idx == config.num_hidden_layers - 1
-        if self.is_last:
-            self.attn.Wqkv = QueriesApart(config.hidden_size, 3 * config.hidden_size, bias=False)
-
-    def forward(self, hidden_states: Tensor, *, ngrams: Tensor, **options: Any) -> Tensor:  # type: ignore[override]
-        if not self.is_last:
-            return super().forward(hidden_states, **options)
-        x = hidden_states + ngrams
-        x = x + self.attn(torch.cat([self.attn_norm(x), self.attn_norm(hidden_states)], -1), **options)[0]
-        return x + self.mlp(self.mlp_norm(x))
-
-
-class FolioModel(ModernBertModel):
-    """ModernBERT with n-grams."""
-
-    config_class = FolioConfig
+class FolioEmbeddings(ModernBertEmbeddings):
+    """ModernBERT's embeddings with n-grams added before the norm."""
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
@@ -63,11 +34,9 @@ class FolioModel(ModernBertModel):
         self.ngrams = NgramEmbedding(
             n_tokens=config.unk_token_id, d_model=config.hidden_size, ngrams=ngrams, n_rows=config.ngram_rows
         )
-        self.layers = nn.ModuleList(FolioLayer(config, i) for i in range(config.num_hidden_layers))
-        self.post_init()
 
-    def forward(self, input_ids: Tensor | None = None, **options: Any) -> BaseModelOutput:
-        """Vectors for `input_ids` `[batch, seq_len]`: `last_hidden_state` `[batch, seq_len, hidden_size]`.
+    def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
+        """Vectors `[batch, seq_len, hidden_size]` for `input_ids` `[batch, seq_len]`.
 
         `[PAD]` counts as outside of the text, and `[UNK]` as `[MASK]`. Raises ValueError for `inputs_embeds`.
         """
@@ -76,7 +45,16 @@ class FolioModel(ModernBertModel):
         config: Any = self.config
         symbols = input_ids.masked_fill(input_ids == config.unk_token_id, config.mask_token_id)
         symbols = symbols.masked_fill(input_ids == config.pad_token_id, self.ngrams.border)
-        return super().forward(input_ids, ngrams=self.ngrams(symbols), **options)
+        return self.drop(self.norm(self.tok_embeddings(input_ids) + self.ngrams(symbols)))
+
+
+class FolioModel(ModernBertModel):
+    config_class = FolioConfig
+
+    def __init__(self, config: FolioConfig):
+        super().__init__(config)
+        self.embeddings = FolioEmbeddings(config)
+        self.post_init()
 
 
 class FolioForMaskedLM(ModernBertForMaskedLM):

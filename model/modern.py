@@ -5,8 +5,6 @@ Embedding and norm; pre-norm layers (Xiong et al. 2020) with full attention, rot
 biases. The whole follows ModernBERT (Warner et al. 2024).
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,18 +14,6 @@ from model.ngrams import NgramEmbedding
 
 NORM_EPS = 1e-5
 ROTARY_BASE = 10_000.0
-
-
-class Context(NamedTuple):
-    """The rotation of a window's positions, and which of them are text."""
-
-    cos: Tensor  # [seq_len, d_head]
-    sin: Tensor
-    mask: Tensor | None = None  # [batch, 1, 1, seq_len], False at padding
-
-
-# Vectors [batch, n, d_model] that attend in place of a window's own, and the cosines and sines of their positions
-Queries = tuple[Tensor, Tensor, Tensor]
 
 
 def rotary_table(seq_len: int, d_head: int, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
@@ -54,36 +40,43 @@ def linear(n_in: int, n_out: int, is_zero: bool = False) -> nn.Linear:
     return layer
 
 
+def at(positions: Tensor | None, x: Tensor) -> Tensor:
+    """The vectors of `x` `[batch, seq_len, d_model]` at `positions`, indices into its flattened windows; or all."""
+    return x if positions is None else x.flatten(0, 1)[positions]
+
+
 class Attention(nn.Module):
     """Multi-head self-attention in both directions: every position sees every other."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float):
         super().__init__()
-        self.n_heads, self.d_head = n_heads, d_model // n_heads
+        self.n_heads = n_heads
         self.dropout = dropout
         self.query_key_value = linear(d_model, 3 * d_model)
         self.output = linear(d_model, d_model, is_zero=True)
 
-    def forward(self, x: Tensor, context: Context, queries: Queries | None = None) -> Tensor:
-        """Attention to `x` `[batch, seq_len, d_model]`, from its own vectors or from `queries`."""
-        query, key, value = self.rotated(x, context, queries)
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, context.mask, dropout_p=dropout)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Attention at all positions, or at `positions` only. With `[batch, n]`, other positions have no queries.
 
-    def rotated(self, x: Tensor, context: Context, queries: Queries | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries `[batch, n_heads, n, d_head]` and keys, and values `[batch, n_heads, seq_len, d_head]`."""
-        if queries is None:
-            (query, key, value), cos, sin = self.heads(self.query_key_value(x)), context.cos, context.sin
+        Keys where `mask` `[batch, 1, 1, seq_len]` is False are not seen.
+        """
+        batch, seq_len, d_model = x.shape
+        heads = (self.n_heads, d_model // self.n_heads)
+        if positions is None or positions.ndim == 1:
+            queries_keys_values = self.query_key_value(x).view(batch, seq_len, 3, *heads)
+            query, key, value = queries_keys_values.permute(2, 0, 3, 1, 4)  # each [batch, n_heads, seq_len, d_head]
+            query = rotate(query, cos, sin)
         else:
-            vectors, cos, sin = queries
-            to_query, to_key_value = self.query_key_value.weight.split([x.shape[-1], 2 * x.shape[-1]])
-            (query,), (key, value) = self.heads(F.linear(vectors, to_query)), self.heads(F.linear(x, to_key_value))
-        return rotate(query, cos, sin), rotate(key, context.cos, context.sin), value
-
-    def heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        """The parts of `[batch, n, n_parts * d_model]`, each `[batch, n_heads, n, d_head]`."""
-        return x.unflatten(-1, (-1, self.n_heads, self.d_head)).permute(2, 0, 3, 1, 4).unbind()
+            to_query, to_key_value = self.query_key_value.weight.split([d_model, 2 * d_model])
+            key, value = F.linear(x, to_key_value).view(batch, seq_len, 2, *heads).permute(2, 0, 3, 1, 4)
+            query = F.linear(at(positions, x), to_query).view(batch, -1, *heads).transpose(1, 2)
+            columns = positions.unsqueeze(1) % seq_len
+            query, positions = rotate(query, cos[columns], sin[columns]), None
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, mask, dropout_p=dropout)
+        return self.output(at(positions, mixed.transpose(1, 2).reshape(batch, -1, d_model)))
 
 
 class GeGLU(nn.Module):
@@ -111,15 +104,9 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, context: Context, queries: Queries | None = None, positions: Tensor | None = None
+        self, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """The next vectors of `x` `[batch, seq_len, d_model]`, or of `queries`; with `positions`, only those there."""
-        residual, normed = x, self.attention_norm(x)
-        if queries is not None:
-            residual, cos, sin = queries
-            queries = self.attention_norm(residual), cos, sin
-        x = residual + self.dropout(self.attention(normed, context, queries))
-        x = x if positions is None else x.flatten(0, 1)[positions]
+        x = at(positions, x) + self.dropout(self.attention(self.attention_norm(x), cos, sin, positions, mask))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -137,7 +124,7 @@ class ModernEncoder(nn.Module):
         dropout: float = 0.0,
         ngrams: NgramEmbedding | None = None,
     ):
-        """`n_heads` divides `d_model` into heads of an even size."""
+        """`n_heads` divides `d_model` into heads of an even size. `ngrams` adds vectors to the tokens'."""
         super().__init__()
         self.d_head = d_model // n_heads
         self.embedding = Embedding(n_tokens, d_model)
@@ -148,33 +135,26 @@ class ModernEncoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.ngrams = ngrams
 
-    def forward(
-        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None, **further: Tensor
-    ) -> Tensor:
+    def forward(self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
         """`attention_mask` `[batch, seq_len]` is False at padding, which follows the text of a shorter window. Other
         positions get the vectors that the text has alone; those of padding have no meaning.
 
-        With `positions`, indices into `inputs.flatten()`, only the vectors there are returned: `[n, d_model]`, or
-        `[batch, n, d_model]` for `[batch, n]`, with which the last attention too has queries only there.
-
-        The vectors of n-grams join before the last layer, only at the predicted positions: the other layers, and the
-        keys and values of the last one, do not see them. So they cost little, and the other layers learn without them.
+        With `positions` `[n]`, indices into `inputs.flatten()`, only the vectors there are returned, `[n, d_model]`:
+        the last feed-forward runs only there, and with `[batch, n]` the last attention too has queries only there.
         """
-        ngrams = None if self.ngrams is None else self.ngrams(inputs, positions, attention_mask)  # compiling stops here
-        x = self.dropout(self.embedding_norm(self.embedded(inputs, **further)))
-        cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
-        context = Context(cos, sin, None if attention_mask is None else attention_mask[:, None, None])
-        for layer in self.layers[:-1]:
-            x = layer(x, context)
-        residual = x
-        if positions is not None and positions.ndim == 2:
-            columns = positions.unsqueeze(1) % x.shape[1]
-            residual, cos, sin, positions = x.flatten(0, 1)[positions], cos[columns], sin[columns], None
-        if ngrams is not None:
-            residual = residual + self.dropout(ngrams)
-        queries = None if residual is x else (residual, cos, sin)
-        return self.final_norm(self.layers[-1](x, context, queries, positions))
+        return self.encoded(self.embedded(inputs, attention_mask), positions, attention_mask)
 
-    def embedded(self, inputs: Tensor) -> Tensor:
+    def embedded(self, inputs: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The vectors of tokens that the layers begin with, before the norm, `[batch, seq_len, d_model]`."""
-        return self.embedding(inputs)
+        ngrams = None if self.ngrams is None else self.ngrams(inputs, attention_mask)  # first: torch.compile stops here
+        return self.embedding(inputs) if ngrams is None else self.embedding(inputs) + ngrams
+
+    def encoded(self, x: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+        """The result of `forward` for embedded tokens `[batch, seq_len, d_model]`."""
+        cos, sin = rotary_table(x.shape[1], self.d_head, x.device)
+        x = self.dropout(self.embedding_norm(x))
+        mask = None if attention_mask is None else attention_mask[:, None, None]
+        *earlier, last = self.layers
+        for layer in earlier:
+            x = layer(x, cos, sin, mask=mask)
+        return self.final_norm(last(x, cos, sin, positions, mask))

@@ -32,7 +32,7 @@ ROTARY = {"rope_type": "default", "rope_theta": ROTARY_BASE}
 NAMES = {  # Folio's names of weights -> Hugging Face's
     r"encoder\.embedding\.": "model.embeddings.tok_embeddings.",
     r"encoder\.embedding_norm\.": "model.embeddings.norm.",
-    r"encoder\.ngrams\.": "model.ngrams.",
+    r"encoder\.ngrams\.": "model.embeddings.ngrams.",
     r"encoder\.layers\.(\d+)\.attention_norm\.": r"model.layers.\1.attn_norm.",
     r"encoder\.layers\.(\d+)\.attention\.query_key_value\.": r"model.layers.\1.attn.Wqkv.",
     r"encoder\.layers\.(\d+)\.attention\.output\.": r"model.layers.\1.attn.Wo.",

@@ -41,13 +41,13 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
     initial = whole(model.state_dict())
     for name, target in initial.items():
-        if name not in weights or weights[name].shape[1:] != target.shape[1:]:
-            raise CheckpointError(f"{path} holds the weights of a different model or version of Folio")
         if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
-            weight = weights[name]
+            weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
             target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
             continue
+        if name not in weights:
+            raise CheckpointError(f"{path} holds the weights of a different model")
         weight = weights[name].to(target.device)
         if len(target) == vocabulary.n_tokens and len(weight) == old.n_tokens:
             target[ids] = weight[rows]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from configs.keys import ConfigError
 from data.vocabulary import Vocabulary
+from model.modern import rotate
 
 
 @contextmanager
@@ -31,9 +32,10 @@ def attention_maps(model: Any, ids: Tensor) -> Tensor:
     with recorded_inputs(attentions) as calls:
         model(ids.unsqueeze(0))
     maps = []
-    for attention, arguments in zip(attentions, calls, strict=True):
-        query, key, _ = attention.rotated(*arguments)  # each [1, n_heads, seq_len, d_head]
-        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    for attention, (x, cos, sin, *_) in zip(attentions, calls, strict=True):
+        heads = attention.query_key_value(x).view(*x.shape[:2], 3, attention.n_heads, -1)
+        query, key, _ = heads.permute(2, 0, 3, 1, 4)  # [1, n_heads, seq_len, d_head]
+        scores = rotate(query, cos, sin) @ rotate(key, cos, sin).transpose(-1, -2) / query.shape[-1] ** 0.5
         maps.append(scores.softmax(-1).squeeze(0))
     return torch.stack(maps)
 

@@ -91,7 +91,7 @@ def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkp
     try:
         load(found.weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{found.path} holds the weights of a different model or version of Folio") from error
+        raise CheckpointError(f"{found.path} holds the weights of a different model") from error
 
 
 def save_last(folder: Path, content: Content) -> None:

@@ -20,8 +20,7 @@ class PairObjective(MaskedObjective):
 
     def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
         segments, labels = batch.further
-        positions = batch.positions.view(len(batch.inputs), -1) if batch.is_even else batch.positions
-        logits, pair_logits = model.forward_pairs(batch.inputs, positions, segments)  # type: ignore[operator]
+        logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, segments)  # type: ignore[operator]
         masked = masked_outcome(logits, batch.labels)
         losses, correct = pair_outcomes(pair_logits, labels)
         return Outcome(masked.losses, masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()})
@@ -45,11 +44,11 @@ def evaluate_pairs(model: nn.Module, windows: WindowBatch) -> tuple[float, float
     """Loss (nats) and accuracy on pairs of text, with no character masked."""
     outcomes = []
     n_at_once = max(1, CHARS_AT_ONCE // windows.tokens.shape[1])
+    any_position = torch.zeros(1, dtype=torch.int64, device=windows.tokens.device)  # its logits are not used
     parts = (windows.tokens, *windows.further)
     with evaluating(model, windows.tokens.device):
         for tokens, segments, labels in zip(*(part.split(n_at_once) for part in parts), strict=True):
-            nowhere = tokens.new_zeros(len(tokens), 0)
-            _, pair_logits = model.forward_pairs(tokens, nowhere, segments)  # type: ignore[operator]
+            _, pair_logits = model.forward_pairs(tokens, any_position, segments)  # type: ignore[operator]
             outcomes.append(pair_outcomes(pair_logits, labels))
     losses, correct = (torch.cat(parts) for parts in zip(*outcomes, strict=True))
     return losses.mean().item(), correct.float().mean().item()

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs.command_line import PRESETS, read_config, resolve
-from model.modern import Context, Layer, rotary_table
+from model.modern import Layer, rotary_table
 from runs.files import ROOT
 from tests.conftest import configs_for
 from tests.distributed.steps import new_memory
@@ -43,7 +43,7 @@ def test_operations():
     layer, length = Layer(64, 2, 96, dropout=0.0, is_first=False).to("meta"), 32
     x = torch.zeros(1, length, 64, device="meta", requires_grad=True)
     with FlopCounterMode(display=False) as counted, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        layer(x, Context(*rotary_table(length, 32, x.device))).sum().backward()
+        layer(x, *rotary_table(length, 32, x.device)).sum().backward()
     assert counted.get_total_flops() == operations(1, 64, 96, length) * length
 
 

@@ -4,18 +4,15 @@ from torch.nn import functional as F
 
 from model import MaskedLanguageModel, ModernEncoder
 from model.modern import rotary_table, rotate
-from model.ngrams import NGRAMS, NgramEmbedding
 
 
-@pytest.fixture(params=["no n-grams", "n-grams"])
-def model(request: pytest.FixtureRequest) -> MaskedLanguageModel:
-    """A model whose output projections and n-grams are not zero, as if it had been trained."""
+@pytest.fixture
+def model() -> MaskedLanguageModel:
+    """A model whose output projections are not zero, as if it had been trained."""
     torch.manual_seed(0)
-    ngrams = NgramEmbedding(n_tokens=30, d_model=32, ngrams=NGRAMS, n_rows=97) if request.param == "n-grams" else None
-    encoder = ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48, ngrams=ngrams)
-    model = MaskedLanguageModel(encoder)
+    model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48))
     for name, parameter in model.named_parameters():
-        if name.endswith(("output.weight", "table.weight")):
+        if name.endswith("output.weight"):
             torch.nn.init.normal_(parameter, std=0.2)
     return model.eval()
 

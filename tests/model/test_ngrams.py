@@ -3,7 +3,6 @@ import torch
 
 from model import ModernEncoder
 from model.ngrams import NGRAMS, NgramEmbedding
-from trained.inside import recorded_inputs
 
 N_TOKENS, MASK = 30, 29
 INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed(0))
@@ -25,16 +24,15 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows: int):
     vectors = module(inputs)
     for window, tokens in enumerate(inputs.tolist()):
         for position in range(len(tokens)):
-            total = torch.zeros(4)
+            expected = torch.zeros(4)
             for i, ngram in enumerate(NGRAMS):
                 number = module.summands[i].item()
                 for offset in ngram:
                     column = position + offset
                     symbol = tokens[column] if 0 <= column < len(tokens) else N_TOKENS
-                    number += symbol * module.factors[module.reach + offset, i].item()
-                total += module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
-            expected = torch.nn.functional.layer_norm(total, [4])
-            assert torch.allclose(vectors[window, position], expected, atol=1e-4)
+                    number += symbol * module.factors[4 + offset, i].item()
+                expected += module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
+            assert torch.allclose(vectors[window, position], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_tokens", [30, 100_000])
@@ -42,7 +40,7 @@ def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
     n_rows = 1_000
     module = NgramEmbedding(n_tokens=n_tokens, d_model=2, ngrams=NGRAMS, n_rows=n_rows)
     rows = module.rows(torch.randint(n_tokens, (50, 64), generator=torch.Generator().manual_seed(0)))
-    counts = rows.view(50, 64, -1)[:, 5:-5].flatten().bincount(minlength=n_rows)
+    counts = rows[:, 4:-4].flatten().bincount(minlength=n_rows)
     assert len(counts) == n_rows
     assert counts.min() > 0
     assert counts.max() < 3 * counts.float().mean()
@@ -52,13 +50,12 @@ def test_few_ngrams_share_a_row_if_there_are_many_rows():
     pairs = torch.cartesian_prod(torch.arange(N_TOKENS), torch.arange(N_TOKENS))  # every bigram, each in a window
     for n_rows, n_distinct in ((10**6, 0.99 * N_TOKENS**2), (100, 99)):
         rows = embedding([(-2, -1)], n_rows).rows(torch.cat([pairs, pairs[:, :1]], dim=1))
-        assert n_distinct <= len(rows[2::3].unique()) <= min(n_rows, N_TOKENS**2)
+        assert n_distinct <= len(rows[:, 2].unique()) <= min(n_rows, N_TOKENS**2)
 
 
 def test_a_vector_depends_on_the_characters_of_its_ngrams_only():
     assert all(0 not in ngram for ngram in NGRAMS)  # the character itself is in none
     assert len(set(NGRAMS)) == len(NGRAMS)
-    assert {tuple(-offset for offset in reversed(ngram)) for ngram in NGRAMS} == set(NGRAMS)  # both sides alike
     module = embedding([(-2, -1), (1, 2)])
     before = module(INPUTS)
     for column in range(9):
@@ -66,28 +63,6 @@ def test_a_vector_depends_on_the_characters_of_its_ngrams_only():
         changed[:, column] = (changed[:, column] + 1) % N_TOKENS
         differs = (module(changed) != before).any(-1).any(0)
         assert differs.nonzero().flatten().tolist() == [i for i in range(9) if abs(i - column) in (1, 2)]
-
-
-def test_vectors_are_the_same_at_some_positions_as_everywhere():
-    module = embedding()
-    everywhere = module(INPUTS)
-    some = torch.tensor([3, 0, 25])
-    assert torch.allclose(module(INPUTS, some).flatten(0, 1)[some], everywhere.flatten(0, 1)[some], atol=1e-6)
-    assert module(INPUTS, some).any(-1).sum() == 3  # zeros elsewhere
-    per_window = torch.tensor([[1, 8], [9, 11], [20, 26]])
-    assert torch.allclose(module(INPUTS, per_window), everywhere.flatten(0, 1)[per_window], atol=1e-6)
-
-
-def test_only_the_predicted_vectors_see_ngrams():
-    """Not the layers before the last, and not what the last one attends to."""
-    encoder = ModernEncoder(n_tokens=N_TOKENS, d_model=4, n_layers=2, n_heads=2, d_ff=8, ngrams=embedding())
-    torch.nn.init.normal_(encoder.layers[1].attention.output.weight)
-    with recorded_inputs(encoder.layers) as calls:
-        before = encoder(INPUTS, (at := torch.tensor([[4], [9], [26]])))
-        encoder.ngrams.table.weight.data.neg_()
-        after = encoder(INPUTS, at)
-    assert all(torch.equal(calls[i][0], calls[i + 2][0]) for i in range(2))
-    assert (before != after).any(-1).all()
 
 
 def test_a_table_of_zeros_changes_nothing():
@@ -122,8 +97,8 @@ def test_values_and_gradients_are_those_of_the_sum_of_rows_that_are_not_dropped(
     (vectors * target).sum().backward()
     table = module.table.weight.detach().requires_grad_()
     torch.manual_seed(0)
-    weights = torch.nn.functional.dropout(torch.ones(27, len(NGRAMS)), dropout)
-    expected = module.norm((table[module.rows(INPUTS)] * weights.unsqueeze(-1)).sum(-2)).view(3, 9, 4)
+    weights = torch.nn.functional.dropout(torch.ones(27, len(NGRAMS)), dropout).view(3, 9, -1)
+    expected = (table[module.rows(INPUTS)] * weights.unsqueeze(-1)).sum(-2)
     (expected * target).sum().backward()
     assert torch.allclose(vectors, expected, atol=1e-5)
     assert torch.allclose(module.table.weight.grad.to_dense(), table.grad, atol=1e-5)

@@ -101,10 +101,10 @@ def test_a_probe_changes_the_linear_layer_only_and_fine_tuning_the_encoder_only(
 
     def changed(tuned: Classifier) -> set[str]:
         weights = {name: weight for name, weight in tuned.model.state_dict().items() if name.startswith("encoder")}
-        return {".".join(name.split(".")[1:3]) for name, weight in weights.items() if not before[name].equal(weight)}
+        return {name.split(".")[1] for name, weight in weights.items() if not torch.equal(before[name], weight)}
 
-    assert changed(other) - changed(first) == {"ngrams.table"}
-    assert "layers.0" in changed(first)
+    assert changed(other) - changed(first) == {"ngrams"}
+    assert "layers" in changed(first)
     assert torch.equal(first.output.weight, probe.output.weight)
     norms = [each.model.encoder.final_norm.weight for each in (first, second, other)]
     assert torch.equal(norms[0], norms[1])

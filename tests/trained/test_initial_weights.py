@@ -62,6 +62,14 @@ def test_another_model_is_refused_in_one_line(train, corpus_file):
     check_refused(r"add them to data\.extra_characters")  # a smaller vocabulary
 
 
+def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
+    old = train(data__corpus=str(corpus_file), training__max_steps=1, model__ngrams=2)
+    new = configs_for(corpus_file, model__ngrams=2).network
+    weights = {name: weight for name, weight in old.configs.network.state_dict().items() if "symbols" not in name}
+    new.load_state_dict(weights)
+    assert torch.equal(new.encoder.ngrams.symbols, old.configs.network.encoder.ngrams.symbols)
+
+
 def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     old = RunFolder(shutil.copytree(plain.run.path, tmp_path / "logs" / "mlm" / "old"))
     (tmp_path / "new.txt").write_text("The cat sat on 1 mat.\n" * 200, encoding="utf-8")

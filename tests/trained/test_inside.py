@@ -1,16 +1,14 @@
 import torch
 
-from tests.trained.conftest import of_characters
 from trained.inside import attention_maps, nearest_characters
 
 
-@of_characters
-def test_the_maps_are_those_of_the_attention(trained):
+def test_the_maps_are_those_of_the_attention(plain):
     """The values weighted by the maps give the output of the module itself."""
-    model, calls = trained.model, []
+    model, calls = plain.model, []
     attention = model.encoder.layers[1].attention
     hook = attention.register_forward_hook(lambda module, arguments, output: calls.append((arguments[0], output)))
-    ids = trained.vocabulary.encode("the cat sat on the mat.")
+    ids = plain.vocabulary.encode("the cat sat on the mat.")
     maps = attention_maps(model, ids)
     hook.remove()
     ((inputs, outputs),) = calls
