@@ -94,9 +94,9 @@ class SumOfRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         rows, weights = ctx.saved_tensors
-        ordered, order = rows.flatten().sort(stable=True)
+        ordered, order = rows.flatten().int().sort(stable=True)  # sorting int32 takes half the time
         row, count = ordered.unique_consecutive(return_counts=True)
         begins, weight = count.cumsum(0) - count, weights.flatten()[order]
         inputs = order // rows.shape[1], gradient.contiguous(), begins
         sums = F.embedding_bag(*inputs, mode="sum", per_sample_weights=weight)
-        return torch.sparse_coo_tensor(row[None], sums, ctx.size, check_invariants=False), None, None
+        return torch.sparse_coo_tensor(row.long()[None], sums, ctx.size, check_invariants=False), None, None
