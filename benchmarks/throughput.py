@@ -38,7 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
     "Folio": {},
     "Folio with AdamW": ADAMW,
     "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
-    **{name: PEERS["keys"] | keys | EAGER for name, keys in PEERS["peers"].items()},
+    **{name: PEERS["keys"] | PEERS["sizes"][device_preset()] | keys | EAGER for name, keys in PEERS["peers"].items()},
 }
 
 

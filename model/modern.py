@@ -45,6 +45,14 @@ def at(positions: Tensor | None, x: Tensor) -> Tensor:
     return x if positions is None else x.flatten(0, 1)[positions]
 
 
+def mix(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """Scaled dot-product attention, on a CPU in float32: in bfloat16, PyTorch's gradient takes ten times as long."""
+    if torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):
+            return mix(query.float(), key.float(), value.float(), mask, dropout)
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention in both directions: every position sees every other."""
 
@@ -75,7 +83,7 @@ class Attention(nn.Module):
             columns = positions.unsqueeze(1) % seq_len
             query, positions = rotate(query, cos[columns], sin[columns]), None
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, rotate(key, cos, sin), value, mask, dropout_p=dropout)
+        mixed = mix(query, rotate(key, cos, sin), value, mask, dropout)
         return self.output(at(positions, mixed.transpose(1, 2).reshape(batch, -1, d_model)))
 
 

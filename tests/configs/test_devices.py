@@ -44,3 +44,21 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
     built, configs = (configs_for(corpus_file, training__compile=False) for _ in range(2))
     configs.update, configs.torch_device = built.update, torch.device("cuda")
     assert configs.cuda_graphs is not None
+
+
+@pytest.mark.parametrize(
+    ("has_amx", "d_model", "precision", "is_bfloat16"),
+    [
+        (True, 128, "auto", True),
+        (True, 64, "auto", False),
+        (False, 128, "auto", False),
+        (True, 128, "float32", False),
+        (False, 64, "bfloat16", True),
+    ],
+)
+def test_long_vectors_are_computed_in_bfloat16_on_cpus_with_amx(
+    corpus_file, monkeypatch, has_amx: bool, d_model: int, precision: str, is_bfloat16: bool
+):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    configs = configs_for(corpus_file, model__d_model=d_model, training__precision=precision)
+    assert configs.training.autocast == is_bfloat16

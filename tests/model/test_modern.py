@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from model import MaskedLanguageModel, ModernEncoder
-from model.modern import rotary_table, rotate
+from model.modern import mix, rotary_table, rotate
 
 
 @pytest.fixture
@@ -54,6 +54,14 @@ def test_the_masked_head_gives_the_loss_and_gradients_of_the_full_head(model):
     for full, masked, without_other_queries in zip(*found, strict=True):
         assert torch.allclose(masked, full, atol=1e-9)
         assert torch.allclose(without_other_queries, full, atol=1e-9)
+
+
+def test_autocast_on_a_cpu_leaves_attention_in_float32_and_changes_logits_little(model):
+    with torch.autocast("cpu"):
+        logits = model(INPUTS)
+        assert mix(*torch.randn(3, 1, 1, 5, 8).bfloat16(), None, 0.0).dtype == torch.float32
+    assert not torch.equal(logits, model(INPUTS))
+    assert torch.allclose(logits.float(), model(INPUTS), atol=0.05)
 
 
 def test_new_layers_are_the_identity_and_have_no_bias():
