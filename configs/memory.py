@@ -41,7 +41,7 @@ def least_bytes(values: Mapping[str, Any]) -> int:
     """A lower bound in bytes of the memory that a process needs: weights, gradients, optimizer, table, activations."""
     d_model, d_ff, n_layers = values["model.d_model"], values["model.d_ff"], values["model.n_layers"]
     weights = n_layers * (4 * d_model**2 + 2 * d_model * d_ff)
-    table = values["model.ngram_rows"] * d_model if values["model.ngrams"] > 1 else 0
+    table = values["model.ngram_rows"] * d_model // values["model.ngram_parts"] if values["model.ngrams"] > 1 else 0
     # Half, because activations may be bfloat16. The last feed-forward may run at the masked positions only.
     activations = _chars_per_batch(values) * (n_layers * d_model + (n_layers - 1) * d_ff) * BYTES // 2
     n_shards = n_started() if values["training.parallel"] == "fsdp" else 1

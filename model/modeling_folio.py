@@ -23,6 +23,7 @@ class FolioConfig(ModernBertConfig):
 
     ngrams: list[list[int]] | None = None
     ngram_rows: int = 1
+    ngram_parts: int = 1
 
 
 class FolioEmbeddings(ModernBertEmbeddings):
@@ -32,7 +33,11 @@ class FolioEmbeddings(ModernBertEmbeddings):
         super().__init__(config)
         ngrams = [tuple(ngram) for ngram in config.ngrams or []]
         self.ngrams = NgramEmbedding(
-            n_tokens=config.unk_token_id, d_model=config.hidden_size, ngrams=ngrams, n_rows=config.ngram_rows
+            n_tokens=config.unk_token_id,
+            d_model=config.hidden_size,
+            ngrams=ngrams,
+            n_rows=config.ngram_rows,
+            n_parts=config.ngram_parts,
         )
 
     def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:

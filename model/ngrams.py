@@ -14,9 +14,10 @@ from torch.nn import functional as F
 
 Ngram = tuple[int, ...]  # offsets from the position: (-2, -1) are the two characters before it
 NGRAMS: tuple[Ngram, ...] = (
-    *((-2, -1), (-1, 1), (1, 2), (-3, -1), (-2, 1), (-1, 2), (1, 3), (-2, 2)),
-    *((-3, -2, -1), (-2, -1, 1), (-1, 1, 2), (1, 2, 3), (-3, -2, 1), (-1, 2, 3)),
-    *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2), (-1, 1, 2, 3), (1, 2, 3, 4)),
+    *((-2, -1), (-3, -2), (-2, 1), (-1, 1), (-3, -2, -1), (-2, -1, 1), (-4, -3, -2)),
+    *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2)),
+    *((1, 2), (2, 3), (-1, 2), (-2, 2), (1, 2, 3), (-1, 1, 2), (2, 3, 4)),
+    *((1, 2, 3, 4), (-1, 1, 2, 3), (-3, -2, 2, 3)),
 )
 HASH_SEED = 0
 
@@ -24,29 +25,41 @@ HASH_SEED = 0
 class NgramEmbedding(nn.Module):
     """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of its n-grams' rows.
 
-    All n-grams share one table, which starts at zero. N-grams with the same hash share a row.
+    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. With two parts, rows are
+    half as long as vectors: the first half of the n-grams adds to the first half of a vector, and the others to the
+    second. A row then costs half as much to read and to update.
     """
 
     symbols: Tensor  # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
     factors: Tensor  # [2 * reach + 1, n_ngrams], 0 at offsets that are not in an n-gram
     summands: Tensor  # [n_ngrams]
 
-    def __init__(self, *, n_tokens: int, d_model: int, ngrams: Sequence[Ngram], n_rows: int, dropout: float = 0.0):
-        """`dropout` is the probability that a row is left out of a sum in training; the others are scaled up."""
+    def __init__(
+        self,
+        *,
+        n_tokens: int,
+        d_model: int,
+        ngrams: Sequence[Ngram],
+        n_rows: int,
+        n_parts: int = 1,
+        dropout: float = 0.0,
+    ):
+        """`n_parts` divides `d_model` and the number of `ngrams`. `dropout` is the probability that a row is left out
+        of a sum in training; the others are scaled up."""
         super().__init__()
-        self.ngrams = tuple(ngrams)
+        self.n_parts = n_parts
         self.dropout = dropout
         self.border = n_tokens  # the token outside of a window
-        self.reach = max(abs(offset) for ngram in ngrams for offset in ngram)
+        reach = max(abs(offset) for ngram in ngrams for offset in ngram)
         generator = torch.Generator().manual_seed(HASH_SEED)
         random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu")
-        offsets = range(-self.reach, self.reach + 1)
+        offsets = range(-reach, reach + 1)
         is_member = torch.tensor([[offset in ngram for ngram in ngrams] for offset in offsets], device="cpu")
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
         # The optimizers that update only the rows that were looked up set its `sparse`.
-        self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model), freeze=False, mode="sum")
+        self.table = nn.EmbeddingBag.from_pretrained(torch.zeros(n_rows, d_model // n_parts), freeze=False, mode="sum")
 
     @property
     def can_compile(self) -> bool:
@@ -56,16 +69,30 @@ class NgramEmbedding(nn.Module):
         """Tokens where `mask` `[batch, seq_len]` is False are outside of the text; their vectors are zero."""
         rows, table = self.rows(inputs if mask is None else inputs.masked_fill(~mask, self.border)), self.table.weight
         if torch.compiler.is_exporting():  # an exported program has no sparse gradients and no dropout
-            return F.embedding(rows, table).sum(-2)
+            return F.embedding(rows.unflatten(-1, (self.n_parts, -1)), table).sum(-2).flatten(-2)
         rows = rows.flatten(0, 1) if mask is None else rows[mask]  # no gradient for the rows around padding
+        rows = rows.view(-1, rows.shape[1] // self.n_parts)
         weights = F.dropout(torch.ones(rows.shape, dtype=table.dtype, device=rows.device), self.dropout, self.training)
-        vectors = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
+        sums = SumOfRows.apply(table, rows, weights) if self.table.sparse else self.table(rows, None, weights)
+        vectors = sums.view(-1, self.n_parts * table.shape[1])
         if mask is None:
             return vectors.view(*inputs.shape, -1)
-        return vectors.new_zeros(*inputs.shape, table.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
+        return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
+
+    @property
+    def reach(self) -> int:
+        return len(self.factors) // 2
+
+    @property
+    def ngrams(self) -> list[Ngram]:
+        return [tuple((column.nonzero().flatten() - self.reach).tolist()) for column in self.factors.T]
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
-        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none
+        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none,
+        for name in ("factors", "summands"):  # and other n-grams
+            saved, own = state_dict.get(f"{prefix}{name}"), getattr(self, name)
+            if saved is not None and saved.shape != own.shape:
+                setattr(self, name, own.new_empty(saved.shape))
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def rows(self, inputs: Tensor) -> Tensor:

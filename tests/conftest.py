@@ -50,6 +50,7 @@ TINY = {
     "model.n_heads": 2,
     "model.d_ff": 32,
     "model.ngram_rows": 4_096,
+    "model.ngram_parts": 2,
     "training.compile": False,
     "training.chars_per_step": 512,
     "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],

@@ -104,6 +104,7 @@ def settings_of(trained: Trained) -> dict[str, Any]:
     }
     if (ngrams := trained.encoder.ngrams) is not None:
         settings |= {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": values["model.ngram_rows"]}
+        settings["ngram_parts"] = ngrams.n_parts
     return settings
 
 

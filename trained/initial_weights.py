@@ -46,8 +46,8 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
             target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
             continue
-        if name not in weights:
-            raise CheckpointError(f"{path} holds the weights of a different model")
+        if name not in weights or weights[name].shape[1:] != target.shape[1:]:
+            raise CheckpointError(f"{path} holds the weights of a different model, or of an earlier version's")
         weight = weights[name].to(target.device)
         if len(target) == vocabulary.n_tokens and len(weight) == old.n_tokens:
             target[ids] = weight[rows]

@@ -8,19 +8,20 @@ N_TOKENS, MASK = 30, 29
 INPUTS = torch.randint(N_TOKENS, (3, 9), generator=torch.Generator().manual_seed(0))
 
 
-def embedding(ngrams=NGRAMS, n_rows: int = 1_000) -> NgramEmbedding:
+def embedding(ngrams=NGRAMS, n_rows: int = 1_000, n_parts: int = 1) -> NgramEmbedding:
     """With rows that differ from each other, as if it had been trained."""
-    module = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows)
+    module = NgramEmbedding(n_tokens=N_TOKENS, d_model=4, ngrams=ngrams, n_rows=n_rows, n_parts=n_parts)
     torch.nn.init.normal_(module.table.weight, generator=torch.Generator().manual_seed(1))
     return module
 
 
-@pytest.mark.parametrize("n_rows", [1, 10, 1_000, 2**20])
-def test_the_vectors_are_those_of_a_plain_loop(n_rows: int):
+@pytest.mark.parametrize(("n_rows", "n_parts"), [(1, 1), (10, 1), (1_000, 1), (2**20, 1), (1_000, 2)])
+def test_the_vectors_are_those_of_a_plain_loop(n_rows: int, n_parts: int):
     """Windows that contain [MASK]; the symbol after the last token lies beyond their borders."""
     inputs = INPUTS.clone()
     inputs[0, 2:5] = MASK
-    module = embedding(n_rows=n_rows)
+    module = embedding(n_rows=n_rows, n_parts=n_parts)
+    length = 4 // n_parts  # of a row
     vectors = module(inputs)
     for window, tokens in enumerate(inputs.tolist()):
         for position in range(len(tokens)):
@@ -31,7 +32,9 @@ def test_the_vectors_are_those_of_a_plain_loop(n_rows: int):
                     column = position + offset
                     symbol = tokens[column] if 0 <= column < len(tokens) else N_TOKENS
                     number += symbol * module.factors[4 + offset, i].item()
-                expected += module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
+                first = i * n_parts // len(NGRAMS) * length
+                row = module.table.weight[((number + 2**63) % 2**64 >> 33) * n_rows >> 31]
+                expected[first : first + length] += row
             assert torch.allclose(vectors[window, position], expected, atol=1e-5)
 
 
@@ -65,6 +68,13 @@ def test_a_vector_depends_on_the_characters_of_its_ngrams_only():
         assert differs.nonzero().flatten().tolist() == [i for i in range(9) if abs(i - column) in (1, 2)]
 
 
+def test_weights_bring_their_ngrams():
+    saved, module = embedding([(-2, -1), (1, 2), (-1, 1)]), embedding()
+    module.load_state_dict(saved.state_dict())
+    assert module.ngrams == [(-2, -1), (1, 2), (-1, 1)]
+    assert torch.equal(module(INPUTS), saved(INPUTS))
+
+
 def test_a_table_of_zeros_changes_nothing():
     """And building it draws no random numbers: the same seed gives the same other weights."""
     torch.manual_seed(0)
@@ -75,9 +85,10 @@ def test_a_table_of_zeros_changes_nothing():
     assert torch.equal(plain(INPUTS), with_table(INPUTS))
 
 
+@pytest.mark.parametrize("n_parts", [1, 2])
 @pytest.mark.parametrize("sparse", [True, False])
-def test_only_rows_that_were_looked_up_have_a_gradient(sparse: bool):
-    module = embedding()
+def test_only_rows_that_were_looked_up_have_a_gradient(sparse: bool, n_parts: int):
+    module = embedding(n_parts=n_parts)
     module.table.sparse = sparse
     (module(INPUTS).square().sum()).backward()
     gradient, n_rows = module.table.weight.grad, len(module.rows(INPUTS).unique())
