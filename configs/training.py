@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-AMX_PAYS_FROM = 128  # d_model; with 64, a step in bfloat16 takes as long as in float32
 STAGES = (
     "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps cycle"
     " through; optional}, in order"
@@ -46,9 +45,7 @@ class TrainingConfigs(Branch):
     decay: Annotated[float, Key("final share of the budget, with a falling rate", low=0, high=1, resume=True)] = 0.4
     final_learning_rate: Annotated[float, Key("final rate, as a share of the peak", low=0, high=1, resume=True)] = 0.01
     grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster, as on CUDA, else float32")
-    ] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")] = "auto"
     parallel: Annotated[Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)] = "ddp"
     threads: Annotated[
         int, Key("threads; 0: all, or chosen if only seconds limit the run", low=0, high=512, resume=True)
@@ -76,15 +73,14 @@ def stages(c: TrainingConfigs) -> list[Stage]:
 
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
-    """Whether to compute in bfloat16. `auto` does on GPUs with instructions for it; others would be slower. On CPUs,
-    it needs AMX, and vectors that are long enough."""
+    """Whether to compute in bfloat16. `auto` does on GPUs with instructions for it, and on CPUs with AMX if matrices
+    are large: with a d_model of 64, a step would take as long as in float32."""
     import torch
 
-    if c.precision != "auto":
-        return c.precision == "bfloat16"
-    if c.root().torch_device.type == "cpu":
-        return torch.cpu._is_amx_tile_supported() and c.root().model.d_model >= AMX_PAYS_FROM
-    return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    kind, is_auto = c.root().torch_device.type, c.precision == "auto"
+    is_fast_gpu = kind == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    is_fast_cpu = kind == "cpu" and c.root().model.d_model >= 128 and torch.cpu._is_amx_tile_supported()
+    return c.precision == "bfloat16" or (is_auto and (is_fast_gpu or is_fast_cpu))
 
 
 @option(TrainingConfigs.optimizer)

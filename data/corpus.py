@@ -79,8 +79,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
 
     `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare, or the play if that is unavailable), or the path of
     a UTF-8 text: a file or a folder (see `data.sources`). `announce` is called with a line before a download or a wait,
-    and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if the text is missing, not UTF-8, or
-    empty.
+    and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
     """
     if name == PLAY:
         return Corpus.from_text(PLAY, play(), grammar())
@@ -111,8 +110,7 @@ def _tiny_shakespeare(announce: Callable[[str], None]) -> str:
     named, cached = os.environ.get(ENVIRONMENT_VARIABLE), CACHE / "tiny_shakespeare.txt"
     if named or os.path.exists(cached):
         source = ENVIRONMENT_VARIABLE if named else "the cached text (delete it to download it again)"
-        path = named or str(cached)
-        text = _read_text(path, source)
+        text = _read_text(path := named or str(cached), source)
         _check_hash(text.encode("utf-8"), f"{source}: {path!r}")
         return text
     announce(f"downloading tiny Shakespeare ({TINY_SHAKESPEARE_BYTES / 1e6:.1f} MB)")

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Ngram = tuple[int, ...]  # offsets from the position: (-2, -1) are the two characters before it
-NGRAMS: tuple[Ngram, ...] = (
+Ngrams = Sequence[Ngram]
+NGRAMS: Ngrams = (
     *((-2, -1), (-3, -2), (-2, 1), (-1, 1), (-3, -2, -1), (-2, -1, 1), (-4, -3, -2)),
     *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2)),
     *((1, 2), (2, 3), (-1, 2), (-2, 2), (1, 2, 3), (-1, 1, 2), (2, 3, 4)),
@@ -35,14 +36,7 @@ class NgramEmbedding(nn.Module):
     summands: Tensor  # [n_ngrams]
 
     def __init__(
-        self,
-        *,
-        n_tokens: int,
-        d_model: int,
-        ngrams: Sequence[Ngram],
-        n_rows: int,
-        n_parts: int = 1,
-        dropout: float = 0.0,
+        self, *, n_tokens: int, d_model: int, ngrams: Ngrams, n_rows: int, n_parts: int = 1, dropout: float = 0.0
     ):
         """`n_parts` divides `d_model` and the number of `ngrams`. `dropout` is the probability that a row is left out
         of a sum in training; the others are scaled up."""
@@ -79,20 +73,10 @@ class NgramEmbedding(nn.Module):
             return vectors.view(*inputs.shape, -1)
         return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
 
-    @property
-    def reach(self) -> int:
-        return len(self.factors) // 2
-
-    @property
-    def ngrams(self) -> list[Ngram]:
-        return [tuple((column.nonzero().flatten() - self.reach).tolist()) for column in self.factors.T]
-
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
         state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none,
-        for name in ("factors", "summands"):  # and other n-grams
-            saved, own = state_dict.get(f"{prefix}{name}"), getattr(self, name)
-            if saved is not None and saved.shape != own.shape:
-                setattr(self, name, own.new_empty(saved.shape))
+        for name, own in (("factors", self.factors), ("summands", self.summands)):  # and other n-grams
+            own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def rows(self, inputs: Tensor) -> Tensor:
@@ -100,7 +84,8 @@ class NgramEmbedding(nn.Module):
 
         A multilinear hash (Lemire and Kaser 2014): the highest bits of summand + sum of factor * symbol, modulo 2^64.
         """
-        symbols = self.symbols[F.pad(inputs, (self.reach, self.reach), value=self.border)]
+        reach = len(self.factors) // 2
+        symbols = self.symbols[F.pad(inputs, (reach, reach), value=self.border)]
         hashes = self.summands
         for i, factors in enumerate(self.factors):
             hashes = hashes + symbols[:, i : i + inputs.shape[1], None] * factors

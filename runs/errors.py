@@ -1,4 +1,4 @@
-"""The bases of the errors whose messages are one line for the user."""
+"""Errors whose messages are one line for the user: their bases, and the line of any other error."""
 
 
 class InputError(ValueError):
@@ -11,3 +11,8 @@ class StoppedError(RuntimeError):
     """A run that cannot go on. The exit code is 1."""
 
     raised_by_all = False
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or else its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -103,8 +103,9 @@ def settings_of(trained: Trained) -> dict[str, Any]:
         **dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")),
     }
     if (ngrams := trained.encoder.ngrams) is not None:
-        settings |= {"ngrams": [list(ngram) for ngram in ngrams.ngrams], "ngram_rows": values["model.ngram_rows"]}
-        settings["ngram_parts"] = ngrams.n_parts
+        is_member = ngrams.factors.T != 0  # [n_ngrams, 2 * reach + 1]; weights bring their own n-grams
+        offsets = [(row.nonzero().flatten() - is_member.shape[1] // 2).tolist() for row in is_member]
+        settings |= {"ngrams": offsets, "ngram_rows": values["model.ngram_rows"], "ngram_parts": ngrams.n_parts}
     return settings
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from data.masking import n_masked_in
+from runs.errors import first_line
 from training.objective import MaskedObjective
 from training.schedule import Stage
 from training.step import TrainingStep
@@ -84,8 +85,3 @@ def _leave_out(model: nn.Module) -> bool:
     for module in (module for module in found if "forward" not in vars(module)):
         module.forward = torch.compiler.disable(module.forward)
     return bool(found)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or else its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

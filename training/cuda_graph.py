@@ -15,7 +15,8 @@ import torch
 
 from data.masking import MaskedBatch, n_masked_in
 from runs.callbacks import Callback
-from training.compilation import first_line, without_side_effects
+from runs.errors import first_line
+from training.compilation import without_side_effects
 from training.objective import Losses, Sums
 from training.schedule import Stage
 from training.step import TrainingStep, Update

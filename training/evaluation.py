@@ -15,7 +15,8 @@ from data.protocol import ValidationSet
 from training.objective import Sums
 
 CHARS_AT_ONCE = 4_096  # per pass, to fit the cache of a CPU
-Outcomes = tuple[torch.Tensor, torch.Tensor]  # of `masked_outcomes`
+Outcomes = tuple[torch.Tensor, torch.Tensor]
+Measure = Callable[..., Outcomes]  # as `masked_outcomes`
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,7 @@ def masked_outcomes(model: nn.Module, windows: torch.Tensor, masked: torch.Tenso
 
 
 def evaluate(
-    model: nn.Module,
-    validation: ValidationSet,
-    *,
-    mask_token: int,
-    seq_len: int,
-    outcomes_of: Callable[..., Outcomes] = masked_outcomes,
+    model: nn.Module, validation: ValidationSet, mask_token: int, seq_len: int, outcomes_of: Measure = masked_outcomes
 ) -> Evaluation:
     """Evaluate by the protocol: every masked position shows `[MASK]`, dropout is off, arithmetic is float32.
 
@@ -108,20 +104,12 @@ class Evaluator:
     validation: ValidationSet
     mask_token: int
     corpus: str  # its name
-    outcomes_of: Callable[..., Outcomes] = masked_outcomes
+    outcomes_of: Measure = masked_outcomes
 
     def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
-        """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings.
-
-        `before` holds the chars and seconds of the last evaluation, `sums` those of the steps since then.
-        """
-        evaluation = evaluate(
-            self.model,
-            self.validation,
-            mask_token=self.mask_token,
-            seq_len=now["seq_len"],
-            outcomes_of=self.outcomes_of,
-        )
+        """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings, `before` the chars and
+        seconds of the last evaluation, `sums` those of the steps since then."""
+        evaluation = evaluate(self.model, self.validation, self.mask_token, now["seq_len"], self.outcomes_of)
         chars, seconds = (now[name] - before[name] for name in ("chars", "seconds"))
         totals = {name: float(total) for name, total in sums.items()}
         n_labels = totals["n_labels"] or math.nan  # nan: every step was skipped
