@@ -1,14 +1,11 @@
 """Presets compared on tasks with few labels: what is pretraining worth?
 
-python -m benchmarks.transfer [PRESET ...] [--seeds 3] [--seconds 600] [--labels 64] [--draws 2] [--search]
+python -m benchmarks.transfer [PRESET ...] [--seeds 3] [--seconds 600] [--labels 64] [--draws 2]
 
 Each preset (default: base, quick, modernbert, and Hugging Face's ModernBERT as `peer`) is trained for --seconds, once
 per seed, on the built-in play and on tiny Shakespeare. Each run learns the tasks on its text as finetune.py does, from
 --draws draws of labels of its own. The table has the accuracy of the fine-tuned models, of other methods with the first
 preset, and the best possible one. The 95% intervals are over seeds, draws of labels and test texts.
-
---search compares the candidates for the preset `base` in benchmarks/recipes/transfer.yaml instead, on the play, with
-other seeds, and on the texts of the tasks that are kept for such choices.
 """
 
 from argparse import Namespace
@@ -22,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks import models  # noqa: F401, it registers Hugging Face's architectures
-from benchmarks.command import recipe, run_benchmark, save_results
+from benchmarks.command import run_benchmark, save_results
 from benchmarks.report import Results, by_variant
 from benchmarks.time_to_loss import PEERS, peer_keys
 from benchmarks.trials import COMMON, Trial, last_losses, run_trials, trials_of
@@ -31,14 +28,13 @@ from configs.scripts import number
 from data.corpus import TINY_SHAKESPEARE
 from data.play.grammar import PLAY
 from data.tasks import TASKS
-from data.tasks.task import REPORT, SELECTION
+from data.tasks.task import REPORT
 from runs.run_folder import RunFolder
 from runs.statistics import CONFIDENCE, standard_error, t_quantile, with_error
 from trained.comparison import answers_of, ceiling_of
 from trained.load import load_trained
 from trained.task_results import (
     BASELINES,
-    BEST_BASELINE,
     CONTEXT,
     FROM_SCRATCH,
     NGRAMS,
@@ -46,42 +42,30 @@ from trained.task_results import (
     PROBE,
     ZERO_SHOT,
     gap_closed,
-    with_best_baseline,
 )
 from writing.judge import ratio
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)
-BASE, PEER, MODERNBERT = "base", "peer", "Hugging Face ModernBERT"
-PRESETS = (BASE, "quick", "modernbert", PEER)
+PEER, MODERNBERT = "peer", "Hugging Face ModernBERT"
+PRESETS = ("base", "quick", "modernbert", PEER)
 SECONDS_PER_DRAW = 150  # of a task, for `base` on two cores
-SEARCH_SEEDS = 100  # the first seed of a search
-LEAST_GAP = 0.02  # between the best baseline and the ceiling, for a share of it to count
 
 
 def main(options: Namespace, path: Path) -> None:
     """Train the missing runs, let them learn the tasks, print the table, and write JSON."""
     if unknown := set(options.presets).difference(PRESETS):
         raise ConfigError(f"unknown preset {min(unknown)}: choose from {', '.join(PRESETS)}")
-    if options.search and options.presets:
-        raise ConfigError(f"--search compares candidates for {BASE}: name no presets")
-    how = {"labels": options.labels, "draws": options.draws, "use": SELECTION if options.search else REPORT}
+    how = {"labels": options.labels, "draws": options.draws}
     rows: list[Trial] = []
     table: list[dict[str, str]] = []
-    for corpus in (PLAY,) if options.search else CORPORA:
+    for corpus in CORPORA:
         common = COMMON | {"data.corpus": corpus, "training.max_seconds": options.seconds}
-        names = options.presets or PRESETS
-        trials = candidates(common, options.seeds) if options.search else of_presets(names, common, options.seeds)
+        trials = of_presets(options.presets or PRESETS, common, options.seeds)
         seconds = options.seconds + 60 + SECONDS_PER_DRAW * options.draws * len(TASKS[corpus])
         found = run_trials(path, [trial | how for trial in trials], partial(measure, **how), seconds)
         rows += found
-        table += (table_of_candidates if options.search else table_of_tasks)(by_variant(found))
+        table += table_of_tasks(by_variant(found))
     save_results(path, table, trials=rows)
-
-
-def candidates(common: Mapping[str, Any], seeds: int) -> list[Trial]:
-    """The runs of a search for the preset `base`."""
-    trials = trials_of(recipe("transfer")["candidates"], common, seeds, BASE)
-    return [trial | {"seed": trial["seed"] + SEARCH_SEEDS} for trial in trials]
 
 
 def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> list[Trial]:
@@ -94,16 +78,15 @@ def of_presets(names: Sequence[str], common: Mapping[str, Any], seeds: int) -> l
     return found
 
 
-def measure(run: RunFolder, labels: int, draws: int, use: str) -> dict[str, Any]:
+def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
     """The losses of a run, and what it reaches on each task of its text, with the spread over draws and test texts."""
     trained = load_trained(str(run.path))
     seed, corpus = trained.values["seed"], trained.run.corpus()["name"]
     tasks = {}
     for name, build in TASKS[corpus].items():
-        task = build(use)
+        task = build(REPORT)
         # No two runs of a preset have the same draw.
-        left_out = (FROM_SCRATCH,) if use == SELECTION else ()  # a search compares candidates with each other
-        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws), left_out)
+        answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
         scores = {method: spread_of(right, answers.counts) for method, right in answers.right.items()}
         own = answers.right[PRETRAINED]
         gains = {
@@ -163,31 +146,11 @@ def table_of_tasks(results: Results) -> list[dict[str, str]]:
     return [*table, {"": f"`loss.valid` on {corpus}"} | of_presets]
 
 
-def table_of_candidates(results: Results) -> list[dict[str, str]]:
-    """A row per candidate: its mean share of the gap closed, its loss, and its accuracy on each task."""
-    table = []
-    for name, runs in results.items():
-        closed, accuracy = [], {}
-        for task in TASKS[PLAY]:
-            scores = scores_of(results, name, task)
-            ceiling = fmean(run["tasks"][task]["ceiling"] for run in runs.values())
-            best = with_best_baseline(scores)[BEST_BASELINE]["mean"]
-            if best < ceiling - LEAST_GAP:
-                closed.append((scores[PRETRAINED]["mean"] - best) / (ceiling - best))
-            accuracy[task] = f"{scores[PRETRAINED]['mean']:.3f}"
-        loss = fmean(run["loss.valid"] for run in runs.values())
-        chars = fmean(run["chars"] for run in runs.values())
-        row = {"": name, "gap closed": f"{fmean(closed):.0%}", "loss.valid": f"{loss:.3f}"}
-        table.append(row | accuracy | {"characters": f"{chars / 1e6:.1f} M"})
-    return table
-
-
 if __name__ == "__main__":
     names = f"presets (default: {' '.join(PRESETS)})"
     options: dict[str, dict[str, Any]] = {
         "presets": {"nargs": "*", "metavar": "PRESET", "default": [], "help": names},
         "labels": {"type": number(int, 8), "default": 64, "metavar": "N", "help": "labelled examples (default: 64)"},
         "draws": {"type": number(int, 1), "default": 2, "metavar": "N", "help": "draws of labels per run (default: 2)"},
-        "search": {"action": "store_true", "help": "compare the candidates for the preset base"},
     }
     run_benchmark(main, options, seeds=3, seconds=600.0)
