@@ -20,8 +20,7 @@ from data.sources import CorpusError, inside, is_plain, list_sources, read_range
 from data.survey import Surveyed, split, survey
 from data.tokenization import DOCUMENTS, TRAINING, VALIDATION, convert
 from data.vocabulary import Vocabulary
-from runs.files import reporting_os_errors, write_json
-from runs.locks import locked
+from runs.files import locked, reporting_os_errors, write_json
 from runs.reading import read_bytes
 
 SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting

@@ -1,12 +1,13 @@
-"""Writes files safely: atomically, and in whole lines; and the folder of the repository."""
+"""Writes files safely: atomically, in whole lines, and under locks; and the folder of the repository."""
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent  # of the repository
 
@@ -64,3 +65,16 @@ def reporting_os_errors(report: Callable[[str], None], what: str) -> Iterator[No
         yield
     except OSError as error:
         report(f"cannot write {what} ({error.strerror or error})")
+
+
+@contextmanager
+def locked(path: Path, report: Callable[[str], None]) -> Iterator[IO[str]]:
+    """Create and lock a file, after other processes on this machine that hold the lock. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another process that uses {path.parent}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file

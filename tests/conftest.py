@@ -29,7 +29,7 @@ from configs.experiment import Configs, configs_of
 from data.corpus import ENVIRONMENT_VARIABLE
 from runs.callbacks import Callback
 from runs.curves import save_curves
-from runs.locks import locked
+from runs.files import locked
 from runs.run_folder import RunFolder
 from tests.fork_server import ForkServer
 from training.checkpoint import load_weights

@@ -18,7 +18,7 @@ from data.corpus import CorpusError
 from data.play.grammar import play
 from data.prefetch import Prefetched
 from data.windows import Windows
-from runs.locks import locked
+from runs.files import locked
 from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line
 from tests.fork_server import ForkServer
 

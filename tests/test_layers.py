@@ -29,7 +29,7 @@ PACKAGES |= {"auditing", "planning"}
 LAYERS = {
     "runs": set(),
     "model": set(),
-    "data": {"runs.errors", "runs.files", "runs.figures", "runs.locks", "runs.reading", "runs.terminal"},
+    "data": {"runs.errors", "runs.files", "runs.figures", "runs.reading", "runs.terminal"},
     "training": {"data", "runs"},
     "distributed": {"data", "runs", "training"},
     "configs": {"data", "distributed", "model", "runs", "training"},
