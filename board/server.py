@@ -19,7 +19,6 @@ from labml_app.logger import logger
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from board.guard import refusal
 from board.labml_database import connect, fill
 from board.labml_messages import check_message
 from board.page import IS_OFFLINE, add_pages
@@ -33,6 +32,7 @@ SECONDS_FOR_HEADERS = 10  # of a request, from the connection or from the last a
 SECONDS_PER_LOOK = 2  # at the database, which may be deleted or replaced
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # labml-app raises them, too
 HOST = "127.0.0.1"  # this machine only, because the page has no passwords
+THIS_MACHINE = {HOST, "localhost", "[::1]"}
 
 
 def serve(path: Path, port: int) -> None:
@@ -80,6 +80,19 @@ class Impatient(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self.conn.receive_data(data)
         self.handle_events()  # whole headers end the time
+
+
+def refusal(request: Request) -> str | None:
+    """Why a request is refused, if it is: its Host is not this machine (an attacker's name may resolve to 127.0.0.1),
+    or it comes from another site's page."""
+    headers = request.headers
+    hosts = [host.lower() for host in headers.getlist("host")]
+    if len(hosts) != 1 or re.sub(r":\d{1,5}$", "", hosts[0]) not in THIS_MACHINE:
+        return "this dashboard is for localhost only"
+    is_foreign = any(origin.lower() != f"http://{hosts[0]}" for origin in headers.getlist("origin"))
+    if is_foreign or (request.scope["path"].startswith("/api/") and "cross-site" in headers.getlist("sec-fetch-site")):
+        return "another site's page may not use this dashboard"
+    return None
 
 
 def application(store: Store, predictors: Predictors) -> tuple[FastAPI, Callable[[], Coroutine[None, None, None]]]:
