@@ -18,8 +18,8 @@ from board.comparison import summary, with_rows
 from board.labml_messages import is_name
 from board.store import Store
 from runs.errors import InputError
-from runs.growing import read_piece
 from runs.knobs import KnobError, Knobs, knobs_of
+from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
 

@@ -18,7 +18,7 @@ import yaml
 
 from runs.errors import InputError
 from runs.files import ROOT
-from runs.growing import read_piece
+from runs.run_files import read_piece
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, LOG, METRICS, checked, is_size
 
