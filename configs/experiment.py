@@ -11,7 +11,7 @@ from labml.configs import BaseConfigs, option
 
 from configs import annotated, mixture  # noqa: F401, they register options
 from configs.data import DataConfigs
-from configs.keys import Key
+from configs.keys import ConfigError, Key
 from configs.masking import MaskingConfigs
 from configs.model import ModelConfigs
 from configs.objective import ObjectiveConfigs
@@ -86,8 +86,6 @@ def network(c: Configs) -> "nn.Module":
     """The model with its initial weights, which depend on the seed alone, not on earlier random draws."""
     import torch
 
-    from configs.contract import check_contract
-
     torch.manual_seed(derived_seed(c.seed, "weights"))
     device = torch.device("cpu") if is_sharded(c) else c.torch_device
     model = c.model.architecture.to(device)
@@ -97,6 +95,26 @@ def network(c: Configs) -> "nn.Module":
 
         shard(model, c.torch_device)
     return model
+
+
+def check_contract(model: "nn.Module", n_tokens: int, device: "torch.device") -> None:
+    """Raise ConfigError if a model cannot be called as the training step calls it; uses no random numbers."""
+    import torch
+
+    inputs = torch.zeros(2, 8, dtype=torch.int64, device=device)
+    calls = [torch.tensor([1, 9, 15], device=device)]
+    if getattr(model, "takes_positions_per_window", False):
+        calls.append(torch.tensor([[1, 6], [9, 15]], device=device))
+    for positions in calls:
+        n, sizes = positions.numel(), list(positions.shape)
+        contract = f"called with inputs [2, 8] and positions {sizes}, it must return logits [{n}, {n_tokens}]"
+        try:
+            with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+                shape = list(model(inputs, positions).shape)
+        except Exception as error:  # whatever a user's model raises
+            raise ConfigError(f"model.architecture: {contract}, but raises {type(error).__name__}: {error}") from error
+        if shape != [n, n_tokens]:
+            raise ConfigError(f"model.architecture: {contract}, not {shape}")
 
 
 @option(Configs.compiled)

@@ -32,7 +32,7 @@ from runs.files import ROOT
 
 # Programs import some modules only when they use them.
 PRELOADED = ("experiment", "evaluate", "dashboard", "board.server", "torch._dynamo", "matplotlib.backends.backend_agg")
-PRELOADED += ("configs.callbacks", "configs.contract", "data.masking.strategies", "trained.initial_weights")
+PRELOADED += ("configs.callbacks", "data.masking.strategies", "trained.initial_weights")
 PRELOADED += ("training.compilation", "training.resume", "training.tracking", "trained.fill", "writing.sampler")
 PRELOADED += ("distributed.parallel", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "audit")
 PRELOADED += ("configs.following", "distributed.interruption", "runs.hardware", "git", "PIL.PngImagePlugin")
