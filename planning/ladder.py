@@ -151,12 +151,9 @@ def train(values: Mapping[str, Any], corpus: Corpus, keys: Mapping[str, Any], n_
     trainer = built(values, corpus, {**keys, "training.max_chars": n_chars, **EAGER}).trainer
     trainer.callbacks = [rows := Rows()]
     trainer.train()
-    return Run(n_weights(trainer.model), trainer.chars, rows.found[-1]["loss.valid"]), rows.found
+    return Run(n_weights(trainer.model), trainer.chars, rows[-1]["loss.valid"]), rows
 
 
-class Rows(Callback):
-    def begin(self, trainer: Any) -> None:
-        self.found: list[Any] = []
-
+class Rows(list[Any], Callback):
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
-        self.found.append(row)
+        self.append(row)
