@@ -24,8 +24,7 @@ from benchmarks.command import device_preset, recipe, run_benchmark
 from benchmarks.turns import Measures, compare, seconds_per_call
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, configs_of
-from planning.ladder import EAGER
-from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
+from planning.ladder import EAGER, warmed_up
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
 LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
@@ -98,16 +97,8 @@ def configured(keys: dict[str, Any]) -> Configs:
 
 
 def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
-    """The step after some updates: compiled and recorded as the configs say, or reporting why not. It returns the loss,
-    on the device."""
-    step, (stage,) = configs.step, configs.training.stage_rows
-    if configs.compiled:
-        configs.compiled.compile(step, [stage], report)
-    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
-    for _ in range(EAGER_STEPS):
-        step(stage)
-    if recorder:
-        recorder.record(stage, report)
+    """The step of the only stage, as `warmed_up`. It returns the loss, on the device."""
+    step, (stage,) = warmed_up(configs, report), configs.training.stage_rows
     return lambda: step(stage)["loss"]
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from runs.callbacks import Callback
 from runs.errors import InputError
 from training.callbacks import dense_weights
 from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
+from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
@@ -67,22 +68,26 @@ def n_weights(model: Any) -> int:
     return sum(weight.numel() for weight in dense_weights(model))
 
 
+def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
+    """The step after updates in all stages: compiled and recorded as the configs say, or reporting why not."""
+    step, stages = configs.step, configs.training.stage_rows
+    if configs.compiled:
+        configs.compiled.compile(step, stages, report, kept_code(report))
+    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
+    for stage in stages * (EAGER_STEPS if recorder else 1):
+        step(stage)["loss"].item()
+    for stage in stages:
+        if recorder and recorder.graphs.is_due(recorder.shape_of(stage)):
+            recorder.record(stage, report)
+    return step
+
+
 def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
     """A shape with its speed: the mean over the stages of the schedule."""
     configs = built(values, corpus, keys | more)
-    step, before, speed = configs.step, 0.0, 0.0
-    stages = configs.training.stage_rows
-    if configs.compiled:
-        configs.compiled.compile(step, stages, say, kept_code(say))
-    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
-    for until, row in groupby(stages, lambda stage: stage.until):
-        of_row = list(row)  # one per masking rate
-        for stage in of_row * (EAGER_STEPS if recorder else 1):
-            step(stage)["loss"].item()  # warms up
-        for stage in of_row:
-            if recorder and recorder.graphs.is_due(recorder.shape_of(stage)):
-                recorder.record(stage, say)
-        turns, began, n_steps, seconds = cycle(of_row), time.perf_counter(), 0, 0.0
+    step, before, speed = warmed_up(configs, say), 0.0, 0.0
+    for until, row in groupby(configs.training.stage_rows, lambda stage: stage.until):
+        turns, began, n_steps, seconds = cycle(list(row)), time.perf_counter(), 0, 0.0  # a stage per masking rate
         while seconds < TIMED_SECONDS:
             step(next(turns))["loss"].item()
             n_steps, seconds = n_steps + 1, time.perf_counter() - began
