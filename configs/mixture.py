@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 @option(MaskingConfigs.strategy)
 def mixture(c: MaskingConfigs) -> "Masker":
     """Each window is masked by one of several strategies, according to `masking.mixture`."""
-    from data.masking.changing_units import Mixture
     from data.masking.strategies import STRATEGIES
+    from data.masking.units import Mixture
 
     rows = [(row["until"], {name: share for name, share in row.items() if name != "until"}) for row in c.mixture]
     names = dict.fromkeys(name for _, shares in rows for name in shares)

@@ -15,11 +15,11 @@ import torch
 from matplotlib.figure import Figure
 
 from data.corpus import CorpusError, load_corpus
-from data.masking.changing_units import Mixture
 from data.masking.masker import n_masked_in
 from data.masking.sampling import sampling_order
 from data.masking.segmenters import Segmenter
 from data.masking.strategies import STRATEGIES
+from data.masking.units import Mixture
 from runs.figures import save_figure
 from runs.terminal import printable
 

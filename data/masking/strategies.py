@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from data.masking.changing_units import AdaptiveUnits, Spans
-from data.masking.corpus_units import CorpusUnits
 from data.masking.segmenters import STRATEGIES, Characters, Segmenter, Strategy, strategy
+from data.masking.units import AdaptiveUnits, CorpusUnits, Spans
 from data.masking.weights import Surprise, TfIdf, collocations, joined
 from data.masking.words import FUNCTION_WORDS, WORD, cut, names_pattern
 

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from data.corpus import Corpus
-from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
-from data.masking.corpus_units import CorpusUnits, Rule
 from data.masking.segmenters import Characters, Segmenter, Strategy, Units
+from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Rule, Spans
 from data.sources import CorpusError
 from data.vocabulary import Vocabulary
 

@@ -3,8 +3,8 @@
 import torch
 
 from data.masking import Corruption, Masker
-from data.masking.corpus_units import CorpusUnits
 from data.masking.segmenters import Segmenter, Units
+from data.masking.units import CorpusUnits
 from data.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from data.masking.changing_units import Spans
 from data.masking.sampling import first_columns, sampling_order
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
+from data.masking.units import Spans
 from tests.data.masking.helpers import chi_square, generator, units_of, within_four_standard_errors
 
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
 from data.masking.segmenters import Characters
 from data.masking.strategies import STRATEGIES
+from data.masking.units import AdaptiveUnits, Mixture, Spans
 from tests.data.masking.helpers import chi_square, generator, units_of
 
 TEXT = "ROMEO:\nBut soft, what light through yonder window breaks?\n\n"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.masking import IGNORED_LABEL, n_masked_in
-from data.masking.corpus_units import CorpusUnits
 from data.masking.strategies import STRATEGIES
+from data.masking.units import CorpusUnits
 from data.masking.words import cut
 from tests.data.masking.helpers import generator, masker_of
 

@@ -8,11 +8,10 @@ from configs.masking import segmented
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking import IGNORED_LABEL, n_masked_in
-from data.masking.changing_units import AdaptiveUnits, Mixture, Spans
-from data.masking.corpus_units import CorpusUnits
 from data.masking.segmenters import Characters, Segmenter
 from data.masking.strategies import STRATEGIES, units_of
 from data.masking.token_units import MARGIN, for_stored_text, on_tokens
+from data.masking.units import AdaptiveUnits, CorpusUnits, Mixture, Spans
 from data.masking.words import WORD
 from data.play.grammar import play
 from data.vocabularies import vocabulary_of
