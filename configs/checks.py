@@ -85,8 +85,9 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{key}: model.architecture=labml_nn has no segment embeddings: use modern")
     if values["data.sampling"] != "random":
         raise ConfigError(f"{key} draws pairs at random: use data.sampling=random")
-    if values["data.within_documents"]:
-        raise ConfigError(f"{key} draws its own windows: use data.within_documents=false")
+    for other in ("data.within_documents", "data.weights"):
+        if values[other]:
+            raise ConfigError(f"{key} draws its own windows: leave out {other}")
     shortest = min(row["seq_len"] for row in values["training.stages"])
     if shortest < SHORTEST:
         raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")

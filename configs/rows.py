@@ -55,9 +55,6 @@ def check_weights(values: Mapping[str, Any]) -> None:
         raise ConfigError("data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0")
     if rows and not sum(shares) > 0:
         raise ConfigError("data.weights: the weights must not all be 0")
-    for key in ("objective.nsp", "objective.sop"):
-        if rows and values[key]:
-            raise ConfigError(f"{key} draws its own windows: leave out data.weights")
     if rows and values["data.sampling"] != "random":
         raise ConfigError("data.weights: data.sampling=shuffled visits the whole text: use random")
 
