@@ -18,9 +18,9 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_070, "data": 4_150, "model": 580, "training": 2_175, "distributed": 690, "runs": 1_170}
-LINES |= {"trained": 1_935, "writing": 860, "board": 990, "auditing": 3_460, "benchmarks": 2_010}
-LINES |= {"programs": 1_295, "planning": 290}
+LINES = {"configs": 2_075, "data": 4_135, "model": 605, "training": 2_160, "distributed": 685, "runs": 1_160}
+LINES |= {"trained": 1_940, "writing": 860, "board": 980, "auditing": 3_460, "benchmarks": 2_000}
+LINES |= {"programs": 1_290, "planning": 290}
 TRAINING_MODULES = 16
 
 PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}
