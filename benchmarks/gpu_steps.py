@@ -33,6 +33,7 @@ from data.corpus import load_corpus
 from data.masking import MaskedBatch
 from data.play.grammar import play
 from data.reference_losses import window_losses
+from model.ngrams import NGRAMS
 from runs.callbacks import Callback
 from runs.files import ROOT, write_atomically, write_json
 from runs.run_folder import RunFolder
@@ -201,7 +202,7 @@ def ceilings(step: Step) -> None:
     size, windows, n_rows, n = (2**8, 2, 2**12, 2) if step.is_dry else (2**13, 128, 2**20, 20)
     random = partial(torch.randn, device=step.device, dtype=torch.bfloat16)
     x, y, z, heads = random(size, size), random(size, size), random(size, size), random(windows, 6, 256, 64)
-    table, rows = random(n_rows, 256).float(), torch.randint(n_rows, (256 * windows, 19), device=step.device)
+    table, rows = random(n_rows, 256).float(), torch.randint(n_rows, (256 * windows, len(NGRAMS)), device=step.device)
     heads, table, gradient = heads.requires_grad_(), table.requires_grad_(), torch.autograd.grad
 
     def attend() -> torch.Tensor:

@@ -28,7 +28,8 @@ def _check_lookups(values: Mapping[str, Any]) -> None:
         from model.ngrams import NGRAMS
 
         n_ngrams = sum(len(ngram) <= values["model.ngrams"] for ngram in NGRAMS)
-        if _chars_per_batch(values) * n_ngrams * values["model.d_model"] >= 2**31:  # PyTorch counts in 32 bits
+        row = values["model.d_model"] // values["model.ngram_parts"]
+        if _chars_per_batch(values) * n_ngrams * row >= 2**31:  # PyTorch counts in 32 bits
             now = f"(now {values['training.grad_accum_steps']})"
             raise ConfigError(f"the n-grams of a batch exceed 2^31 numbers: raise training.grad_accum_steps {now}")
 

@@ -24,7 +24,7 @@ class ModelConfigs(Branch):
     dropout: Annotated[float, Key("dropout probability", low=0, high=0.99)] = 0.0
     ngrams: Annotated[int, Key("length of the longest embedded n-grams, 2 to 4; below: none", low=0, high=4)] = 0
     ngram_rows: Annotated[int, Key("rows of the n-grams' table", low=1, high=2**28)] = 262_144
-    ngram_parts: Annotated[int, Key("2: a row is half a vector, for half of the n-grams", low=1, high=2)] = 1
+    ngram_parts: Annotated[int, Key("parts of a vector; with 2, half of the n-grams fill each", low=1, high=2)] = 1
     ngram_dropout: Annotated[float, Key("share of the n-grams that are left out in training", low=0, high=0.99)] = 0.0
 
     n_tokens: int

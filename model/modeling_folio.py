@@ -17,7 +17,7 @@ from .ngrams import NgramEmbedding  # relative, because transformers looks for i
 
 
 class FolioConfig(ModernBertConfig):
-    """ModernBERT's config with the n-grams' offsets and the rows of their table."""
+    """ModernBERT's config with the n-grams' offsets, and the rows and parts of their table."""
 
     model_type = "folio"
 

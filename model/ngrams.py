@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Ngram = tuple[int, ...]  # offsets from the position: (-2, -1) are the two characters before it
-Ngrams = Sequence[Ngram]
-NGRAMS: Ngrams = (
+Ngrams = Sequence[tuple[int, ...]]  # offsets from the position: (-2, -1) are the two characters before it
+NGRAMS: Ngrams = (  # of each length, as many in the second half, which looks ahead, as in the first
     *((-2, -1), (-3, -2), (-2, 1), (-1, 1), (-3, -2, -1), (-2, -1, 1), (-4, -3, -2)),
     *((-4, -3, -2, -1), (-3, -2, -1, 1), (-2, -1, 1, 2)),
     *((1, 2), (2, 3), (-1, 2), (-2, 2), (1, 2, 3), (-1, 1, 2), (2, 3, 4)),
@@ -26,9 +25,8 @@ HASH_SEED = 0
 class NgramEmbedding(nn.Module):
     """Token ids `[batch, seq_len]` to a vector per token, `[batch, seq_len, d_model]`: the sum of its n-grams' rows.
 
-    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. With two parts, rows are
-    half as long as vectors: the first half of the n-grams adds to the first half of a vector, and the others to the
-    second. A row then costs half as much to read and to update.
+    All n-grams share one table, which starts at zero. N-grams with the same hash share a row. With two parts, a row is
+    half a vector: one half of the n-grams adds to the first half of each vector, the other half to the second.
     """
 
     symbols: Tensor  # [n_tokens + 1], the number of each token in the hash; its id, unless the vocabulary has grown
@@ -47,8 +45,7 @@ class NgramEmbedding(nn.Module):
         reach = max(abs(offset) for ngram in ngrams for offset in ngram)
         generator = torch.Generator().manual_seed(HASH_SEED)
         random_int64 = partial(torch.randint, -(2**63), 2**63 - 1, generator=generator, device="cpu")
-        offsets = range(-reach, reach + 1)
-        is_member = torch.tensor([[offset in ngram for ngram in ngrams] for offset in offsets], device="cpu")
+        is_member = torch.tensor([[o in ngram for ngram in ngrams] for o in range(-reach, reach + 1)], device="cpu")
         self.register_buffer("symbols", torch.arange(n_tokens + 1, device="cpu"))
         self.register_buffer("factors", random_int64(is_member.shape) * is_member)
         self.register_buffer("summands", random_int64((len(ngrams),)))
@@ -74,8 +71,8 @@ class NgramEmbedding(nn.Module):
         return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
-        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # weights of earlier versions have none,
-        for name, own in (("factors", self.factors), ("summands", self.summands)):  # and other n-grams
+        state_dict.setdefault(f"{prefix}symbols", self.symbols)  # earlier weights lack it, and have other n-grams
+        for name, own in (("factors", self.factors), ("summands", self.summands)):
             own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
@@ -98,7 +95,7 @@ class SumOfRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-        """Sums of `rows` `[n_sums, n_ngrams]` of `table` with `weights` of the same shape: `[n_sums, d_model]`."""
+        """Sums of `rows` `[n_sums, n]` of `table` `[n_rows, length]`, with `weights` of the same shape as `rows`."""
         ctx.save_for_backward(rows, weights)
         ctx.size = table.shape
         return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from configs.command_line import SETTINGS
 from configs.keys import ConfigError
 from data.vocabularies import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
@@ -24,10 +25,11 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     differ, or if the vocabulary lacks a token; CheckpointError if the weights are damaged.
     """
     path = run.checkpoints / "best.safetensors"
-    weights, config, old = load_weights(path), run.config(), load_vocabulary(run.vocabulary())
+    weights, old = load_weights(path), load_vocabulary(run.vocabulary())
+    config = {key: setting.default for key, setting in SETTINGS.items()} | run.config()
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
-        if is_shape and config.get(key, values[key]) != values[key]:
+        if is_shape and config[key] != values[key]:
             raise ConfigError(f"{key}={values[key]} differs from {run.path.name}, which has {config[key]}")
     if old.tokens != vocabulary.tokens or (not old.is_characters and old.ordinary != vocabulary.ordinary):
         raise ConfigError(f"data.tokens={values['data.tokens']} differs from the tokens of {run.path.name}")
@@ -46,8 +48,11 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
             target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
             continue
-        if name not in weights or weights[name].shape[1:] != target.shape[1:]:
-            raise CheckpointError(f"{path} holds the weights of a different model, or of an earlier version's")
+        if name not in weights:
+            raise CheckpointError(f"{path} holds the weights of a different model")
+        if name.endswith(("ngrams.factors", "ngrams.summands")):  # those of an earlier version have other n-grams
+            initial[name] = weights[name]
+            continue
         weight = weights[name].to(target.device)
         if len(target) == vocabulary.n_tokens and len(weight) == old.n_tokens:
             target[ids] = weight[rows]

@@ -89,3 +89,15 @@ def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     first = [run.metrics()[0]["loss.valid"] for run in (new, again, fresh)]
     assert first[0] == first[1] < 0.9 * first[2]
     assert main(["--resume", str(new.path), "training.max_steps=4"]) == 0
+
+
+@pytest.mark.parametrize("ngrams", [3, 4])
+def test_weights_of_an_earlier_version_bring_their_ngrams(train, corpus_file, monkeypatch, ngrams: int):
+    keys = {"model__ngrams": ngrams, "model__ngram_parts": 1}
+    with monkeypatch.context() as earlier:
+        earlier.setattr("model.ngrams.NGRAMS", ((-2, -1), (-1, 1), (-1, 1, 2), (-4, -3, -2, -1)))
+        old = train(data__corpus=str(corpus_file), training__max_steps=2, **keys)
+    new = configs_for(corpus_file, **keys)
+    copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), old.run)
+    ids = old.configs.data.vocabulary.encode("the cat sat")[None]
+    assert torch.equal(new.network.eval()(ids), old.configs.network.eval()(ids))
