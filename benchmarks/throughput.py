@@ -37,7 +37,7 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
     "Folio": {},
     "Folio with AdamW": ADAMW,
     "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
-    **{name: PEERS["keys"] | PEERS["sizes"][device_preset()] | keys | EAGER for name, keys in PEERS["peers"].items()},
+    **{name: PEERS["keys"] | keys | EAGER for name, keys in PEERS["peers"].items()},
 }
 
 
@@ -97,7 +97,7 @@ def configured(keys: dict[str, Any]) -> Configs:
 
 
 def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
-    """The step of the only stage, as `warmed_up`. It returns the loss, on the device."""
+    """A function that takes a warmed-up step of the only stage and returns the loss, on the device."""
     step, (stage,) = warmed_up(configs, report), configs.training.stage_rows
     return lambda: step(stage)["loss"]
 

@@ -36,7 +36,7 @@ from training.resume import Recorder
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
     """The callbacks that write a run. Only the first process has them, before those of all processes."""
-    facts = environment(c.torch_device, c.compiled is not None, n_started())
+    facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
     recorder = Recorder(run, facts, in_background=c.torch_device.type != "cpu")

@@ -73,14 +73,17 @@ def stages(c: TrainingConfigs) -> list[Stage]:
 
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
-    """Whether to compute in bfloat16. `auto` does on GPUs with instructions for it, and on CPUs with AMX if matrices
-    are large: with a d_model of 64, a step would take as long as in float32."""
+    """Whether to compute in bfloat16. `auto` does where that is faster: on CPUs, with AMX and large matrices."""
     import torch
 
-    kind, is_auto = c.root().torch_device.type, c.precision == "auto"
-    is_fast_gpu = kind == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    is_fast_cpu = kind == "cpu" and c.root().model.d_model >= 128 and torch.cpu._is_amx_tile_supported()
-    return c.precision == "bfloat16" or (is_auto and (is_fast_gpu or is_fast_cpu))
+    from model import MaskedLanguageModel
+
+    if c.precision != "auto":
+        return c.precision == "bfloat16"
+    if c.root().torch_device.type == "cpu":
+        is_large = isinstance(c.network, MaskedLanguageModel) and c.root().model.d_model >= 128
+        return is_large and torch.cpu._is_amx_tile_supported()
+    return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 @option(TrainingConfigs.optimizer)

@@ -130,7 +130,7 @@ def load_last(folder: Path) -> Checkpoint:
     raise CheckpointError(f"{paths[0]} does not have format {FORMAT}: resume with the version that trained the run")
 
 
-def environment(device: torch.device, compile: bool, n_processes: int) -> dict[str, Any]:
+def environment(device: torch.device, compile: bool, autocast: bool, n_processes: int) -> dict[str, Any]:
     """The versions and settings that a bit-exact resume depends on, besides the training state."""
     return {
         "torch": str(torch.__version__),  # its own type is not plain data
@@ -138,6 +138,7 @@ def environment(device: torch.device, compile: bool, n_processes: int) -> dict[s
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "training.compile": compile,
+        "training.precision": "bfloat16" if autocast else "float32",
         "processes": n_processes,
     }
 

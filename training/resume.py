@@ -161,8 +161,9 @@ def resume(run: RunFolder, trainer: Trainer, values: Mapping[str, Any], corpus: 
     run.save_config(dict(values))
     print(f"resuming at step {trainer.step:,}, after {trainer.clock.seconds:.0f} s of training", flush=True)
     now = next(callback.environment for callback in trainer.callbacks if isinstance(callback, Recorder))
-    differing = [
-        f"{name} was {was}, is {now.get(name)}" for name, was in saved["environment"].items() if now.get(name) != was
-    ]
+    then = saved["environment"]
+    if now["device"] == "cpu":
+        then = {"training.precision": "float32"} | then  # what CPUs had before it was recorded
+    differing = [f"{name} was {was}, is {now.get(name)}" for name, was in then.items() if now.get(name) != was]
     if differing:
         print(f"warning: {'; '.join(differing)}: the run will not continue bit for bit", flush=True)
