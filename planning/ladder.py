@@ -69,7 +69,7 @@ def n_weights(model: Any) -> int:
 
 
 def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
-    """The step after updates in all stages: compiled and recorded as the configs say, or reporting why not."""
+    """A warmed-up training step, compiled and recorded as the configs say. Reports why it is not."""
     step, stages = configs.step, configs.training.stage_rows
     if configs.compiled:
         configs.compiled.compile(step, stages, report, kept_code(report))

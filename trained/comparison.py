@@ -91,8 +91,8 @@ def ceiling_of(task: Task, longest: int) -> float | None:
     return task.ceiling() if task.ceiling and not is_cut else None
 
 
-def answers_of(trained: Trained, task: Task, n_labels: int, draws: range, left_out: Sequence[str] = ()) -> Answers:
-    """Learn the task with every method that is not `left_out`, once per draw, and answer its test."""
+def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
+    """Learn the task with every method, once per draw, and answer its test."""
     test, n_names = units(task, task.test, trained.longest), len(label_names(task))
     test_ids = token_ids(test.texts, trained)
     right: dict[str, list[Tensor]] = {}
@@ -109,8 +109,6 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range, left_o
             left = (time.monotonic() - began) / i * (len(draws) - i)
             print(f"    about {left:.0f} s left for {task.name}", file=sys.stderr, flush=True)
         for name, learn in methods_of(trained, task, task.draw(n_labels, draw), test, draw).items():
-            if name in left_out:
-                continue
             started = time.monotonic()
             learned = learn()
             found = scores_of(learned, test_ids) if isinstance(learned, Classifier) else learned

@@ -8,9 +8,8 @@ from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from trained import classification, comparison
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
-from trained.comparison import answers_of, compare, interval, verdict
+from trained.comparison import compare, interval, verdict
 from trained.examples import NO_LABEL, accuracies, token_ids, units
-from trained.task_results import FROM_SCRATCH, NGRAMS, PROBE
 from trained.zero_shot import pseudo_log_likelihoods
 
 TEXTS = [("the cat sat", "a dog ran")[i % 2] + " on"[: i % 4] for i in range(40)]
@@ -62,12 +61,6 @@ def test_a_task_that_the_text_decides_is_learned_by_all_methods(with_ngrams, tas
     labels = [each for example in task.test for each in (example.label if task.kind == CHARACTER else [example.label])]
     assert np.sum(results["confusion"]) == 2 * sum(each is not None for each in labels)  # of two draws
     assert "no clear effect" in capsys.readouterr().out
-
-
-def test_methods_that_are_left_out_have_no_answers(plain):
-    answers = answers_of(plain, of_first_letter(40), 16, range(1), left_out=(FROM_SCRATCH, NGRAMS))
-    assert PROBE in answers.right
-    assert not {FROM_SCRATCH, NGRAMS} & set(answers.right)
 
 
 def test_a_task_that_nothing_decides_is_not_learned_by_any(with_ngrams):
