@@ -63,5 +63,5 @@ def batches(loader: Any, n_batches: int, number: int, padding: int | None) -> li
     if not found:
         raise TargetError("the loader has no batches: each iteration must give them again, which a generator does not")
     line = f"a batch is {describe(found[0])}"
-    masked = [Masked(**read(batch, None, padding or 0, line)) for batch in found]
+    masked = [read(batch, None, padding or 0, line) for batch in found]
     return list(zip(masked, examples or [None] * len(found), strict=False))

@@ -136,9 +136,9 @@ def check_ids(main: Table) -> Finding:
 
 def check_extras(measured: Measured) -> Iterator[Finding]:
     """Whether another tensor of the first batches holds most of the hidden text, or marks what is selected."""
-    ignored, calls = measured.main.ignored, [call for call in measured.answers if call.extras][:8]
-    for name in sorted({name for call in calls for name in call.extras}):
-        rows = [(call.extras[name], call.inputs, call.labels) for call in calls if name in call.extras]
+    ignored, calls = measured.main.ignored, [call for call in measured.answers if call.columns][:8]
+    for name in sorted({name for call in calls for name in call.columns}):
+        rows = [(call.columns[name], call.inputs, call.labels) for call in calls if name in call.columns]
         part, inputs, labels = (np.concatenate([each.ravel() for each in column]) for column in zip(*rows, strict=True))
         selected = labels != ignored if ignored is not None else inputs != labels
         hidden = selected & (inputs != labels)

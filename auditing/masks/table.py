@@ -211,5 +211,5 @@ def aligned(
         "real": np.where(is_text, real[place], (known != padding) & np.isin(known, tokens.special)),
         "source": np.where(is_text, rows[place // ids.shape[1]] * ids.shape[1] + place % ids.shape[1], -1),
         "words": None if text.words is None else np.where(is_text, text.words[rows].ravel()[place], -1),
-        "attention": answer.extras.get("attention_mask"),
+        "attention": answer.columns.get("attention_mask"),
     }

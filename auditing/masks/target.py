@@ -4,7 +4,7 @@ import inspect
 import os
 import select
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from auditing.errors import TargetError, describe, raised
 from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import TokenIds, attribute, tokenizer_of
 
-INPUT_KEYS = ("input_ids", "inputs", "input", "tokens")
-LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target")
+# Of the inputs and the labels in a dict, in the order in which they are looked for; 0 and 1: in a tuple.
+INPUT_KEYS = ("input_ids", "inputs", "input", "x", "src", "tokens", 0)
+LABEL_KEYS = ("labels", "label", "masked_lm_labels", "mlm_labels", "lm_labels", "targets", "target", "y", "tgt", 1)
+ARRAYS = (list, torch.Tensor, np.ndarray)
 # The keys of a collator's examples, in the order in which they are tried.
 COMMON = ("input_ids", "attention_mask", "special_tokens_mask")
 EXAMPLE_KEYS = (COMMON, (*COMMON, "offset_mapping"), (*COMMON, "word_ids"), COMMON[:2], COMMON[:1])
@@ -62,10 +64,10 @@ class Target:
         is_modified = not all(np.array_equal(matrix(ids), old) for ids, old in zip(held, before, strict=True))
         is_reused = not all(np.array_equal(matrix(part), copy) for part, copy in self.last)
         shape = (len(rows), text.ids.shape[1]) if self.kind in ("tensor", "array", "lists") else None
-        fields = read(returned, shape, tokens.padding or 0, f"{call}, the target returned {describe(returned)}")
-        parts = list(returned.values()) if isinstance(returned, Mapping) else list(returned)
+        answer = read(returned, shape, tokens.padding or 0, f"{call}, the target returned {describe(returned)}")
+        parts = parts_of(returned)[0].values()
         self.last[:] = [(part, matrix(part).copy()) for part in parts if isinstance(part, torch.Tensor | np.ndarray)]
-        return Masked(**fields, is_modified=is_modified, is_reused=is_reused)
+        return replace(answer, extras=answer.columns, is_modified=is_modified, is_reused=is_reused)
 
     def argument(self, text: Text, rows: np.ndarray, tokens: TokenIds) -> Any:
         """A tensor, array or lists `[batch, width]`, a dict of tensors, or a list of examples, by the kind."""
@@ -88,7 +90,8 @@ class Target:
 def matrix(value: Any, fill: int = 0) -> np.ndarray:
     """A tensor, array or list as an array; rows of different lengths are filled up."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        tensor = value.detach().cpu()
+        return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16
     if isinstance(value, list | tuple) and value and np.ndim(value[0]):
         rows = [matrix(row) for row in value]
         width = max(len(row) for row in rows)
@@ -96,22 +99,26 @@ def matrix(value: Any, fill: int = 0) -> np.ndarray:
     return np.asarray(value)
 
 
-def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> dict[str, Any]:
-    """The fields of `Masked` in what a target returned; `shape` is what inputs must have, None for any. Raises
-    TargetError, which begins with `line`."""
-    extras: dict[str, Any] = {}
-    if isinstance(returned, Mapping):
-        inputs, labels = (next((key for key in keys if key in returned), None) for keys in (INPUT_KEYS, LABEL_KEYS))
-        if inputs is None or labels is None:
-            raise TargetError(f"{line}, which lacks {'labels' if labels is None else 'input_ids'}")
-        extras = {key: value for key, value in returned.items() if key not in (inputs, labels)}
-        returned = returned[inputs], returned[labels]
-    if not isinstance(returned, tuple | list) or len(returned) != 2:
+def parts_of(batch: Any) -> tuple[dict[Any, Any], Any, Any]:
+    """The parts of a dict or tuple by key or number, and the keys of its inputs and labels, None if it lacks them."""
+    given = enumerate(batch) if isinstance(batch, tuple | list) else batch if isinstance(batch, Mapping) else ()
+    parts = dict(given)
+    inputs, labels = (next((key for key in keys if key in parts), None) for keys in (INPUT_KEYS, LABEL_KEYS))
+    return parts, inputs, labels
+
+
+def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> Masked:
+    """What a target returned; `shape` is what inputs must have, None for any. Raises TargetError, which begins with
+    `line`."""
+    parts, *keys = parts_of(returned)
+    if None in keys:
         wanted = "a dict with input_ids and labels" if shape is None else "the two tensors (inputs, labels)"
-        raise TargetError(f"{line} instead of {wanted}")
+        lacks = f", which lacks {'input_ids' if keys[0] is None else 'labels'}"
+        raise TargetError(f"{line}{lacks if isinstance(returned, Mapping) else f' instead of {wanted}'}")
     found: dict[str, np.ndarray] = {}
-    for name, part, fill in (("inputs", returned[0], padding), ("labels", returned[1], -100)):
-        if not isinstance(part, list | torch.Tensor | np.ndarray):
+    for name, key, fill in zip(("inputs", "labels"), keys, (padding, -100), strict=True):
+        part = parts.pop(key)
+        if not isinstance(part, ARRAYS):
             raise TargetError(f"{line}: {name} is not a tensor")
         if shape and isinstance(part, torch.Tensor) and part.device.type != "cpu":
             raise TargetError(f"{line}: {name} is on another device than the argument")
@@ -120,12 +127,10 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
             raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
         if found[name].dtype.kind not in "iu":
             raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
-    arrays = {key: matrix(each) for key, each in extras.items() if isinstance(each, list | torch.Tensor | np.ndarray)}
-    extras = {key: each for key, each in arrays.items() if each.shape == found["inputs"].shape and each.dtype != object}
-    return {name: part.astype(np.int64) for name, part in found.items()} | {
-        "extras": extras,
-        "dtype": str(found["labels"].dtype),
-    }
+    extras = {str(key): matrix(part) for key, part in parts.items() if isinstance(part, ARRAYS)}
+    extras = {key: array for key, array in extras.items() if array.dtype.kind in "biuf"}
+    inputs, labels = (part.astype(np.int64) for part in found.values())
+    return Masked(inputs, labels, extras, str(found["labels"].dtype))
 
 
 def resolve(imported: Any) -> Any:

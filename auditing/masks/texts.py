@@ -29,10 +29,20 @@ class Masked:
 
     inputs: np.ndarray  # [batch, width] int64
     labels: np.ndarray  # [batch, width] int64
-    extras: dict[str, np.ndarray]  # [batch, width] what else the target returns in that shape
-    dtype: str  # of the labels
+    extras: dict[str, np.ndarray]  # what else the target returns, of any shape
+    dtype: str = "int64"  # of the labels
     is_modified: bool = False  # whether the target changed its argument's ids in place
     is_reused: bool = False  # whether the call changed what the previous call returned
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        return {"inputs": self.inputs, "labels": self.labels} | self.extras
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The extras in the shape of the inputs."""
+        return {name: array for name, array in self.extras.items() if array.shape == self.inputs.shape}
 
 
 def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Generator) -> np.ndarray:

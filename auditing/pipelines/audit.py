@@ -7,10 +7,11 @@ import numpy as np
 
 from auditing.errors import TargetError
 from auditing.findings import Finding, Verdict, finding
+from auditing.masks.texts import Masked
 from auditing.pipelines.batches import check_others, check_rebuilt, check_table, table_of
 from auditing.pipelines.predictions import Predictions, check_loss, check_predictions
 from auditing.pipelines.references import Play, check_losses
-from auditing.pipelines.target_batch import Array, Batch, Call
+from auditing.pipelines.target_batch import Array, Call
 from auditing.process import TargetProcess
 from auditing.report import Report, counts_of
 
@@ -59,7 +60,7 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
     findings, every = list[Finding](), list[Predictions]()
     for which, text in (("training", play.training[:N_TEXT]), ("evaluation", play.validation)):
 
-        def build(name: str, text: Array, is_training: bool = which == "training") -> list[Batch]:
+        def build(name: str, text: Array, is_training: bool = which == "training") -> list[Masked]:
             return call("make_batches", name, text, is_training, N_CHECKED, seed + (not is_training))
 
         batches = build(which, text)

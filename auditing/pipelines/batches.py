@@ -18,15 +18,15 @@ from auditing.masks.table import Table, aligned, stacked
 from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import Facts, MaskOptions
 from auditing.pipelines.predictions import STILL, Predictions, moves
-from auditing.pipelines.target_batch import Array, Batch, Tokens
+from auditing.pipelines.target_batch import Array, Tokens
 
-Build = Callable[[str, Array], Sequence[Batch]]  # batches of a text, kept under a name
+Build = Callable[[str, Array], Sequence[Masked]]  # batches of a text, kept under a name
 GRAM = 12  # characters in a row that tell where a piece of text is from
 FOUND = 0.5  # the share of visible characters that must be found in the text
 ALLOWED = "special-as-replacement"  # a share that is due to the audit's own small vocabulary
 
 
-def table_of(batches: Sequence[Batch], text: Array, tokens: Tokens) -> Table:
+def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     """The table of batches of a text `[n]`, whose place in it is the source of each position. Raises TargetError if
     they show no such text."""
     whole, calls = Text(text[None], np.ones((1, len(text)), dtype=bool)), []
@@ -52,17 +52,15 @@ def ignored_label(labels: Array, tokens: Tokens) -> int | None:
     return int(values[counts.argmax()]) if counts.max() > 0 else None
 
 
-def answer_of(batch: Batch, tokens: Tokens) -> Masked:
+def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     """A batch as the answer of a masker. If all positions have a label, one bool tensor may mark those that count."""
-    labels, others = batch.labels, {key: each for key, each in batch.others.items() if each.shape == batch.labels.shape}
-    marks = [each for each in others.values() if each.dtype == bool]
-    if len(marks) == 1 and ignored_label(labels, tokens) is None:
-        labels = np.where(marks[0], labels, -100)
-    extras = {key: each for key, each in others.items() if each.dtype != bool}
-    return Masked(batch.inputs, labels, extras, str(labels.dtype))
+    marks = [each for each in batch.columns.values() if each.dtype == bool]
+    is_marked = len(marks) == 1 and ignored_label(batch.labels, tokens) is None
+    labels = np.where(marks[0], batch.labels, -100) if is_marked else batch.labels
+    return replace(batch, labels=labels, extras={key: each for key, each in batch.extras.items() if each.dtype != bool})
 
 
-def check_table(batches: Sequence[Batch], table: Table, tokens: Tokens, which: str) -> list[Finding]:
+def check_table(batches: Sequence[Masked], table: Table, tokens: Tokens, which: str) -> list[Finding]:
     """The rules for masks, on "training" or "evaluation" batches."""
     options = MaskOptions(ignored=table.ignored)
     facts = Facts("loader", which, table.tokens, None, None, False)
@@ -88,8 +86,8 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
 
 
 def check_rebuilt(
-    before: Sequence[Batch], table: Table, build: Build, text: Array, tokens: Tokens, which: str
-) -> tuple[Finding, Sequence[Batch]]:
+    before: Sequence[Masked], table: Table, build: Build, text: Array, tokens: Tokens, which: str
+) -> tuple[Finding, Sequence[Masked]]:
     """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the inputs differ."""
     name, expected, after = f"{which} batches of another hidden text", "only labels change", build("again", text)
     if any(differ(one, two) for one, two in zip(before, after, strict=False)):
@@ -104,7 +102,7 @@ def check_rebuilt(
     return finding(name, found, expected, evidence, bug), [] if bug else after
 
 
-def leak_of(before: Table, batches: Sequence[Batch], text: Array, tokens: Tokens) -> str | None:
+def leak_of(before: Table, batches: Sequence[Masked], text: Array, tokens: Tokens) -> str | None:
     """The leak by which batches of an altered text differ from those before. A piece of text may occur twice, so a
     character may change that is not a replacement before or after."""
     after = table_of(batches, text, tokens)
@@ -122,15 +120,15 @@ def leak_of(before: Table, batches: Sequence[Batch], text: Array, tokens: Tokens
     return "leak-masks" if masks_differ.any() else "leak-inputs"
 
 
-def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Finding]:
+def check_others(predictions: Predictions, after: Sequence[Masked]) -> list[Finding]:
     """A finding per further tensor that differs in rebuilt batches beside equal inputs: the model must not use it."""
     findings = []
-    for key in predictions.batches[0].others:
+    for key in predictions.batches[0].extras:
         pairs = enumerate(zip(predictions.batches, after, strict=False))
         i = next((i for i, (x, y) in pairs if differ(x, y, key) and not differ(x, y, "inputs")), None)
         if i is None:
             continue
-        old, new = predictions.batches[i].others[key], after[i].others.get(key, np.zeros(0))
+        old, new = predictions.batches[i].extras[key], after[i].extras.get(key, np.zeros(0))
         moved = predictions.moved(i, {key: new}) if new.shape == old.shape else 0.0
         is_used = moved > STILL >= predictions.moved(i, {})
         name, verdict = f"{predictions.name}: {key} rebuilt", Verdict.BROKEN if is_used else Verdict.DIFFERS
@@ -139,7 +137,7 @@ def check_others(predictions: Predictions, after: Sequence[Batch]) -> list[Findi
     return findings
 
 
-def differ(one: Batch, other: Batch, *names: str) -> bool:
+def differ(one: Masked, other: Masked, *names: str) -> bool:
     """Whether two batches differ, in all or in some arrays."""
     pairs = [(one.arrays[name], other.arrays.get(name)) for name in names or one.arrays]
     return any(y is None or not np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)

@@ -21,7 +21,9 @@ from torch import Tensor, nn
 
 from auditing.errors import TargetError, describe, raised
 from auditing.masks.calls import seed as seed_generators
-from auditing.pipelines.target_batch import Array, Batch, Tokens, array, changed, read, tensor_names
+from auditing.masks.target import matrix, parts_of
+from auditing.masks.texts import Masked
+from auditing.pipelines.target_batch import Array, Tokens, changed, read_batch
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
 SERVED = ("make_model", "make_batches", "shake", "train", "measure", "unchanged")
@@ -65,13 +67,13 @@ class Served:
             "optimizer": type(self.optimizer).__name__ + (f", learning rate {LEARNING_RATE:g}" if self.is_ours else ""),
         }
 
-    def make_batches(self, name: str, text: Array, training: bool, n_characters: int, seed: int) -> list[Batch]:
+    def make_batches(self, name: str, text: Array, training: bool, n_characters: int, seed: int) -> list[Masked]:
         """Batches of a text `[n]` with at least `n_characters` ids in all; they stay here for `measure` by a name."""
         self.kept[name], found, n = [], [], 0
         seed_generators(seed)
         for batch in self._batches(text, seed, training):
             self.kept[name].append(batch)
-            found.append(read(batch, self.tokens))
+            found.append(read_batch(batch, self.tokens))
             if (n := n + found[-1].inputs.size) >= n_characters:
                 break
         if not found:
@@ -102,7 +104,7 @@ class Served:
         self.model.eval()
         with torch.no_grad():
             loss, logits = self._loss_and_logits(changed(self.kept[name][index], changes, self.tokens))
-        return loss.item(), array(logits)[..., self.tokens.of_audit(np.arange(logits.shape[-1]))]
+        return loss.item(), matrix(logits)[..., self.tokens.of_audit(np.arange(logits.shape[-1]))]
 
     def unchanged(self) -> tuple[list[str], int]:
         """The names of the weights that training has not changed, and the number of all."""
@@ -132,8 +134,8 @@ class Served:
 
     def _loss_and_logits(self, batch: Any) -> tuple[Tensor, Tensor]:
         output = self._called("loss_and_logits", self.model, batch)
-        tensors, x, _ = tensor_names(batch)
-        shape, n_tokens = tensors[x].shape, self.tokens.n_tokens
+        parts, x, _ = parts_of(batch)
+        shape, n_tokens = np.shape(parts[x]), self.tokens.n_tokens
         match output:
             case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:
                 if logits.shape[-1] >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):

@@ -11,8 +11,9 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.findings import Finding, finding
 from auditing.masks.table import Table
+from auditing.masks.texts import Masked
 from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
-from auditing.pipelines.target_batch import Array, Batch, Call, Tokens
+from auditing.pipelines.target_batch import Array, Call, Tokens
 
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
 BLOCKED = 2e-5  # nats: a prediction that must move moves by more, even before training
@@ -32,7 +33,7 @@ class Predictions:
 
     call: Call
     name: str
-    batches: Sequence[Batch]
+    batches: Sequence[Masked]
     table: Table
     before: dict[int, Array] = field(default_factory=dict)  # log P of batches, to compare with
 

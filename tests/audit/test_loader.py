@@ -102,7 +102,7 @@ def test_the_batches_may_be_on_an_accelerator():
     with computing():
         tensor = torch.ones((2, 3), dtype=torch.long).to(DEVICE)
         found = read({"input_ids": tensor, "labels": tensor}, None, 0, "")
-    assert found["inputs"].tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert found.inputs.tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_what_is_no_loader_ends_in_one_line():

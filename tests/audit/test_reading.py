@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from auditing.errors import TargetError
+from auditing.masks.texts import Masked
 from auditing.pipelines.batches import table_of
 from auditing.pipelines.references import check_losses
-from auditing.pipelines.target_batch import Batch
 
 SEQ_LEN = 64
 
@@ -25,7 +25,7 @@ def masked(small_play):
 
 
 def read(play, inputs, labels, others=None):
-    return table_of([Batch(inputs, labels, others or {})], play.validation, play.tokens)
+    return table_of([Masked(inputs, labels, others or {})], play.validation, play.tokens)
 
 
 def truth_of(table):

@@ -172,8 +172,8 @@ def test_a_dict_without_labels():
 def test_texts_beside_the_ids_are_left_out():
     ids = [[1, 2], [3]]
     found = read({"input_ids": ids, "labels": ids, "text": ["a b", "c"]}, None, 0, "")
-    assert found["inputs"].tolist() == [[1, 2], [3, 0]]
-    assert found["extras"] == {}
+    assert found.inputs.tolist() == [[1, 2], [3, 0]]
+    assert found.extras == {}
 
 
 @pytest.mark.parametrize("maker", ["wordpiece", "unigram", "gpt2"])
