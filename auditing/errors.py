@@ -13,10 +13,6 @@ class TargetError(Exception):
     """The target cannot be audited. The message is one line: the call, its shapes, and what came back."""
 
 
-class TargetEnded(TargetError):
-    """The target's process ended, or had to be ended because a call took too long."""
-
-
 def describe(value: Any) -> str:
     """The type and shape of a value in a few words: `int64 [8, 128]`, `{input_ids: int64 [8, 128]}`."""
     if isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype"):

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import psutil
 
-from auditing.errors import TargetEnded, TargetError
+from auditing.errors import TargetError
 
 HOST = Path(__file__).parent / "host.py"
 MARK = "FOLIO_AUDIT"  # in the environment of the target's process, which its children inherit
@@ -67,17 +67,17 @@ class TargetProcess:
         try:
             self.connection.send((name, arguments))
         except OSError as error:
-            raise TargetEnded(f"{what}: {self._death()}") from error
+            raise TargetError(f"{what}: {self._death()}") from error
         return self._answer(what)
 
     def _answer(self, what: str) -> Any:
         if not self.connection.poll(self.seconds_per_call):
             self._end()
-            raise TargetEnded(f"{what} took longer than {self.seconds_per_call:g} s")
+            raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
         try:
             result, line = self.connection.recv()
         except (EOFError, OSError) as error:
-            raise TargetEnded(f"{what}: {self._death()}") from error
+            raise TargetError(f"{what}: {self._death()}") from error
         if line is not None:
             raise TargetError(line)
         return result

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from auditing.errors import TargetEnded, TargetError, raised
+from auditing.errors import TargetError, raised
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids, tokenizer_of
@@ -53,8 +53,6 @@ class MasksHost:
             try:
                 text = self.write("probe", *PROBE, False, options.seed)
                 ((masked,),) = self.mask_in_workers("probe", np.arange(PROBE[0]), 1, 1, options.seed)
-            except TargetEnded:
-                raise
             except TargetError as error:
                 problems.append(str(error))
                 continue
@@ -85,41 +83,36 @@ class MasksHost:
     def mask_in_workers(
         self, name: str, rows: np.ndarray, n_workers: int, n_calls: int, seed: int
     ) -> list[list[Masked]]:
-        """Mask the same windows `n_calls` times in each of some workers, `[worker][call]`."""
-        try:
-            return in_workers(lambda: self.mask(name, rows), n_workers, n_calls, seed)
-        except TargetEnded as error:
-            raise TargetError(f"called with ids int64 {[len(rows), self.texts[name].ids.shape[1]]}: {error}") from error
+        """Mask the same windows `n_calls` times in each worker of a DataLoader, which inherits this process's state;
+        `[worker][call]`.
 
+        Workers are seeded as a DataLoader does it, and call on the device that the target has made the default.
+        """
+        device = torch.get_default_device()
 
-def in_workers(function: Callable[[], Any], n_workers: int, calls_per_worker: int, seed: int) -> list[list[Any]]:
-    """The results of `calls_per_worker` calls in each worker of a DataLoader, which inherits this process's state.
+        def answer(index: int) -> tuple[int, Any, str | None]:
+            info = get_worker_info()
+            try:
+                with device:
+                    return info.id if info else 0, self.mask(name, rows), None
+            except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
+                return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
 
-    Workers are seeded as a DataLoader does it, and call on the device that the target has made the default. Raises
-    TargetError, and TargetEnded if a worker ends during a call.
-    """
-    device = torch.get_default_device()
-
-    def answer(index: int) -> tuple[int, Any, str | None]:
-        info = get_worker_info()
-        try:
-            with device:
-                return info.id if info else 0, function(), None
-        except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-            return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
-
-    results: list[list[Any]] = [[] for _ in range(n_workers)]
-    with warnings.catch_warnings(), torch.device("cpu"):
-        warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
-        numbers: Any = range(n_workers * calls_per_worker)
-        own: dict[str, Any] = {"generator": torch.Generator("cpu").manual_seed(seed), "collate_fn": answer}
-        own |= {"num_workers": n_workers, "multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
-        try:
-            answers = list(DataLoader(numbers, None, **own))
-        except RuntimeError as error:  # a worker is gone
-            raise TargetEnded("the target ended the process that called it") from error
-    for worker, result, line in answers:
-        if line is not None:
-            raise TargetError(line)
-        results[worker].append(result)
-    return results
+        results: list[list[Masked]] = [[] for _ in range(n_workers)]
+        with warnings.catch_warnings(), torch.device("cpu"):
+            warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
+            numbers: Any = range(n_workers * n_calls)
+            own: dict[str, Any] = {"generator": torch.Generator("cpu").manual_seed(seed), "collate_fn": answer}
+            own |= {"num_workers": n_workers, "multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
+            try:
+                answers = list(DataLoader(numbers, None, **own))
+            except RuntimeError as error:  # a worker is gone
+                ids = [len(rows), self.texts[name].ids.shape[1]]
+                raise TargetError(
+                    f"called with ids int64 {ids}: the target ended the process that called it"
+                ) from error
+        for worker, result, line in answers:
+            if line is not None:
+                raise TargetError(line)
+            results[worker].append(result)
+        return results
