@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from traceback import extract_tb
 from typing import Any
 
@@ -35,9 +36,7 @@ def describe(value: Any) -> str:
 
 def raised(error: BaseException) -> str:
     """An exception in one line with the place where it was raised: `ValueError: bad rate (masker.py, line 7)`."""
-    text = " ".join(str(error).split())
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[:LONGEST_TEXT]} ..."
+    text = shorten(str(error), LONGEST_TEXT, placeholder=" ...")
     name = type(error).__name__
     ours = (str(Path(__file__).parent), str(Path(importlib.__file__).parent), "<frozen")
     places = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith(ours)]
