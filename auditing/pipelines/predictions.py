@@ -18,14 +18,6 @@ from auditing.pipelines.target_batch import Array, Call, Tokens
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
 BLOCKED = 2e-5  # nats: a prediction that must move moves by more, even before training
 
-RULES = {  # of each change: whether it must move the prediction, and the bug if it is wrong
-    "labels": (False, "leak-labels"),
-    "other windows": (False, "attends-over-batch"),
-    "characters on the left": (True, "no-left-context"),
-    "characters on the right": (True, "no-right-context"),
-    "order of the characters": (True, "no-positions"),
-}
-
 
 @dataclass
 class Predictions:
@@ -83,7 +75,7 @@ def check_loss(predictions: Predictions, tokens: Tokens) -> Finding:
 
 
 def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> list[Finding]:
-    """A finding per change in `RULES`, for one scored position per window, the one nearest to the middle.
+    """A finding per kind of change, for one scored position per window, the one nearest to the middle.
 
     If the same batch gives other predictions each time, nothing else can be said.
     """
@@ -99,18 +91,18 @@ def check_predictions(predictions: Predictions, n_ordinary: int, seed: int) -> l
     visible, half = is_text & (x < n_ordinary), (random.permutation(len(x)) % 2 == 0)[:, None]
     rows, drawn, shuffled = visible.nonzero()[0], random.integers(n_ordinary, size=x.shape), x.copy()
     shuffled[visible] = x[visible][np.lexsort((random.random(len(rows)), rows))]
-    changed = {  # where, and the new values
-        "labels": (predictions.of_batch(i, table.labelled), drawn),
-        "other windows": (visible & ~half, drawn),
-        "characters on the left": (visible & (places < target), drawn),
-        "characters on the right": (visible & (places > target), drawn),
-        "order of the characters": (visible, shuffled),
-    }
+    changes = [  # whether it must move the prediction, the bug if it is wrong, where values change, and the new ones
+        ("labels", False, "leak-labels", predictions.of_batch(i, table.labelled), drawn),
+        ("other windows", False, "attends-over-batch", visible & ~half, drawn),
+        ("characters on the left", True, "no-left-context", visible & (places < target), drawn),
+        ("characters on the right", True, "no-right-context", visible & (places > target), drawn),
+        ("order of the characters", True, "no-positions", visible, shuffled),
+    ]
     findings = []
-    for name, (must_move, bug) in RULES.items():
+    for name, must_move, bug, where, values in changes:
         key, at = "labels" if name == "labels" else "inputs", masked & (places == target)
         at &= half | (name != "other windows")
-        moved = predictions.moved(i, {key: np.where(*changed[name], arrays[key])}, at)
+        moved = predictions.moved(i, {key: np.where(where, values, arrays[key])}, at)
         is_wrong = moved <= BLOCKED if must_move else moved > STILL
         evidence, expected = f"{at.sum()} positions", "it moves" if must_move else "it does not move"
         findings.append(finding(f"change of {name}", moves(moved), expected, evidence, bug if is_wrong else None))
