@@ -111,9 +111,6 @@ class Served:
         weights = self.model.named_parameters()
         return [name for name, weight in weights if torch.equal(weight, self.before[name])], len(self.before)
 
-    def _ids(self, text: Array) -> Tensor:
-        return torch.from_numpy(self.tokens.of_audit(text))
-
     def _step(self, loss: Tensor) -> None:
         self.n_steps += 1
         if self.optimizer is None or not loss.requires_grad:  # nothing can be trained: `unchanged` shows it
@@ -126,7 +123,8 @@ class Served:
         self.optimizer.step()
 
     def _batches(self, text: Array, seed: int, training: bool) -> Iterator[Any]:
-        made = self._called("make_batches", self._ids(text), self.tokens, seed, training)
+        ids = torch.from_numpy(self.tokens.of_audit(text))
+        made = self._called("make_batches", ids, self.tokens, seed, training)
         try:
             yield from made
         except Exception as error:
