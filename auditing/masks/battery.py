@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from auditing.masks.table import Table, eighths_of, shifted
+from auditing.masks.table import CLASSES, Table, eighths_of, shifted
 from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
 
 LAGS = 40  # tokens
@@ -111,14 +111,15 @@ class Sample:
 
     def by_all(self) -> Iterator[Pair]:
         """The circumstances of every outcome."""
-        table, ids = self.table, self.table.ids
-        yield self.by("position", "position", table.columns)
+        table, ids, columns = self.table, self.table.ids, np.arange(self.width)
+        yield self.by("position", "position", (columns * min(self.width, 2 * CLASSES) // self.width)[None, None])
         yield self.by("id", "id class", ids)
         yield self.by("id parity", "id modulo 2:", table.originals % 2)
         yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1))
         yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
-        yield self.by("special", "special tokens in the window (1) or not (0):", table.has_special)
+        has_special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
+        yield self.by("special", "special tokens in the window (1) or not (0):", has_special)
         parts, totals = (np.bincount(self.calls, each, self.n_calls) for each in (self.outcomes, None))
         number = np.arange(self.n_calls)
         yield self.pair("call", "eighth of the calls", of_units(parts, totals, 8 * number // self.n_calls), 1)
@@ -204,7 +205,7 @@ def selection(table: Table) -> Iterator[Pair]:
     """Everything that the selection of a position may depend on."""
     sample = Sample(table, "selected", "the share selected", table.eligible, table.selected)
     yield from sample.by_all()
-    yield sample.by("position", "eighth of the window", table.eighths, 1)
+    yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
     repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
     yield sample.by("token before", "same token before (1) or not (0):", repeats)
     mirrored = sample.partners(lambda numbers: numbers[..., ::-1])
@@ -239,7 +240,7 @@ def of_lengths(table: Table, name: str) -> Iterator[Pair]:
     """Tests of windows by their length: the selection by place in long windows, and the kind by length in windows of at
     least 16 tokens. Rates may depend on the length: some maskers take a share of the padded width."""
     sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
-    yield sample.by("position", "eighth of the window", table.eighths, 1)
+    yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
     lengths = table.eligible.sum(2, keepdims=True)
     sample = Sample(table, "kind", "the share of [MASK]", table.selected & (lengths >= 16), table.masked)
     yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditing.errors import TargetError, raised
+from auditing.masks.table import most_frequent
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids, tokenizer_of
@@ -57,9 +58,7 @@ class MasksHost:
                 problems.append(str(error))
                 continue
             if not tokens.special and masked.inputs.shape == text.ids.shape:
-                ids, counts = np.unique(masked.inputs[masked.inputs != text.ids], return_counts=True)
-                if len(ids) and counts.max() > counts.sum() / 2:  # [MASK], if no special id is stated
-                    self.tokens = tokens.with_mask(int(ids[counts.argmax()]))
+                self.tokens = tokens.with_mask(most_frequent(masked.inputs[masked.inputs != text.ids], 0.5))
             return facts_of(self.function, target.kind, self.tokens)
         raise TargetError(problems[0])
 

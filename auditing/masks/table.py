@@ -90,22 +90,6 @@ class Table:
         n = len(self.tokens.ordinary)
         return np.where(self.eligible, self.ranks * min(n, CLASSES) // n, CLASSES)
 
-    @cached_property
-    def columns(self) -> np.ndarray:
-        """Classes of positions from the left, `[1, 1, width]`."""
-        width = self.originals.shape[2]
-        return (np.arange(width) * min(width, 2 * CLASSES) // width)[None, None]
-
-    @cached_property
-    def eighths(self) -> np.ndarray:
-        """The eighth of its window's ordinary tokens in which each position is, so windows of all lengths compare."""
-        return eighths_of(self.eligible)
-
-    @cached_property
-    def has_special(self) -> np.ndarray:
-        """Whether a window has special tokens, `[n_calls, rows, 1]`, as 0 or 1."""
-        return (self.real & ~self.eligible).any(2, keepdims=True).astype(int)
-
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
         n_rows, width = self.originals.shape[1:]
@@ -126,17 +110,18 @@ class Table:
         if marks and (self.labels == self.changed)[self.eligible].mean() > 0.99:
             raise TargetError("labels are 1 where a token is replaced and 0 elsewhere, as for ELECTRA's discriminator: "
                               "audit the masks of its generator instead")  # fmt: skip
-        used = most_frequent(self.inputs[changed])
-        mask = used if used is not None and (self.inputs[changed] == used).mean() > 0.5 else tokens.mask
-        if mask is not None and tokens.mask is None:
+        used = most_frequent(self.inputs[changed], 0.5)
+        mask = tokens.mask if used is None else used
+        if tokens.mask is None:
             tokens = tokens.with_mask(mask)
         shift = 0 if ignored is None else shift_of(self, changed, ignored)
         return replace(self, tokens=tokens, mask=mask, ignored=ignored, shift=shift)
 
 
-def most_frequent(values: np.ndarray) -> int | None:
+def most_frequent(values: np.ndarray, share: float = 0.0) -> int | None:
+    """The most frequent value, if it is more than a share of all."""
     found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()]) if len(found) else None
+    return int(found[counts.argmax()]) if len(found) and counts.max() > share * len(values) else None
 
 
 def shift_of(table: Table, changed: np.ndarray, ignored: int) -> int:
@@ -162,7 +147,7 @@ def shift_of(table: Table, changed: np.ndarray, ignored: int) -> int:
 
 
 def eighths_of(where: np.ndarray) -> np.ndarray:
-    """In which eighth of a window's positions that are True each one is; 0 elsewhere."""
+    """In which eighth of a window's positions that are True each one is, 0 elsewhere. Windows of any length compare."""
     order, count = where.cumsum(2) - 1, where.sum(2, keepdims=True)
     return np.where(where, 8 * order // np.maximum(1, count), 0)
 
