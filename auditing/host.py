@@ -19,8 +19,8 @@ def main(service: str, target: str, descriptor: int) -> None:
     """Import `target`, then answer calls (name, arguments) until the connection closes.
 
     `service` is the module of `auditing` that knows what to do with the target: its `functions(imported)` returns the
-    functions that can be called, by name. The answers are (result, None) or (None, the line of a TargetError). The
-    first answer says whether the import worked.
+    functions that can be called, by name. Each answer is a result or a TargetError. The first one says whether the
+    import worked.
     """
     connection = Connection(descriptor)
     import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
@@ -31,14 +31,13 @@ def main(service: str, target: str, descriptor: int) -> None:
 
     functions: dict[str, Any] = {"start": start}
     name, arguments = "start", ()
-    answer: tuple[Any, str | None]
     while True:
         try:
-            answer = functions[name](*arguments), None
+            answer = functions[name](*arguments)
         except TargetError as error:
-            answer = None, str(error)
+            answer = error
         except BaseException as error:  # such as SystemExit: the target may do anything
-            answer = None, f"{name} failed: {raised(error)}"
+            answer = TargetError(f"{name} failed: {raised(error)}")
         try:
             connection.send(answer)
             name, arguments = connection.recv()

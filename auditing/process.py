@@ -75,12 +75,12 @@ class TargetProcess:
             self._end()
             raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
         try:
-            result, line = self.connection.recv()
+            answer = self.connection.recv()
         except (EOFError, OSError) as error:
             raise TargetError(f"{what}: {self._death()}") from error
-        if line is not None:
-            raise TargetError(line)
-        return result
+        if isinstance(answer, TargetError):
+            raise answer
+        return answer
 
     def _death(self) -> str:
         code = self.process.wait()

@@ -89,13 +89,15 @@ class MasksHost:
         """
         device = torch.get_default_device()
 
-        def answer(index: int) -> tuple[int, Any, str | None]:
+        def answer(index: int) -> tuple[int, Masked | TargetError]:
             info = get_worker_info()
             try:
                 with device:
-                    return info.id if info else 0, self.mask(name, rows), None
+                    return info.id if info else 0, self.mask(name, rows)
+            except TargetError as error:
+                return 0, error
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-                return 0, None, str(error) if isinstance(error, TargetError) else f"the target raised {raised(error)}"
+                return 0, TargetError(f"the target raised {raised(error)}")
 
         results: list[list[Masked]] = [[] for _ in range(n_workers)]
         with warnings.catch_warnings(), torch.device("cpu"):
@@ -110,8 +112,8 @@ class MasksHost:
                 raise TargetError(
                     f"called with ids int64 {ids}: the target ended the process that called it"
                 ) from error
-        for worker, result, line in answers:
-            if line is not None:
-                raise TargetError(line)
+        for worker, result in answers:
+            if isinstance(result, TargetError):
+                raise result
             results[worker].append(result)
         return results
