@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from transformers import DataCollatorForLanguageModeling
+from transformers.trainer_utils import RemoveColumnsCollator
 
 from auditing.errors import TargetError
 from auditing.findings import Verdict
@@ -23,9 +25,8 @@ class Collator:
     """Transformers' collator; `spared` says from which column on nothing is selected."""
 
     def __init__(self, spared: int | None = None):
-        transformers = pytest.importorskip("transformers")
         self.tokenizer = word_pieces(SYLLABLES)
-        self.inner, self.spared = transformers.DataCollatorForLanguageModeling(self.tokenizer), spared
+        self.inner, self.spared = DataCollatorForLanguageModeling(self.tokenizer), spared
 
     def __call__(self, examples: list[Any]) -> Any:
         batch = self.inner(examples)
@@ -72,9 +73,8 @@ class Trainer:
     """Has the method of Transformers' Trainer, and its wrappers of the collator and the loader."""
 
     def get_train_dataloader(self) -> Any:
-        trainer_utils = pytest.importorskip("transformers.trainer_utils")
         made = loader(Collator(spared=30), shuffle=True)
-        made.collate_fn = trainer_utils.RemoveColumnsCollator(made.collate_fn, ["input_ids", "labels"])
+        made.collate_fn = RemoveColumnsCollator(made.collate_fn, ["input_ids", "labels"])
         return Shard(made)
 
 

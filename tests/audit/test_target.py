@@ -9,24 +9,18 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
 from auditing.errors import TargetError
 from auditing.masks.calls import MasksHost, functions
-from auditing.masks.target import read
+from auditing.masks.target import COMMON, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import MaskOptions, facts_of, token_ids
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
-from tests.tokenizers import MAKERS, wordpiece
+from tests.audit.museum.tokenizers import PIECES, WHOLE_WORDS, collator, word_pieces
+from tests.tokenizers import MAKERS
 
 TEXT = "the quick brown fox jumps over the lazy dog and the unquick unbrown foxes jumped overly lazily " * 20
-
-
-def bert_tokenizer(**names: str):
-    transformers = pytest.importorskip("transformers")
-    tokenizer = wordpiece(TEXT)
-    tokenizer.no_truncation()
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **{**special, **names})
 
 
 def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple[MasksHost, Masked]:
@@ -67,36 +61,26 @@ def test_a_function_of_a_batch_dict(keys):
 
 
 @pytest.mark.parametrize(
-    ("options", "keys"),
-    [
-        ({}, ("input_ids", "attention_mask", "special_tokens_mask")),
-        ({"pad_to_multiple_of": 16}, ("input_ids", "attention_mask", "special_tokens_mask")),
-        (
-            {"whole_word_mask": True, "mask_replace_prob": 1.0, "random_replace_prob": 0.0},
-            ("input_ids", "attention_mask", "special_tokens_mask", "offset_mapping"),
-        ),
-        ({"return_tensors": "np"}, ("input_ids", "attention_mask", "special_tokens_mask")),
-    ],
+    ("options", "further_keys"),
+    [({}, ()), ({"pad_to_multiple_of": 16}, ()), (WHOLE_WORDS, ("offset_mapping",)), ({"return_tensors": "np"}, ())],
 )
-def test_a_data_collator(options, keys):
-    transformers = pytest.importorskip("transformers")
-    tokenizer = bert_tokenizer()
-    host, answer = masked(transformers.DataCollatorForLanguageModeling(tokenizer, **options), is_ragged=True)
+def test_a_data_collator(options, further_keys):
+    target = collator(**options)
+    host, answer = masked(target, is_ragged=True)
     assert host.target.kind == "collator"
-    assert host.target.keys == keys
+    assert host.target.keys == (*COMMON, *further_keys)
     assert answer.inputs.shape == (8, 32 if "pad_to_multiple_of" in options else 24)
     text = host.texts["text"]
     assert text.words is not None
-    assert (text.ids[:, 0] == tokenizer.cls_token_id).all()
-    assert tokenizer.unk_token_id not in text.ids
+    assert (text.ids[:, 0] == target.tokenizer.cls_token_id).all()
+    assert target.tokenizer.unk_token_id not in text.ids
     words = text.words[0][text.words[0] >= 0]
     assert len(set(words)) < len(words)  # some words have several tokens
 
 
 def test_texts_of_a_tokenizer_that_pads_on_the_left():
-    transformers = pytest.importorskip("transformers")
-    tokenizer = bert_tokenizer(padding_side="left")
-    host, answer = masked(transformers.DataCollatorForLanguageModeling(tokenizer), is_ragged=True)
+    tokenizer = word_pieces(PIECES, padding_side="left")
+    host, answer = masked(DataCollatorForLanguageModeling(tokenizer), is_ragged=True)
     text = host.texts["text"]
     assert text.real[:, -1].all()
     assert (answer.inputs[~text.real] == tokenizer.pad_token_id).all()
@@ -179,12 +163,9 @@ def test_texts_beside_the_ids_are_left_out():
 @pytest.mark.parametrize("maker", ["wordpiece", "unigram", "gpt2"])
 def test_words_of_tokenizers_with_other_signs(maker):
     """`##`, `▁` and `Ġ`: pieces that belong to a word have its number, and only they."""
-    transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=MAKERS[maker](TEXT), pad_token="[PAD]", mask_token="[MASK]"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=MAKERS[maker](TEXT), pad_token="[PAD]", mask_token="[MASK]")
     tokenizer.backend_tokenizer.no_truncation()
-    host, _ = masked(transformers.DataCollatorForLanguageModeling(tokenizer))
+    host, _ = masked(DataCollatorForLanguageModeling(tokenizer))
     text = host.texts["text"]
     for ids, words in zip(text.ids, text.words, strict=True):
         inside = [ids[words == word] for word in np.unique(words[words >= 0])]
