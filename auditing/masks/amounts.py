@@ -82,6 +82,7 @@ def check_counts(measured: Measured, structure: Structure, expected: Expected) -
     in windows of all widths."""
     counts, variance = structure.counts, max(structure.independent_variance, 1e-9)
     found = f"{counts.mean():.1f} ± {counts.std():.1f} ({'fixed' if structure.is_fixed else 'varies'})"
+    found += f", in runs of {structure.mean_run:.1f}"
     line = f"± {math.sqrt(variance):.1f} if independent", f"variance ratio {counts.var() / variance:.2f}"
     tables = [measured.main, *(table for name, table in measured.others.items() if name != "padded")]
     for length in ("is_output", "eligible") if structure.is_fixed and expected.rate else ():

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,7 @@ FINE = {"token before": 0.7, "token after": 0.7}
 EDGE, LARGE = 10, 0.5  # positions at either end of a window at which it cuts spans and words; a relative difference
 
 
-@dataclass(frozen=True)
-class MasksReport(Report):
-    """The report, with the structure of what is selected; None if nothing is."""
-
-    structure: Structure | None = None
-
-
-def audit_masks(target: Any, **options: Any) -> MasksReport:
+def audit_masks(target: Any, **options: Any) -> Report:
     """Audit a masker in this process; keyword arguments are the fields of `MaskOptions`.
 
     Raises TargetError if the target is not a masker, and ValueError if an option is invalid.
@@ -55,7 +48,7 @@ def audit_masks(target: Any, **options: Any) -> MasksReport:
     return audit_measured(measured, name)
 
 
-def audit_masks_of(target: str, options: MaskOptions, seconds_per_call: float, is_loader: bool) -> MasksReport:
+def audit_masks_of(target: str, options: MaskOptions, seconds_per_call: float, is_loader: bool) -> Report:
     """Audit `module:name` or `file.py:name` in a process of its own: a masker, or what makes a loader of batches.
     Raises TargetError and ValueError."""
     check_options(options)
@@ -85,7 +78,7 @@ def check_options(options: MaskOptions) -> None:
         raise ValueError(f"the ids {stated} are not all below n_tokens = {n_tokens}")
 
 
-def audit_measured(measured: Measured, target: str) -> MasksReport:
+def audit_measured(measured: Measured, target: str) -> Report:
     """The findings about what was measured, broken ones first."""
     facts, main = measured.facts, measured.main
     kind, shape = KINDS.get(facts.kind, "loader of batches"), main.originals.shape
@@ -96,7 +89,7 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
     if not hides_tokens or not main.selected.any():
         findings += check_empty(measured, np.zeros(1)) if hides_tokens else []
         summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
-        return MasksReport(title, by_verdict(findings), summary)
+        return Report(title, by_verdict(findings), summary)
     repeats, whole = repeats_of(main, measured.n_passes), measured
     measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
@@ -110,7 +103,7 @@ def audit_measured(measured: Measured, target: str) -> MasksReport:
     findings += [*dependences(pairs, recipe, structure), *check_amounts(measured, structure, expected)]
     findings = by_verdict(without_consequences(findings))
     summary = f"Nearest recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
-    return MasksReport(title, findings, summary, structure)
+    return Report(title, findings, summary)
 
 
 def expected_of(measured: Measured, structure: Structure) -> Expected:

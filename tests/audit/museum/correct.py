@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from auditing.findings import Finding, Verdict
-from auditing.masks.audit import MasksReport, audit_masks
+from auditing.masks.audit import audit_masks
+from auditing.report import Report
 from data.masking import MLM, Corruption, Masker
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
@@ -46,17 +47,13 @@ class Correct:
     options: dict[str, Any] = field(default_factory=dict)
     recipe: str = ""  # that the audit must name, if it is one of those that it knows
 
-    def audit(self, seed: int, **options: Any) -> MasksReport:
+    def audit(self, seed: int, **options: Any) -> Report:
         return audit_masks(self.make(seed), seed=seed, **{**options, **self.options})
 
-    def alarms(self, report: MasksReport) -> list[Finding]:
-        """The false alarms of an audit."""
-        return [each for each in report.findings if is_alarm(each, self.known)]
-
-
-def is_alarm(finding: Finding, known: frozenset[str]) -> bool:
-    """Whether a finding about a correct masker is wrong: `broken`, or `differs` in something that is not known."""
-    return finding.verdict == Verdict.BROKEN or (finding.verdict == Verdict.DIFFERS and finding.bug not in known)
+    def alarms(self, report: Report) -> list[Finding]:
+        """The false alarms of an audit: what is `broken`, or `differs` in something that is not known."""
+        wrong = [each for each in report.findings if each.verdict != Verdict.OK]
+        return [each for each in wrong if each.verdict == Verdict.BROKEN or each.bug not in self.known]
 
 
 class FolioMLM(MLM):
