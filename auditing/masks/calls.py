@@ -11,10 +11,9 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditing.errors import TargetError, raised
-from auditing.masks.table import most_frequent
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids, tokenizer_of
+from auditing.masks.tokens import Facts, MaskOptions, facts_of, most_frequent, token_ids, tokenizer_of
 
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 

@@ -10,7 +10,7 @@ import numpy as np
 from auditing.errors import TargetError
 from auditing.masks.alignment import sources
 from auditing.masks.texts import Masked, Text
-from auditing.masks.tokens import TokenIds
+from auditing.masks.tokens import TokenIds, most_frequent
 
 CLASSES = 64  # at most, of ids and columns
 EVERYWHERE = 0.9  # the share of ordinary positions whose label is the original, above which labels are everywhere
@@ -116,12 +116,6 @@ class Table:
             tokens = tokens.with_mask(mask)
         shift = 0 if ignored is None else shift_of(self, changed, ignored)
         return replace(self, tokens=tokens, mask=mask, ignored=ignored, shift=shift)
-
-
-def most_frequent(values: np.ndarray, share: float = 0.0) -> int | None:
-    """The most frequent value, if it is more than a share of all."""
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()]) if len(found) and counts.max() > share * len(values) else None
 
 
 def shift_of(table: Table, changed: np.ndarray, ignored: int) -> int:

@@ -27,6 +27,12 @@ NAMES = {
 }
 
 
+def most_frequent(values: np.ndarray, share: float = 0.0) -> int | None:
+    """The most frequent value, if it is more than a share of all."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[counts.argmax()]) if len(found) and counts.max() > share * values.size else None
+
+
 @dataclass(frozen=True)
 class MaskOptions:
     """Options of the user about a masking target; None: its attributes, its tokenizer or its behavior decide."""
@@ -66,8 +72,9 @@ class TokenIds:
         return replace(self, special=tuple(sorted(found)), mask=mask if self.mask is None else self.mask)
 
     def known(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The inputs with labels put back, where they are ids."""
-        is_id = (labels >= 0) & (labels < self.n_tokens) & (labels != self.padding) & (labels != self.ignored)
+        """The inputs with labels put back, where they are ids. A label of most positions is the one that is ignored."""
+        ignored = most_frequent(labels, 0.5) if self.ignored is None else self.ignored
+        is_id = (labels >= 0) & (labels < self.n_tokens) & (labels != self.padding) & (labels != ignored)
         return np.where(is_id, labels, inputs)
 
 

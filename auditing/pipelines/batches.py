@@ -16,7 +16,7 @@ from auditing.masks.measure import Measured
 from auditing.masks.rules import check_rules
 from auditing.masks.table import Table, aligned, stacked
 from auditing.masks.texts import Masked, Text
-from auditing.masks.tokens import Facts, MaskOptions
+from auditing.masks.tokens import Facts, MaskOptions, most_frequent
 from auditing.pipelines.predictions import STILL, Predictions, moves
 from auditing.pipelines.target_batch import Array, Tokens
 
@@ -29,11 +29,8 @@ ALLOWED = "special-as-replacement"  # a share that is due to the audit's own sma
 def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     """The table of batches of a text `[n]`, whose place in it is the source of each position. Raises TargetError if
     they show no such text."""
-    whole, calls = Text(text[None], np.ones((1, len(text)), dtype=bool)), []
-    for batch in batches:
-        answer = answer_of(batch, tokens)
-        ids = replace(tokens.ids, ignored=ignored_label(answer.labels, tokens))
-        calls.append(aligned(whole, np.zeros(1, dtype=int), answer, ids, GRAM))
+    whole, row = Text(text[None], np.ones((1, len(text)), dtype=bool)), np.zeros(1, dtype=int)
+    calls = [aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM) for batch in batches]
     table = stacked(calls, tokens.ids)
     visible = tokens.is_ordinary(table.inputs) & table.is_output
     agrees = (table.source >= 0) & ~table.changed
@@ -45,17 +42,10 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     return replace(table.read(), mask=tokens.mask)
 
 
-def ignored_label(labels: Array, tokens: Tokens) -> int | None:
-    """The label of positions that the loss skips: no character, or the most frequent label; None if all have one."""
-    values, counts = np.unique(labels, return_counts=True)
-    counts = np.where(tokens.is_ordinary(values), counts - labels.size / 2, counts + labels.size)
-    return int(values[counts.argmax()]) if counts.max() > 0 else None
-
-
 def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     """A batch as the answer of a masker. If all positions have a label, one bool tensor may mark those that count."""
     marks = [each for each in batch.columns.values() if each.dtype == bool]
-    is_marked = len(marks) == 1 and ignored_label(batch.labels, tokens) is None
+    is_marked = len(marks) == 1 and most_frequent(batch.labels, 0.5) is None
     labels = np.where(marks[0], batch.labels, -100) if is_marked else batch.labels
     return replace(batch, labels=labels, extras={key: each for key, each in batch.extras.items() if each.dtype != bool})
 
