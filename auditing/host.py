@@ -18,22 +18,21 @@ FOLDER = Path(__file__).parent
 def main(service: str, target: str, descriptor: int) -> None:
     """Import `target`, then answer calls (name, arguments) until the connection closes.
 
-    `service` is the module of `auditing` that knows what to do with the target: its `functions(imported)` returns the
-    functions that can be called, by name. Each answer is a result or a TargetError. The first one says whether the
-    import worked.
+    `service` is the module of `auditing` that knows what to do with the target: the methods of its `Service(imported)`
+    are called by name. Each answer is a result or a TargetError. The first one says whether the import worked.
     """
     connection = Connection(descriptor)
     import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
     from auditing.errors import TargetError, raised
 
-    def start() -> None:
-        functions.update(importlib.import_module(service).functions(import_target(target)))
-
-    functions: dict[str, Any] = {"start": start}
+    served: Any = None
     name, arguments = "start", ()
     while True:
         try:
-            answer = functions[name](*arguments)
+            if served is None:
+                served, answer = importlib.import_module(service).Service(import_target(target)), None
+            else:
+                answer = getattr(served, name)(*arguments)
         except TargetError as error:
             answer = error
         except BaseException as error:  # such as SystemExit: the target may do anything

@@ -28,7 +28,7 @@ class TargetProcess:
 
     def __init__(self, target: str, service: str, seconds_per_call: float):
         """`target` is `module:name`, `file.py:name`, or a module or file. `service` is the module of `auditing` whose
-        `functions(imported)` returns the functions that `call` reaches, such as `auditing.masks.calls`."""
+        `Service(imported)` has the methods that `call` reaches, such as `auditing.masks.calls`."""
         self.target = target
         self.service = service
         self.seconds_per_call = seconds_per_call
@@ -59,9 +59,9 @@ class TargetProcess:
         return self
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function of the service with arguments that can be pickled.
+        """Call a method of the service with arguments that can be pickled.
 
-        Raises TargetError with one line if the function raises, the process dies, or the time limit expires.
+        Raises TargetError with one line if it raises, the process dies, or the time limit expires.
         """
         what = f"{name} of {self.target!r}"
         try:

@@ -31,17 +31,17 @@ def audit_masks(target: Any, **options: Any) -> Report:
     """
     import torch  # here, for the command needs it in the target's process only
 
-    from auditing.masks.calls import functions
+    from auditing.masks.calls import Service
 
     stated = MaskOptions(**options)
     check_options(stated)
-    calls = functions(target)
+    service = Service(target)
     name = getattr(target, "__qualname__", type(target).__qualname__)
     states = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:  # the audit seeds the generators, which are the caller's
         with torch.random.fork_rng(devices):
-            measured = measure(lambda call, *arguments: calls[call](*arguments), stated)
+            measured = measure(lambda name, *arguments: getattr(service, name)(*arguments), stated)
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])

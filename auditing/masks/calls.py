@@ -18,12 +18,6 @@ from auditing.masks.tokens import Facts, MaskOptions, facts_of, most_frequent, t
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
 
-def functions(imported: Any) -> dict[str, Callable[..., Any]]:
-    """The calls of an audit, by name: `probe`, then `write`, `seed`, `mask` and `mask_in_workers` in any order."""
-    host = MasksHost(resolve(imported))
-    return {call.__name__: call for call in (host.probe, host.write, seed, host.mask, host.mask_in_workers)}
-
-
 def seed(number: int) -> None:
     """Seed all global generators."""
     random.seed(number)
@@ -31,11 +25,14 @@ def seed(number: int) -> None:
     torch.manual_seed(number)
 
 
-class MasksHost:
-    """Holds the masker and the texts, so that calls only name rows of them."""
+class Service:
+    """Holds the masker and the texts, so that calls only name rows of them: `probe`, then the others in any order."""
 
-    def __init__(self, function: Any):
-        self.function = function
+    seed = staticmethod(seed)
+
+    def __init__(self, imported: Any):
+        """Raises TargetError if it is not a masker and does not make one."""
+        self.function = resolve(imported)
         self.texts: dict[str, Text] = {}
         self.words: list[str] | None = None  # for the texts of a tokenizer; empty if it has no words
 

@@ -34,7 +34,7 @@ class Measured:
 
 
 def measure(call: Call, options: MaskOptions) -> Measured:
-    """Measure a target through `call(name, *arguments)`, which reaches the functions of `auditing.masks.calls`.
+    """Measure a target through `call(name, *arguments)`, which reaches the methods of `auditing.masks.calls.Service`.
 
     Raises TargetError if the target cannot be called, or does not mask.
     """
@@ -66,7 +66,7 @@ def measure(call: Call, options: MaskOptions) -> Measured:
 
 
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
-    """The batches of a loader, through the functions of `auditing.masks.loader`, in epochs of different seeds."""
+    """The batches of a loader, through the methods of `auditing.masks.loader.Service`, in epochs of different seeds."""
     facts: Facts = call("facts", options)
     tokens, columns, answers = facts.tokens, [], []
     for epoch in range(EPOCHS):

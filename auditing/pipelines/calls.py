@@ -12,7 +12,7 @@ target has `SPECIAL_FIRST = True`, the special tokens are the first ids. The aud
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,23 +26,17 @@ from auditing.masks.texts import Masked
 from auditing.pipelines.target_batch import Array, Tokens, changed, read_batch
 
 REQUIRED = ("make_model", "make_batches", "loss_and_logits")
-SERVED = ("make_model", "make_batches", "shake", "train", "measure", "unchanged")
 LEARNING_RATE, WARMUP_STEPS, MAX_NORM = 1e-3, 100, 1.0  # of the audit's optimizer, and its clipping
 
 
-def functions(imported: Any) -> dict[str, Callable[..., Any]]:
-    """The functions that the audit calls. Raises TargetError if the target lacks one of the three."""
-    missing = [name for name in REQUIRED if not callable(getattr(imported, name, None))]
-    if missing:
-        raise TargetError(f"the target has no function {missing[0]}: it needs {', '.join(REQUIRED)}")
-    served = Served(imported)
-    return {name: getattr(served, name) for name in SERVED}
-
-
-class Served:
+class Service:
     """The model, the optimizer and the batches of a pipeline between calls."""
 
     def __init__(self, target: Any):
+        """Raises TargetError if the target lacks one of the three functions."""
+        missing = [name for name in REQUIRED if not callable(getattr(target, name, None))]
+        if missing:
+            raise TargetError(f"the target has no function {missing[0]}: it needs {', '.join(REQUIRED)}")
         self.target = target
         self.kept: dict[str, list[Any]] = {}  # batches by the name they were made under
 

@@ -13,8 +13,8 @@ import auditing.pipelines.audit
 from auditing.host import import_target
 from auditing.masks import measure
 from auditing.masks.table import Table
-from auditing.pipelines import calls
 from auditing.pipelines.audit import audit_with
+from auditing.pipelines.calls import Service
 from auditing.pipelines.references import Play
 from auditing.pipelines.target_batch import Array
 from auditing.report import Report
@@ -55,10 +55,10 @@ def audit(small_play: Play, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Re
     def run(target: Any) -> Report:
         if isinstance(target, str):
             target = import_target(f"{PIPELINES}/{target}")
-        functions = calls.functions(target)
+        service = Service(target)
 
         def call(name: str, *arguments: Any) -> Any:
-            return functions[name](*arguments)
+            return getattr(service, name)(*arguments)
 
         return audit_with(call, "target", small_play, time.monotonic(), 0, lambda line: None)
 

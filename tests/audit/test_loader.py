@@ -13,7 +13,7 @@ from auditing.errors import TargetError
 from auditing.findings import Verdict
 from auditing.masks.alignment import sources
 from auditing.masks.audit import audit_measured
-from auditing.masks.loader import functions
+from auditing.masks.loader import Service
 from auditing.masks.measure import measure_batches
 from auditing.masks.target import read
 from auditing.masks.tokens import MaskOptions
@@ -47,8 +47,8 @@ def loader(collator: Collator, **options: Any) -> DataLoader[Any]:
 
 def bugs(target: Any) -> dict[str, set[str | None]]:
     """By verdict, without what Transformers' collator does, here of a small vocabulary."""
-    calls = functions(target)
-    measured = measure_batches(lambda name, *arguments: calls[name](*arguments), MaskOptions(workers=0))
+    service = Service(target)
+    measured = measure_batches(lambda name, *arguments: getattr(service, name)(*arguments), MaskOptions(workers=0))
     findings = [each for each in audit_measured(measured, "loader").findings if each.bug != "special-as-replacement"]
     return {verdict: {each.bug for each in findings if each.verdict == verdict} for verdict in Verdict}
 
@@ -107,13 +107,13 @@ def test_the_batches_may_be_on_an_accelerator():
 
 def test_what_is_no_loader_ends_in_one_line():
     with pytest.raises(TargetError, match="instead of a DataLoader, a Trainer, or batches"):
-        functions(lambda: 5)
+        Service(lambda: 5)
     with pytest.raises(TargetError, match="must take no arguments: missing a required argument: 'path'"):
-        functions(lambda path: [])
+        Service(lambda path: [])
     with pytest.raises(TargetError, match="the number of tokens is unknown"):
-        functions([1])["facts"](MaskOptions())
+        Service([1]).facts(MaskOptions())
     with pytest.raises(TargetError, match="each iteration must give them again"):
-        functions(iter([]))["batches"](8, 0, None)
+        Service(iter([])).batches(8, 0, None)
 
 
 @pytest.fixture

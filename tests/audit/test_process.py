@@ -16,11 +16,10 @@ from tests.waiting import until
 
 SERVICE = """
 import os
-def functions(target):
-    return {
-        "apply": lambda *arguments: target(*arguments),
-        "pid": os.getpid,
-    }
+class Service:
+    pid = staticmethod(os.getpid)
+    def __init__(self, target):
+        self.apply = target
 """
 TARGETS = """
 import os, subprocess, sys, time

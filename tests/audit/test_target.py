@@ -12,7 +12,7 @@ import torch
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
 from auditing.errors import TargetError
-from auditing.masks.calls import MasksHost, functions
+from auditing.masks.calls import Service
 from auditing.masks.target import COMMON, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import MaskOptions, facts_of, token_ids
@@ -23,10 +23,9 @@ from tests.tokenizers import MAKERS
 TEXT = "the quick brown fox jumps over the lazy dog and the unquick unbrown foxes jumped overly lazily " * 20
 
 
-def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple[MasksHost, Masked]:
-    """The target's host after one call with eight windows."""
-    calls = functions(target)
-    host = calls["probe"].__self__
+def masked(target, width: int = 24, is_ragged: bool = False, **options) -> tuple[Service, Masked]:
+    """The target's service after one call with eight windows."""
+    host = Service(target)
     host.probe(MaskOptions(**options))
     host.write("text", 8, width, is_ragged, 3)
     return host, host.mask("text", np.arange(8))
@@ -143,14 +142,14 @@ def returns(value):
 )
 def test_what_is_no_masker_ends_in_one_line(target, line):
     with pytest.raises(TargetError) as error:
-        functions(target)["probe"](MaskOptions(n_tokens=N_ORDINARY))
+        Service(target).probe(MaskOptions(n_tokens=N_ORDINARY))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_dict_without_labels():
     with pytest.raises(TargetError, match="which lacks labels"):
-        functions(lambda batch: dict(batch))["probe"](MaskOptions(n_tokens=9, kind="dict"))
+        Service(lambda batch: dict(batch)).probe(MaskOptions(n_tokens=9, kind="dict"))
 
 
 def test_texts_beside_the_ids_are_left_out():
