@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from inspect import signature
 from itertools import islice
 from typing import Any
@@ -62,5 +63,6 @@ class Service:
         if not found:
             raise TargetError("the loader has no batches: each iteration must give them again; a generator does not")
         line = f"a batch is {describe(found[0])}"
-        masked = [read(batch, None, padding or 0, line) for batch in found]
+        answers = (read(batch, None, padding or 0, line) for batch in found)
+        masked = [replace(answer, extras=answer.columns) for answer in answers]  # others may be large
         return list(zip(masked, examples or [None] * len(found), strict=False))
