@@ -30,11 +30,10 @@ def ask(dashboard: Dashboard, request: bytes, *, is_whole: bool = True) -> tuple
     return (int(words[1]) if answer.startswith(b"HTTP/") and words[1].isdigit() else 0), answer
 
 
-def get(path: bytes, *headers: bytes, method: bytes = b"GET", host: bytes = b"127.0.0.1", body: bytes = b"") -> bytes:
-    lines = [method + b" " + path + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *headers]
-    if body:
-        lines.append(b"Content-Length: " + str(len(body)).encode())
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+def get(path: str, *headers: str, method: str = "GET", host: str = "127.0.0.1", body: str = "") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
+    lines += [f"Content-Length: {len(body)}"] * bool(body)
+    return "\r\n".join([*lines, "", body]).encode("latin-1")
 
 
 def encoded(path: str) -> list[str]:
@@ -65,7 +64,7 @@ TARGETS = (
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_path_leads_out_of_the_pages_own_files(shared_dashboard, target):
     for form in [*encoded(target), target + "%00.js", "/file:" + target, target + "?x=/etc/passwd"]:
-        status, answer = ask(shared_dashboard, get(form.encode()))
+        status, answer = ask(shared_dashboard, get(form))
         assert status in (200, 400, 403, 404, 405), form
         assert not any(secret.encode() in answer for secret in SECRETS), form
         if status == 200:  # an address within the page: only the page itself
@@ -77,10 +76,10 @@ HOSTS += ["0.0.0.0", "[::]", "10.0.0.1", "", "127.0.0.1\r\nHost: evil.example"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("path", [b"/", b"/runs", b"/js/bundle.min.js", b"/api/v1/runs/null", b"/%61pi/v1/runs/null"])
+@pytest.mark.parametrize("path", ["/", "/runs", "/js/bundle.min.js", "/api/v1/runs/null", "/%61pi/v1/runs/null"])
 def test_a_foreign_host_is_refused(shared_dashboard, host, path):
     """A page whose host name resolves to 127.0.0.1 sends this (DNS rebinding)."""
-    status, answer = ask(shared_dashboard, get(path, host=host.encode()))
+    status, answer = ask(shared_dashboard, get(path, host=host))
     assert status in (400, 403), answer[:200]
 
 
@@ -92,8 +91,7 @@ REQUESTS += [("GET", "/runs"), ("OPTIONS", "/api/v1/runs/null")]
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize(("method", "path"), REQUESTS)
 def test_a_foreign_origin_is_refused(shared_dashboard, origin, method, path):
-    request = get(path.encode(), b"Origin: " + origin.encode(), method=method.encode(), body=b"{}")
-    status, answer = ask(shared_dashboard, request)
+    status, answer = ask(shared_dashboard, get(path, f"Origin: {origin}", method=method, body="{}"))
     assert status == 403
     assert b"access-control-allow" not in answer.lower()
 
@@ -101,22 +99,20 @@ def test_a_foreign_origin_is_refused(shared_dashboard, origin, method, path):
 def test_the_page_works_under_every_name_of_this_machine(shared_dashboard):
     """This includes SSH tunnels, whose local port differs."""
     for host in ("127.0.0.1", "localhost", f"127.0.0.1:{shared_dashboard.port}", "LOCALHOST:8000", "[::1]:5005"):
-        origin = b"Origin: http://" + host.encode()
-        for path in (b"/runs", b"/api/v1/runs/null"):
-            assert ask(shared_dashboard, get(path, origin, host=host.encode()))[0] == 200
+        for path in ("/runs", "/api/v1/runs/null"):
+            assert ask(shared_dashboard, get(path, f"Origin: http://{host}", host=host))[0] == 200
 
 
-@pytest.mark.parametrize("path", [b"/api/folio/runs/0123456789", b"/track?run_uuid=0123456789"])
+@pytest.mark.parametrize("path", ["/api/folio/runs/0123456789", "/track?run_uuid=0123456789"])
 def test_a_large_body_is_refused_however_it_is_sent(shared_dashboard, path):
-    announced = get(path, b"Content-Length: 999999999", method=b"POST")
-    assert ask(shared_dashboard, announced)[0] == 413
+    assert ask(shared_dashboard, get(path, "Content-Length: 999999999", method="POST"))[0] == 413
     block = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-    chunked = get(path, b"Transfer-Encoding: chunked", method=b"POST") + 200 * block + b"0\r\n\r\n"
+    chunked = get(path, "Transfer-Encoding: chunked", method="POST") + 200 * block + b"0\r\n\r\n"
     status, answer = ask(shared_dashboard, chunked)
     assert status in (0, 413), answer[:200]  # 0: cut off before it was all sent
-    for length in (b"-1", b"1e9", b"0x10", b"9" * 5000):
-        assert ask(shared_dashboard, get(path, b"Content-Length: " + length, method=b"POST"))[0] in (400, 413)
-    assert ask(shared_dashboard, get(b"/runs"))[0] == 200
+    for length in ("-1", "1e9", "0x10", "9" * 5000):
+        assert ask(shared_dashboard, get(path, f"Content-Length: {length}", method="POST"))[0] in (400, 413)
+    assert ask(shared_dashboard, get("/runs"))[0] == 200
 
 
 TRACK = f"/api/v1/default/track?run_uuid={'d' * 16}&labml_version=0.5.3"
@@ -152,7 +148,7 @@ def with_row(line: str) -> str:
     ],
 )
 def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, method, path, body):
-    status, answer = ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))
+    status, answer = ask(shared_dashboard, get(path, method=method, body=body))
     assert 400 <= status <= 599
     for word in (b"Traceback", b'File \\"', b"site-packages", b".py"):
         assert word not in answer
@@ -171,13 +167,13 @@ def test_an_internal_error_is_answered_without_a_traceback(shared_dashboard, met
     ],
 )
 def test_what_labml_app_cannot_read_or_would_take_long_for_is_refused(shared_dashboard, method, path, body):
-    assert ask(shared_dashboard, get(path.encode(), method=method.encode(), body=body.encode()))[0] == 400
+    assert ask(shared_dashboard, get(path, method=method, body=body))[0] == 400
 
 
 @pytest.mark.parametrize("path", ["/api/folio/runs/0123456789", "/api/folio/try/0123456789", f"{TRACK}&rank=0"])
-@pytest.mark.parametrize("body", [b"step=3", b"{", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("body", ["step=3", "{", "\xff\xfe", "[" * 100_000])
 def test_a_body_that_is_not_json_is_called_so(shared_dashboard, path, body):
-    status, answer = ask(shared_dashboard, get(path.encode(), method=b"POST", body=body))
+    status, answer = ask(shared_dashboard, get(path, method="POST", body=body))
     assert (status, json.loads(answer.partition(b"\r\n\r\n")[2])) == (400, {"error": "the body is not JSON"})
 
 
@@ -222,9 +218,8 @@ def test_thousands_of_generated_requests_leave_it_answering(shared_dashboard):
     for _ in range(2_000):
         kind = generator.random()
         if kind < 0.3:  # a valid request with an invalid body
-            path = generator.choice(INTERFACE).encode()
-            method = generator.choice([b"POST", b"PUT"])
-            _, answer = ask(shared_dashboard, get(path, method=method, body=json.dumps(value()).encode()))
+            path, method = generator.choice(INTERFACE), generator.choice(["POST", "PUT"])
+            _, answer = ask(shared_dashboard, get(path, method=method, body=json.dumps(value())))
         elif kind < 0.4:
             _, answer = ask(shared_dashboard, junk(), is_whole=False)
         else:
@@ -238,15 +233,15 @@ def test_thousands_of_generated_requests_leave_it_answering(shared_dashboard):
             _, answer = ask(shared_dashboard, request, is_whole=is_whole)
         assert b"Traceback" not in answer
         assert b"root:" not in answer
-    assert ask(shared_dashboard, get(b"/runs"))[0] == 200
-    assert ask(shared_dashboard, get(b"/api/v1/runs/null"))[0] == 200
+    assert ask(shared_dashboard, get("/runs"))[0] == 200
+    assert ask(shared_dashboard, get("/api/v1/runs/null"))[0] == 200
     assert shared_dashboard.process.poll() is None
 
 
 def test_a_cross_site_request_without_an_origin_reaches_no_interface(shared_dashboard):
     """For example a picture on another site whose address is one of labml-app's routes that write."""
-    for path, status in ((b"/api/v1/computer/0123456789", 403), (b"/runs", 200)):  # a link to the page is allowed
-        assert ask(shared_dashboard, get(path, b"Sec-Fetch-Site: cross-site"))[0] == status
+    for path, status in (("/api/v1/computer/0123456789", 403), ("/runs", 200)):  # a link to the page is allowed
+        assert ask(shared_dashboard, get(path, "Sec-Fetch-Site: cross-site"))[0] == status
 
 
 def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(shared_dashboard, make_run):
@@ -254,21 +249,19 @@ def test_files_of_a_folder_that_does_not_carry_the_runs_uuid_are_not_read(shared
     run = make_run()
     about = run.about() | {"folder": str(run.path)}
     for uuid, n_lines in ((run.path.name, 3), ("e" * 16, 0)):
-        content = json.dumps(message({"step": 1}) | {"about": about}).encode()
-        path = f"/api/folio/runs/{uuid}".encode()
-        assert ask(shared_dashboard, get(path, method=b"POST", body=content))[0] == 200
+        content, path = json.dumps(message({"step": 1}) | {"about": about}), f"/api/folio/runs/{uuid}"
+        assert ask(shared_dashboard, get(path, method="POST", body=content))[0] == 200
         status, answer = ask(shared_dashboard, get(path))
         assert (status, answer.count(b'loss.valid\\":')) == (200, n_lines)
-        tried = get(path.replace(b"runs", b"try"), method=b"POST", body=b'{"text": "a_"}')
+        tried = get(f"/api/folio/try/{uuid}", method="POST", body='{"text": "a_"}')
         assert ask(shared_dashboard, tried)[0] == 400
 
 
 def test_a_folder_that_cannot_be_looked_at_breaks_no_page(shared_dashboard, make_run):
     uuid = "f" * 16
     about = make_run().about() | {"folder": f"{'x' * 5_000}/{uuid}"}
-    content = json.dumps(message({"step": 1}) | {"about": about, "heard": 0.0}).encode()
-    path = f"/api/folio/runs/{uuid}".encode()
-    assert ask(shared_dashboard, get(path, method=b"POST", body=content))[0] == 200
+    content, path = json.dumps(message({"step": 1}) | {"about": about, "heard": 0.0}), f"/api/folio/runs/{uuid}"
+    assert ask(shared_dashboard, get(path, method="POST", body=content))[0] == 200
     assert ask(shared_dashboard, get(path))[0] == 200
 
 
