@@ -36,6 +36,16 @@ def get(path: str, *headers: str, method: str = "GET", host: str = "127.0.0.1", 
     return "\r\n".join([*lines, "", body]).encode("latin-1")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def stalled(shared_dashboard) -> list[socket.socket]:
+    """Connections whose headers do not arrive. They last ten seconds, in which the other tests run."""
+    whole = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    connections = [socket.create_connection(("127.0.0.1", shared_dashboard.port), timeout=30) for _ in range(3)]
+    for connection, content in zip(connections, (b"", whole[:20], whole + whole[:20]), strict=True):
+        connection.sendall(content)
+    return connections
+
+
 def encoded(path: str) -> list[str]:
     """A path and its encoded forms: dots, slashes, both, encoded twice, overlong UTF-8, and backslashes."""
     forms = [path, path.replace("..", "%2e%2e"), path.replace("/..", "%2f.."), path.replace("../", "..%2f")]
@@ -168,17 +178,6 @@ def test_a_body_that_is_not_json_is_called_so(shared_dashboard, path, body):
     assert (status, json.loads(answer.partition(b"\r\n\r\n")[2])) == (400, {"error": "the body is not JSON"})
 
 
-def test_connections_whose_headers_do_not_arrive_are_closed(shared_dashboard):
-    whole = b"GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    connections = [socket.create_connection(("127.0.0.1", shared_dashboard.port), timeout=30) for _ in range(3)]
-    for connection, content in zip(connections, (b"", whole[:20], whole + whole[:20]), strict=True):
-        connection.sendall(content)
-    for connection in connections:
-        while connection.recv(1 << 16):
-            pass  # the last block is empty: closed
-        connection.close()
-
-
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "X" * 300, "G\x00T", ""]
 PATHS = [*TARGETS, "/runs", "/api/v1/runs/null", "/api/folio/runs/0123456789", "/" + "a" * 5000, "*", "http://x/y"]
 LENGTHS = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
@@ -261,3 +260,10 @@ def test_it_listens_on_the_loopback_address_only(shared_dashboard):
         listening = [line.split()[1] for line in file.readlines()[1:] if line.split()[3] == "0A"]
     here = [address for address in listening if int(address.partition(":")[2], 16) == shared_dashboard.port]
     assert here == [f"0100007F:{shared_dashboard.port:04X}"]
+
+
+def test_connections_whose_headers_do_not_arrive_are_closed(stalled):
+    for connection in stalled:
+        while connection.recv(1 << 16):
+            pass  # the last block is empty: closed
+        connection.close()
