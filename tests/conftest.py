@@ -61,11 +61,12 @@ TINY = {
 
 def configs_for(corpus: Path, **keys: Any) -> Configs:
     """The config tree of a small model; keyword arguments are keys with `__` in place of the dot."""
-    return configs_of(resolve(TINY, {"data.corpus": str(corpus), **dotted(keys)}))
+    return configs_of(resolve(TINY, dotted({"data__corpus": corpus, **keys})))
 
 
 def dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.replace("__", "."): value for key, value in keys.items()}
+    """Keys with dots in place of `__`, and with the text of paths."""
+    return {key.replace("__", "."): str(value) if isinstance(value, Path) else value for key, value in keys.items()}
 
 
 def weights(configs: Configs) -> torch.Tensor:
@@ -380,10 +381,11 @@ def check_resumes(train: Callable[..., Trained], stop_after: int, **keys: Any) -
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Callable[..., Trained]:
-    """`train_in` a folder of its own for each run."""
+def train(tmp_path: Path, text_file: Path) -> Callable[..., Trained]:
+    """`train_in` a folder of its own for each run, on the sentences unless a test names another text."""
 
     def train(configs: Configs | None = None, *args: Any, folder: Path | None = None, **keys: Any) -> Trained:
-        return train_in(folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}", configs, *args, **keys)
+        folder = folder or tmp_path / f"run{len(list(tmp_path.glob('run*')))}"
+        return train_in(folder, configs, *args, **{"data__corpus": text_file, **keys})
 
     return train

@@ -112,8 +112,8 @@ def test_every_option_exists(program):
     assert [option for option in options if option not in known] == []
 
 
-def test_runs_describes_every_field_and_every_file_of_a_run(train, corpus_file):
-    trained = train(data__corpus=str(corpus_file), training__max_steps=4)
+def test_runs_describes_every_field_and_every_file_of_a_run(train):
+    trained = train(training__max_steps=4)
     page = TEXTS["docs/runs.md"]
     assert [name for name in trained.callbacks.rows[0] if f"`{name}`" not in page] == []
     assert [path.name for path in trained.run.path.iterdir() if f"`{path.name}" not in page] == []

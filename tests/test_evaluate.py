@@ -20,7 +20,7 @@ def trained(tmp_path_factory, sentences) -> Path:
     """Short runs: two seeds of one setting, and two of another."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "sentences.txt").write_text(sentences[:20_000])
-    keys = {"data__corpus": str(folder / "sentences.txt"), "training__max_steps": 2}
+    keys = {"data__corpus": folder / "sentences.txt", "training__max_steps": 2}
     for name, seed, width in (("a", 0, 32), ("b", 1, 32), ("narrow1", 1, 16), ("narrow", 0, 16)):
         train_in(folder / name, seed=seed, model__d_ff=width, **keys)
     return folder
@@ -111,7 +111,7 @@ def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, ev
     path.write_text(sentences[:2_600])
     folders = [tmp_path / "logs" / "mlm" / name for name in "ab"]
     for width, folder in zip((16, 32), folders, strict=True):
-        train(data__corpus=str(path), training__max_steps=1, model__d_ff=width, folder=folder)
+        train(data__corpus=path, training__max_steps=1, model__d_ff=width, folder=folder)
     output = evaluated(*folders)
     results = strict_json(folders[0] / "evaluation.json")
     assert results["loss.valid_stderr"] is None
@@ -124,7 +124,7 @@ def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, 
     another = tmp_path / "another.txt"
     another.write_text(corpus_file.read_text()[:2_600:-1])
     for text in (corpus_file, another):
-        train(data__corpus=str(text), training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem)
+        train(data__corpus=text, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem)
     assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")
 
 
@@ -137,7 +137,7 @@ def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
 
 
 def test_a_run_without_weights_and_one_whose_corpus_has_changed(train, corpus_file, tmp_path, refusal):
-    run = train(data__corpus=str(corpus_file), training__max_steps=1, folder=tmp_path / "logs" / "mlm" / "run").run
+    run = train(data__corpus=corpus_file, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / "run").run
     corpus_file.write_text(corpus_file.read_text()[:-1])  # the same characters, another text
     for path, message in (
         (None, "has changed since"),

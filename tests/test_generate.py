@@ -25,7 +25,7 @@ ALL_RATES = {
 
 def train_all(folder, text: str) -> None:
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    keys = {"data__corpus": str(folder / "text.txt"), "training__max_steps": 20}
+    keys = {"data__corpus": folder / "text.txt", "training__max_steps": 20}
     train_in(folder / "mlm" / "onerate", **keys)
     train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
     train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")

@@ -41,9 +41,9 @@ def text(tmp_path: Path) -> Path:
 def test_a_large_text_trains_as_it_does_in_memory(tmp_path: Path, train, monkeypatch):
     whole = tmp_path / "whole.txt"
     whole.write_text(play(60_000))
-    on_disk = train(training__max_steps=STEPS, data__corpus=str(whole))
+    on_disk = train(training__max_steps=STEPS, data__corpus=whole)
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
-    in_memory = train(training__max_steps=STEPS, data__corpus=str(whole))
+    in_memory = train(training__max_steps=STEPS, data__corpus=whole)
     check_same_weights(on_disk.run, in_memory.run)
 
 
@@ -51,7 +51,7 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
     configs = configs_for(text, training__max_steps=4)
     draw = configs.data.windows.windows.draw
     configs.data.windows.windows.draw = lambda *shape: (time.sleep(0.1), draw(*shape))[1]
-    trained = train(configs, data__corpus=str(text))
+    trained = train(configs, data__corpus=text)
     assert all(row["waiting"] > 0.05 for row in trained.callbacks.rows)
     assert sum("waited for the disk" in line for line in trained.callbacks.lines) == len(trained.callbacks.rows)
 
@@ -72,7 +72,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("more", CASES.values(), ids=CASES)
 def test_a_run_on_a_large_text_continues_bit_for_bit(text: Path, train: Callable[..., Any], more: dict[str, Any]):
-    check_resumes(train, 7, data__corpus=str(text), training__max_steps=STEPS, **more)
+    check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, **more)
 
 
 def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, train, monkeypatch):
@@ -82,7 +82,7 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
         return Prefetched(windows, device, in_thread=True)
 
     monkeypatch.setattr("configs.other_windows.Prefetched", with_thread)
-    check_resumes(train, 7, data__corpus=str(text), training__max_steps=STEPS, objective__sop=True)
+    check_resumes(train, 7, data__corpus=text, training__max_steps=STEPS, objective__sop=True)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
     """The first code cell of each notebook, for small runs."""
     folder = tmp_path_factory.mktemp("notebooks")
     (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(text_file)}))
-    keys = {"data__corpus": str(text_file), "training__max_steps": 4}
+    keys = {"data__corpus": text_file, "training__max_steps": 4}
     trained = [train_in(folder / f"run{seed}", seed=seed, **keys) for seed in (0, 1)]
     for each in trained:
         each.run.save_status("completed")

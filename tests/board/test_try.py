@@ -17,7 +17,7 @@ def opened(page, shared_dashboard: Dashboard, make_run, train, tmp_path):
     """The page with a run on a short piece of the play."""
     text, run = tmp_path / "play.txt", make_run()
     text.write_text(play(20_000), encoding="utf-8")
-    trained = train(data__corpus=str(text), data__extra_characters=grammar().alphabet, training__max_steps=2).run
+    trained = train(data__corpus=text, data__extra_characters=grammar().alphabet, training__max_steps=2).run
     shutil.copytree(trained.path, run.path, dirs_exist_ok=True)
     run.save_corpus("play", "0" * 64)
     shared_dashboard.receive(run)

@@ -63,9 +63,8 @@ def custom_strategy(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_learns_and_resumes_bit_for_bit(corpus_file, train):
-    keys = {"data__corpus": str(corpus_file), "masking__strategy": "fresh", "training__max_steps": 8}
-    found = check_resumes(train, 3, **keys)
+def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train):
+    found = check_resumes(train, 3, masking__strategy="fresh", training__max_steps=8)
     whole, stopped, resumed = (configs.masking.strategy.segmenter.times_masked for configs in found)
     assert whole.sum() > 8 * 0.9 * 512 * 0.15  # all masked characters of 8 steps, but for losses of 0
     assert 0 < stopped.sum() < whole.sum()

@@ -65,7 +65,7 @@ RUNS = {
 def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, train, keys):
     keys = {"training__max_steps": 8, **keys}
     launcher.run(2, "experiment.py", "--config", launcher.config(**keys))
-    one = train(**KEYS | keys, data__corpus=str(launcher.corpus)).run
+    one = train(**KEYS | keys, data__corpus=launcher.corpus).run
     two = launcher.only_run()  # one run, not one per process
     for row, other in zip(one.metrics(), two.metrics(), strict=True):
         for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):

@@ -46,14 +46,14 @@ def test_other_processes_go_on_with_the_same_data(launcher, tmp_path, train):
 
     Checkpoints hold whole tensors, so what one way to train saves, each way can load.
     """
-    one = train(**KEYS | ONE_STAGE, data__corpus=str(launcher.corpus), training__max_steps=8).run
+    one = train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=8).run
     launcher.folder = tmp_path / "mixed"
     mixed = trained(launcher, [(2, 2, "ddp"), (1, 4, "ddp"), (2, 6, "fsdp"), (2, 8, "ddp")])
     torch.testing.assert_close(mixed, load_weights(one.checkpoints / "last.safetensors"), rtol=0, atol=1e-4)
 
 
 def test_sharded_models_start_with_the_weights_of_a_run(launcher, tmp_path, train):
-    old = str(train(**KEYS | ONE_STAGE, data__corpus=str(launcher.corpus), training__max_steps=3).run.path)
+    old = str(train(**KEYS | ONE_STAGE, data__corpus=launcher.corpus, training__max_steps=3).run.path)
     found = []
     for n, parallel in ((1, "ddp"), (2, "fsdp")):
         keys = [f"logs={tmp_path / parallel / 'logs'}", "training.max_steps=4", f"training.parallel={parallel}"]

@@ -34,11 +34,11 @@ def test_a_value_out_of_range_is_refused_with_the_range(values, message):
         knobs_of(values)
 
 
-def test_a_change_by_hand_takes_effect_and_is_recorded(train, corpus_file):
+def test_a_change_by_hand_takes_effect_and_is_recorded(train):
     def turn(callbacks):
         callbacks.wanted = CHANGE if len(callbacks.rows) >= 2 else None
 
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 20, "training__evaluations": 4}
+    keys = {"training__max_steps": 20, "training__evaluations": 4}
     untouched, changed = train(**keys), train(on_row=turn, **keys)
     rows, before = changed.callbacks.rows, untouched.callbacks.rows
     assert [row.get("changed_by_hand", False) for row in (*before, *rows)] == [False] * 6 + [True] * 2

@@ -18,7 +18,7 @@ sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in e
 
 def small_run(folder, corpus, **keys) -> Trained:
     """A small run that has learned the sentences a little."""
-    keys = {"data__corpus": str(corpus), "training__max_steps": 150} | keys
+    keys = {"data__corpus": corpus, "training__max_steps": 150} | keys
     train_in(folder, **keys).run.save_status("completed")
     return load_trained(str(folder))
 

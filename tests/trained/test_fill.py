@@ -88,7 +88,7 @@ def test_some_characters_may_be_excluded(with_ngrams):
 def test_escaped_symbols_stand_for_themselves(tmp_path, train):
     text = tmp_path / "text.txt"
     text.write_text("a_b [c] \\d " * 2_000, encoding="utf-8")
-    run = train(data__corpus=str(text), training__max_steps=1).run
+    run = train(data__corpus=text, training__max_steps=1).run
     trained = load_trained(str(run.path))
     assert trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12]) == "a_b [c] \\d \\"
     assert filled(trained, r"a\_b \[MASK]"[:-5])[0].text == "a_b ["

@@ -16,9 +16,9 @@ from trained.initial_weights import copy_weights
 
 
 @pytest.mark.parametrize("ngrams", [0, 4])
-def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, corpus_file, tmp_path, ngrams):
+def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_path, ngrams):
     keys = {"model__ngrams": ngrams}
-    old = train(data__corpus=str(corpus_file), training__max_steps=30, **keys)
+    old = train(training__max_steps=30, **keys)
     text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
     (tmp_path / "new.txt").write_text(text, encoding="utf-8")
     characters = "".join(old.configs.data.vocabulary.characters)
@@ -35,12 +35,12 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, corpus
     assert torch.allclose(logits[:, ids], expected, atol=1e-5)
 
 
-def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(train, corpus_file, tmp_path):
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 1, "model__ngrams": 2}
+def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(train, tmp_path):
+    keys = {"training__max_steps": 1, "model__ngrams": 2}
     run = train(**keys).run
     for text in ("äöü the cat ", "ßé the dog "):
-        keys["data__corpus"] = str(tmp_path / f"{text[0]}.txt")
-        (tmp_path / f"{text[0]}.txt").write_text(text * 300, encoding="utf-8")
+        keys["data__corpus"] = tmp_path / f"{text[0]}.txt"
+        keys["data__corpus"].write_text(text * 300, encoding="utf-8")
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = configs_of(resolve(TINY, dotted(keys)))
         copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), run)
@@ -49,7 +49,7 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(tr
 
 
 def test_another_model_is_refused_in_one_line(train, corpus_file):
-    old = train(data__corpus=str(corpus_file), training__max_steps=1)
+    old = train(training__max_steps=1)
 
     def check_refused(reason: str, **keys: object) -> None:
         new = configs_for(corpus_file, **keys)
@@ -63,7 +63,7 @@ def test_another_model_is_refused_in_one_line(train, corpus_file):
 
 
 def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
-    old = train(data__corpus=str(corpus_file), training__max_steps=1, model__ngrams=2)
+    old = train(training__max_steps=1, model__ngrams=2)
     new = configs_for(corpus_file, model__ngrams=2).network
     weights = {name: weight for name, weight in old.configs.network.state_dict().items() if "symbols" not in name}
     new.load_state_dict(weights)

@@ -208,7 +208,7 @@ def fill(disk, filler) -> None:
     filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * 4096))
 
 
-def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_disk, train, corpus_file):
+def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_disk, train):
     """Rows are queued until they can be written, and checkpoints are tried again."""
     filler = small_disk / "filler"
 
@@ -218,8 +218,8 @@ def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_di
         if len(callbacks.rows) == 14:  # the last block of the file is full by then
             filler.unlink()
 
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 16, "training__evaluations": 16}
-    keys |= {"checkpoint__every_seconds": 0.001, "model__d_model": 16, "model__d_ff": 16}
+    keys = {"training__max_steps": 16, "training__evaluations": 16, "checkpoint__every_seconds": 0.001}
+    keys |= {"model__d_model": 16, "model__d_ff": 16}
     trained = train(folder=small_disk / "run", on_row=fill_up_or_clear, **keys)
     assert [row["step"] for row in trained.run.metrics()] == list(range(1, 17))
     assert any("cannot write a row" in line for line in trained.callbacks.lines)

@@ -106,12 +106,11 @@ def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(folder, monk
     assert os.environ[CACHE_VARIABLE] == str(theirs)
 
 
-def test_training_goes_on_without_a_compiler(folder, corpus_file, train):
+def test_training_goes_on_without_a_compiler(folder, train):
     """`folder` holds no compiled code."""
     torch._dynamo.reset()
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
-        keys = {"data__corpus": str(corpus_file), "training__max_steps": 2, "model__n_layers": 1}
-        trained = train(training__compile=True, **keys)
+        trained = train(training__compile=True, training__max_steps=2, model__n_layers=1)
     (report,) = [line for line in trained.callbacks.lines if "training without torch.compile" in line]
     assert "no-such-compiler" in report
     assert "\n" not in report
@@ -191,9 +190,8 @@ def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file,
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
-def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, corpus_file, train, fork_server):
-    keys = {**COMPILED, "data__corpus": str(corpus_file), "training__max_steps": 24, "training__evaluations": 3}
-    keys["model__ngram_dropout"] = 0.1
+def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, train, fork_server):
+    keys = {**COMPILED, "training__max_steps": 24, "training__evaluations": 3, "model__ngram_dropout": 0.1}
     whole = train(**keys)
     assert any("compiled in " in line for line in whole.callbacks.lines), whole.callbacks.lines
     begun = train(stop_after=13, **keys).run

@@ -93,9 +93,8 @@ def test_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, trai
         good.append(weights(configs))
         breaking.is_broken = True
 
-    keys = {"training__max_steps": n_steps, "checkpoint__every_seconds": 0.001, "data__corpus": str(corpus_file)}
     with one_line(HealthCheckError, message):
-        train(configs, on_row=break_it, **keys)
+        train(configs, on_row=break_it, training__max_steps=n_steps, checkpoint__every_seconds=0.001)
     assert torch.equal(weights(configs), good[0])
 
 
@@ -138,11 +137,11 @@ def test_out_of_memory_names_the_keys_to_lower(corpus_file, tmp_path, refusal):
     assert "model.d_model (now 32)" in what_to_lower(resolve(TINY, {}))
 
 
-def test_a_jump_of_the_system_time_does_not_change_the_budget(corpus_file, train, monkeypatch):
+def test_a_jump_of_the_system_time_does_not_change_the_budget(train, monkeypatch):
     """The time jumps back by decades and forward again; training is timed by a monotonic clock."""
     now = [1e9, -3e7, 6e7]
     monkeypatch.setattr(time, "time", lambda: now[len(now) % 3] + len(now))
-    rows = train(data__corpus=str(corpus_file), training__max_seconds=0.4, training__evaluations=4).callbacks.rows
+    rows = train(training__max_seconds=0.4, training__evaluations=4).callbacks.rows
     assert len(rows) == 4
     for name in ("seconds", "wall_seconds"):
         values = [row[name] for row in rows]

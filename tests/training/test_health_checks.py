@@ -90,7 +90,7 @@ def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("ab" * 20_000)
     keys = {"masking__no_mask_tokens": "a", "training__stages": [{"until": 1.0, "seq_len": 2}]}
-    trained = train(data__corpus=str(path), masking__masking_prob=1.0, training__max_steps=4, **keys)
+    trained = train(data__corpus=path, masking__masking_prob=1.0, training__max_steps=4, **keys)
     row = trained.callbacks.rows[-1]
     assert row["ignored_labels"] == 0.5
     with pytest.raises(HealthCheckError, match="no character was masked since the last evaluation"):

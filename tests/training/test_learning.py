@@ -19,7 +19,7 @@ def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams)
     path = tmp_path / "periodic.txt"
     path.write_text("a lazy dog jumps\n" * 1_000)
     rows = train(
-        data__corpus=str(path),
+        data__corpus=path,
         model__ngrams=ngrams,
         training__max_steps=240,
         training__learning_rate=8e-3,
@@ -35,7 +35,7 @@ def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path
     characters = "abcdefghijklmnop"
     path = tmp_path / "noise.txt"
     path.write_text("".join(characters[i] for i in torch.randint(16, (60_000,), generator=generator)))
-    rows = train(data__corpus=str(path), model__ngrams=ngrams, training__max_steps=100, **LEARNING).callbacks.rows
+    rows = train(data__corpus=path, model__ngrams=ngrams, training__max_steps=100, **LEARNING).callbacks.rows
     entropy = math.log(16)
     for row in rows:
         assert row["loss.valid"] > entropy - 4 * row["loss.valid_stderr"]

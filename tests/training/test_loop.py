@@ -7,9 +7,8 @@ from training.schedule import Stage
 from training.step import TrainingStep
 
 
-def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train):
-    keys = {"training__max_steps": 20, "training__evaluations": 4, "checkpoint__every_seconds": 1e-6}
-    trained = train(data__corpus=str(corpus_file), **keys)
+def test_rows_have_the_columns_of_the_design_and_even_spacing(train):
+    trained = train(training__max_steps=20, training__evaluations=4, checkpoint__every_seconds=1e-6)
     rows = trained.run.metrics()
     assert load_last(trained.run.checkpoints).state["step"] == 20  # after one at every step
     assert [row["step"] for row in rows] == [5, 10, 15, 20]
@@ -25,7 +24,7 @@ def test_rows_have_the_columns_of_the_design_and_even_spacing(corpus_file, train
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
 
 
-def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(corpus_file, train, monkeypatch):
+def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(train, monkeypatch):
     rates, drawn = [0.25, 0.5, 1.0], []
     draw = TrainingStep.draw
 
@@ -35,7 +34,7 @@ def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(corpus_file, tr
 
     monkeypatch.setattr(TrainingStep, "draw", recording)
     stages = [{"until": 1.0, "seq_len": 32, "masking_prob": rates}]
-    row = train(data__corpus=str(corpus_file), training__max_steps=9, training__stages=stages).run.metrics()[-1]
+    row = train(training__max_steps=9, training__stages=stages).run.metrics()[-1]
     assert drawn == rates * 3
     assert row["masking_prob"] == pytest.approx(sum(rates) / 3)
     assert row["loss.bound"] > 0
@@ -49,16 +48,14 @@ def test_the_training_loss_gives_each_step_the_same_weight(corpus_file):
     assert few["n_steps"] == many["n_steps"] == 1  # a row has the sum of the losses, divided by the number of steps
 
 
-def test_evaluation_does_not_change_the_training_that_follows(corpus_file, train):
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 12, "model__dropout": 0.2}
-    runs = [train(training__evaluations=n, **keys).run for n in (1, 12)]
+def test_evaluation_does_not_change_the_training_that_follows(train):
+    runs = [train(training__evaluations=n, training__max_steps=12, model__dropout=0.2).run for n in (1, 12)]
     check_same_weights(*runs)
 
 
-def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_file, train):
+def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(train):
     """Meanwhile the adaptive strategy has learned from the training losses."""
-    keys = {"training__max_steps": 40, "training__evaluations": 8, "masking__strategy": "adaptive"}
-    trained = train(data__corpus=str(corpus_file), **keys)
+    trained = train(training__max_steps=40, training__evaluations=8, masking__strategy="adaptive")
     masker = load_last(trained.run.checkpoints).state["training_step"]["masker"]
     assert masker["segmenter"]["means"].max() > 1.05  # from 1 towards about 3 nats
     best = min(trained.run.metrics(), key=lambda row: row["loss.valid"])
@@ -69,15 +66,15 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation_loss(corpus_f
     assert load_checkpoint(trained.run.checkpoints / "best.safetensors").state["step"] == best["step"]
 
 
-def test_a_budget_of_characters_or_seconds_ends_the_run(corpus_file, train):
-    rows = train(data__corpus=str(corpus_file), training__max_chars=5_000).run.metrics()
+def test_a_budget_of_characters_or_seconds_ends_the_run(train):
+    rows = train(training__max_chars=5_000).run.metrics()
     assert rows[-1]["chars"] == 5_120  # the first step that reaches it
-    rows = train(data__corpus=str(corpus_file), training__max_seconds=0.3).run.metrics()
+    rows = train(training__max_seconds=0.3).run.metrics()
     assert rows[-1]["seconds"] >= 0.3
 
 
-def test_a_run_writes_its_files(corpus_file, train, draws):
-    run = train(data__corpus=str(corpus_file), training__max_steps=2).run
+def test_a_run_writes_its_files(train, draws):
+    run = train(training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
         "about.json", "config.yaml", "corpus.json", "vocabulary.json",
@@ -87,10 +84,10 @@ def test_a_run_writes_its_files(corpus_file, train, draws):
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_samples_follow_every_second_evaluation(corpus_file, train):
+def test_samples_follow_every_second_evaluation(train):
     prompts = ["the cat sat", "a dog ran to the door"]
     keys = {"training__max_steps": 8, "training__evaluations": 4, "sample__every_evaluations": 2}
-    trained = train(data__corpus=str(corpus_file), sample__prompts=prompts, **keys)
+    trained = train(sample__prompts=prompts, **keys)
     assert len(trained.callbacks.samples) == 2
     for samples in trained.callbacks.samples:
         assert ["".join(guess.truth for guess in guesses) for guesses in samples] == prompts
@@ -104,6 +101,6 @@ def test_samples_follow_every_second_evaluation(corpus_file, train):
 
 
 def test_a_stop_during_an_evaluation_costs_no_further_step(corpus_file, train):
-    configs, keys = configs_for(corpus_file, training__max_steps=8), {"data__corpus": str(corpus_file)}
-    train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True), **keys)
+    configs = configs_for(corpus_file, training__max_steps=8)
+    train(configs, on_row=lambda recording: setattr(configs.trainer, "must_stop", True))
     assert configs.trainer.step == 4  # the first of two evaluations

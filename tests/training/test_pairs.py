@@ -63,7 +63,7 @@ def play_file(tmp_path, monkeypatch):
 
 
 def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, play_file):
-    trained = train(data__corpus=str(play_file), objective__nsp=True, training__max_steps=4)
+    trained = train(data__corpus=play_file, objective__nsp=True, training__max_steps=4)
     for row in trained.callbacks.rows:
         assert {"loss.nsp.train", "loss.nsp.valid", "accuracy.nsp.train", "accuracy.nsp.valid"} <= set(row)
     configs = trained.configs
@@ -78,7 +78,7 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, play_fi
 
 
 def test_the_loss_of_the_pairs_trains_the_pair_head_and_the_segment_embedding(train, play_file):
-    trained = train(data__corpus=str(play_file), objective__sop=True, training__max_steps=2)
+    trained = train(data__corpus=play_file, objective__sop=True, training__max_steps=2)
     fresh = configs_for(play_file, objective__sop=True)
     for name in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
         assert not torch.equal(trained.configs.network.state_dict()[name], fresh.network.state_dict()[name])

@@ -60,7 +60,6 @@ def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, tra
     check_resumes(train, stop_after, on_row=change_knobs, **{key.replace(".", "__"): keys[key] for key in keys})
 
 
-def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_interrupted(monkeypatch, train, text_file):
+def test_a_run_whose_checkpoints_a_thread_writes_ends_like_one_that_is_not_interrupted(monkeypatch, train):
     monkeypatch.setattr("configs.callbacks.Recorder", lambda *args, **_: Recorder(*args, in_background=True))
-    keys = {"data__corpus": str(text_file), "training__max_steps": STEPS, "checkpoint__every_seconds": 0.01}
-    check_resumes(train, 7, **keys)
+    check_resumes(train, 7, training__max_steps=STEPS, checkpoint__every_seconds=0.01)

@@ -21,8 +21,8 @@ from training.checkpoint import Content, load_checkpoint, load_last, load_weight
 def original(tmp_path_factory, text_file: Path) -> Path:
     """The folder of a run of two steps, with two evaluations."""
     torch.set_num_threads(1)
-    keys = {"data__corpus": str(text_file), "training__max_steps": 2}
-    return train_in(tmp_path_factory.mktemp("original") / "run", **keys).run.path
+    folder = tmp_path_factory.mktemp("original") / "run"
+    return train_in(folder, data__corpus=text_file, training__max_steps=2).run.path
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
 
 
-def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path, corpus_file):
-    keys = {"data__corpus": str(corpus_file), "training__max_steps": 9, "training__evaluations": 1}
-    run = train(stop_after=3, folder=tmp_path / "logs" / "mlm" / "stopped", **keys).run
+def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path):
+    folder = tmp_path / "logs" / "mlm" / "stopped"
+    run = train(stop_after=3, folder=folder, training__max_steps=9, training__evaluations=1).run
     run.save_status("interrupted")
     assert resume(run, steps=2) == 0
     assert [row["step"] for row in run.metrics()] == [4]
@@ -221,7 +221,7 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
 ):
     path = tmp_path / "short.txt"
     path.write_text(sentences[:n_characters])
-    trained = train(data__corpus=str(path), training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
+    trained = train(data__corpus=path, training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
     assert trained.configs.data.validation.n_windows == 1
     run = trained.run
     assert run.metrics()[-1]["loss.valid_stderr"] is None

@@ -51,7 +51,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
 
 @of_bytes_and_bpe
 def test_a_run_with_other_tokens_trains(train, long_file, tokens):
-    trained = train(data__corpus=str(long_file), data__tokens=tokens, training__max_steps=100)
+    trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=100)
     first, last = trained.callbacks.rows
     assert last["loss.valid"] < first["loss.valid"] < math.log(trained.configs.data.vocabulary.n_ordinary)
     assert last["bits_per_character"] == pytest.approx(last["loss.valid_per_character"] / math.log(2))
