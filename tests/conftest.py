@@ -244,6 +244,12 @@ def shakespeare() -> str:
     return Path(path or "").read_text(encoding="utf-8")
 
 
+def written(path: Path, text: str) -> Path:
+    """The path of a file after a text was written to it."""
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 SENTENCES = (
     "the cat sat on the mat.\n",
     "a dog ran to the red door,\n",
@@ -262,9 +268,7 @@ def sentences() -> str:
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory, sentences: str) -> Path:
     """The sentences in a file that no test changes."""
-    path = tmp_path_factory.mktemp("text") / "sentences.txt"
-    path.write_text(sentences, encoding="utf-8")
-    return path
+    return written(tmp_path_factory.mktemp("text") / "sentences.txt", sentences)
 
 
 @pytest.fixture
@@ -277,7 +281,7 @@ def in_files(folder: Path, text: str, n: int) -> Path:
     """Write a text into `n` files of a new folder, which end anywhere."""
     folder.mkdir()
     for i in range(n):
-        (folder / f"{i:03}.txt").write_text(text[i * len(text) // n : (i + 1) * len(text) // n])
+        written(folder / f"{i:03}.txt", text[i * len(text) // n : (i + 1) * len(text) // n])
     return folder
 
 

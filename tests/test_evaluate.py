@@ -12,15 +12,14 @@ import yaml
 
 from evaluate import main
 from runs.run_folder import RunFolder
-from tests.conftest import train_in
+from tests.conftest import train_in, written
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, sentences) -> Path:
     """Short runs: two seeds of one setting, and two of another."""
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "sentences.txt").write_text(sentences[:20_000])
-    keys = {"data__corpus": folder / "sentences.txt", "training__max_steps": 2}
+    keys = {"data__corpus": written(folder / "sentences.txt", sentences[:20_000]), "training__max_steps": 2}
     for name, seed, width in (("a", 0, 32), ("b", 1, 32), ("narrow1", 1, 16), ("narrow", 0, 16)):
         train_in(folder / name, seed=seed, model__d_ff=width, **keys)
     return folder
@@ -107,8 +106,7 @@ def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, evaluated):
 
 def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, evaluated):
     """One window has no standard error: the JSON file says null, and the tables leave it out."""
-    path = tmp_path / "short.txt"
-    path.write_text(sentences[:2_600])
+    path = written(tmp_path / "short.txt", sentences[:2_600])
     folders = [tmp_path / "logs" / "mlm" / name for name in "ab"]
     for width, folder in zip((16, 32), folders, strict=True):
         train(data__corpus=path, training__max_steps=1, model__d_ff=width, folder=folder)
@@ -121,8 +119,7 @@ def test_a_corpus_with_a_single_validation_window(train, tmp_path, sentences, ev
 
 
 def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, evaluated):
-    another = tmp_path / "another.txt"
-    another.write_text(corpus_file.read_text()[:2_600:-1])
+    another = written(tmp_path / "another.txt", corpus_file.read_text()[:2_600:-1])
     for text in (corpus_file, another):
         train(data__corpus=text, training__max_steps=1, folder=tmp_path / "logs" / "mlm" / text.stem)
     assert "trained and measured on different texts" in evaluated(corpus_file.stem, "another")

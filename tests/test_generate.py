@@ -10,7 +10,7 @@ from PIL import Image
 import writing.terminal
 from data.vocabulary import MASK
 from generate import SEPARATOR, main, reservation_about
-from tests.conftest import made_once, train_in
+from tests.conftest import made_once, train_in, written
 from tests.writing.test_terminal import Emulator, terminal
 
 ALL_RATES = {
@@ -24,8 +24,7 @@ ALL_RATES = {
 
 
 def train_all(folder, text: str) -> None:
-    (folder / "text.txt").write_text(text, encoding="utf-8")
-    keys = {"data__corpus": folder / "text.txt", "training__max_steps": 20}
+    keys = {"data__corpus": written(folder / "text.txt", text), "training__max_steps": 20}
     train_in(folder / "mlm" / "onerate", **keys)
     train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
     train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")

@@ -19,7 +19,7 @@ from data.play.grammar import play
 from data.prefetch import Prefetched
 from data.windows import Windows
 from runs.files import locked
-from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line
+from tests.conftest import check_resumes, check_same_weights, configs_for, in_files, one_line, written
 from tests.fork_server import ForkServer
 
 STEPS = 10
@@ -39,8 +39,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def test_a_large_text_trains_as_it_does_in_memory(tmp_path: Path, train, monkeypatch):
-    whole = tmp_path / "whole.txt"
-    whole.write_text(play(60_000))
+    whole = written(tmp_path / "whole.txt", play(60_000))
     on_disk = train(training__max_steps=STEPS, data__corpus=whole)
     monkeypatch.setattr(corpus, "IN_MEMORY", 10**9)
     in_memory = train(training__max_steps=STEPS, data__corpus=whole)

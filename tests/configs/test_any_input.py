@@ -19,7 +19,7 @@ from configs.one_line import fail
 from data.corpus import CorpusError, load_corpus
 from experiment import main
 from runs.run_folder import RunFolderError
-from tests.conftest import addresses, limited
+from tests.conftest import addresses, limited, written
 
 BOMB = "&a [x, x, x, x, x, x, x, x, x]"
 for level in "bcdefghij":
@@ -135,8 +135,7 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
         resolved = resolve({key: SETTINGS[key].parse(value) for key, value in values.items()}, {})
     except ConfigError:
         return
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(resolved, allow_unicode=True), encoding="utf-8")
+    path = written(tmp_path / "config.yaml", yaml.safe_dump(resolved, allow_unicode=True))
     assert resolve(read_config(path), {}) == resolved
 
 
@@ -162,7 +161,6 @@ def test_values_that_are_accepted_are_accepted_again_from_the_file_they_are_save
     ],
 )
 def test_a_malicious_config_is_refused_in_one_line_and_runs_nothing(content, tmp_path, refusal):
-    marker, path = tmp_path / "executed", tmp_path / "stranger.yaml"
-    path.write_text(content.replace("{marker}", str(marker)))
-    refusal(main, "--config", path)
+    marker = tmp_path / "executed"
+    refusal(main, "--config", written(tmp_path / "stranger.yaml", content.replace("{marker}", str(marker))))
     assert not marker.exists()

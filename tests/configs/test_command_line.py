@@ -7,7 +7,7 @@ import yaml
 from board.comparison import SAME_EXPERIMENT
 from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve, run_seeds
 from configs.keys import ConfigError
-from tests.conftest import one_line
+from tests.conftest import one_line, written
 
 
 @pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick"])
@@ -27,8 +27,7 @@ def test_without_a_preset_the_reason_for_the_choice_is_given():
 
 def test_a_resolved_config_read_back_resolves_to_itself(tmp_path):
     values = parse(["--preset", "annotated", "training.max_steps=5", "seed=9", "data.corpus=play.txt"]).values
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(values))
+    path = written(tmp_path / "config.yaml", yaml.safe_dump(values))
     assert parse(["--config", str(path)]).values == values
 
 
@@ -68,8 +67,7 @@ def test_help_lists_every_key(capsys):
 
 def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
     """And an empty file is the defaults."""
-    path = tmp_path / "config.yaml"
-    path.write_text("training.learning_rate: 1e-3\n")  # a text, by YAML 1.1
+    path = written(tmp_path / "config.yaml", "training.learning_rate: 1e-3\n")  # a text, by YAML 1.1
     assert read_config(path) == {"training.learning_rate": 0.001}
     path.write_text("# nothing\n")
     assert resolve(read_config(path), {}) == resolve({}, {})
@@ -150,8 +148,7 @@ def test_wrong_input_is_one_clear_line(arguments: list[str], message: str):
     ],
 )
 def test_the_error_of_a_file_names_the_line(tmp_path, content, message):
-    path = tmp_path / "config.yaml"
-    path.write_text(content)
+    path = written(tmp_path / "config.yaml", content)
     with pytest.raises(ConfigError, match=rf"config\.yaml is not YAML \({message}\)"):
         read_config(path)
 
@@ -195,8 +192,8 @@ def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
 
 @pytest.mark.parametrize("end", ["raise SystemExit(130)", "", "os.kill(os.getpid(), signal.SIGINT)"])
 def test_ctrl_c_ends_the_seeds_after_the_run_has_saved(tmp_path, end):
-    program = tmp_path / "program.py"  # a run that gets the signal with its parent
     default = "signal.signal(signal.SIGINT, signal.SIG_DFL)"
-    program.write_text(f"import os, signal\n{default}\nos.kill(os.getppid(), signal.SIGINT)\n{end}\n")
+    content = f"import os, signal\n{default}\nos.kill(os.getppid(), signal.SIGINT)\n{end}\n"
+    program = written(tmp_path / "program.py", content)  # a run that gets the signal with its parent
     assert run_seeds(str(program), [], parse(["--seeds", "2"])) == 130
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -8,7 +8,7 @@ from configs.keys import ConfigError, keys_of
 from configs.masking import MaskingConfigs, register, strategy_names
 from data.masking.segmenters import Segmenter
 from data.masking.strategies import STRATEGIES, strategy
-from tests.conftest import check_resumes, configs_for
+from tests.conftest import check_resumes, configs_for, written
 from tests.data.masking.helpers import Fresh
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n" * 30
@@ -25,8 +25,7 @@ def test_the_validation_text_changes_nothing_that_a_strategy_computes(tmp_path, 
     split = int(len(TEXT) * 0.9)
     drawn = []
     for part in (TEXT[split:], OTHER[: len(TEXT) - split]):
-        path = tmp_path / "corpus.txt"
-        path.write_text(TEXT[:split] + part)
+        path = written(tmp_path / "corpus.txt", TEXT[:split] + part)
         keys = {"masking__mixture": MIXTURE} if name == "mixture" else {}
         configs = configs_for(path, masking__strategy=name, masking__random_tokens="unigram", **keys)
         assert configs.data.vocabulary.characters == sorted(set(TEXT))

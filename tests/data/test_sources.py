@@ -18,7 +18,7 @@ from data.sources import list_sources, read_blocks
 from data.stored import StoredTokens
 from data.tokenization import convert
 from data.vocabulary import Vocabulary
-from tests.conftest import in_files, one_line
+from tests.conftest import in_files, one_line, written
 
 TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside characters unless they are cut well
 
@@ -37,8 +37,7 @@ def parts(n: int) -> list[str]:
 
 def write_one(path: Path) -> Path:
     path.mkdir()
-    (path / "text.txt").write_text(TEXT)
-    return path / "text.txt"
+    return written(path / "text.txt", TEXT)
 
 
 def write_gzip(path: Path) -> Path:
@@ -93,8 +92,7 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
-    path = tmp_path / "text.txt"
-    path.write_text("one line")
+    path = written(tmp_path / "text.txt", "one line")
     assert [tuple(block) for block in read_blocks(list_sources(path)[0])] == [("one line", [8])]
     for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000, "слово и дело\n" * 5_000):
         path.write_text(text)
@@ -161,8 +159,7 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT)
+    path = written(tmp_path / "text.txt", TEXT)
     (source,) = list_sources(path)
     blocks = read_blocks(source)
     next(blocks)
@@ -175,7 +172,6 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path):
 def test_an_empty_folder_and_a_text_without_validation_tokens_are_refused(tmp_path: Path):
     with pytest.raises(CorpusError, match="has no files"):
         load_corpus(str(tmp_path))
-    (tmp_path / "text.txt").write_text("x")
-    loaded = load_corpus(str(tmp_path / "text.txt"))
+    loaded = load_corpus(str(written(tmp_path / "text.txt", "x")))
     with pytest.raises(CorpusError, match="the text is too short"):
         loaded.stored.tokenized(ByteVocabulary())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import made_once, train_in
+from tests.conftest import made_once, train_in, written
 from tests.tokenizers import saved
 from trained import comparison
 from trained.load import Trained, load_trained
@@ -47,7 +47,7 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
         return request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp(request.param)
     lines = [line + (EXTRA if i % 20 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
-    (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
+    text = written(folder / "text.txt", "".join(lines))
     tokens = {"bytes": "bytes", "bpe": "bpe:280"}.get(request.param, "characters")
     keys = {"training__max_steps": 50, "data__tokens": tokens}
     if request.param in ("wordpiece", "unigram"):
@@ -55,7 +55,7 @@ def trained(request, tmp_path_factory, sentences) -> Trained:
     if request.param == "unknown":
         keys["data__unknown_below"] = 0.003
     keys["model__ngrams"] = 0 if request.param == "bytes" else 2
-    return shared_run(tmp_path_factory, request.param, folder / "text.txt", **keys)
+    return shared_run(tmp_path_factory, request.param, text, **keys)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,7 @@ def csv_of_animals(path: Path, suffix: str = "", n: int = 40) -> Path:
     """A CSV file with a task: is the text about a cat or a dog? Each text has an ending of its own."""
     animals = [("dog", "cat")[i % 2] for i in range(n)]
     rows = [f"the {animal} sat {i}{suffix},{animal}" for i, animal in enumerate(animals)]
-    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    return path
+    return written(path, "\n".join(["text,label", *rows]))
 
 
 of_characters = pytest.mark.parametrize("trained", CHARACTERS, indirect=True)

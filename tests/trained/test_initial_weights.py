@@ -11,7 +11,7 @@ from configs.keys import ConfigError
 from experiment import main
 from runs.find import find_run
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, configs_for, dotted, one_line
+from tests.conftest import TINY, configs_for, dotted, one_line, written
 from trained.initial_weights import copy_weights
 
 
@@ -20,9 +20,8 @@ def test_known_characters_keep_their_logits_in_a_larger_vocabulary(train, tmp_pa
     keys = {"model__ngrams": ngrams}
     old = train(training__max_steps=30, **keys)
     text = "the cat sat on the mat. " + "Zürich: 2 + 2 = 4! " * 100
-    (tmp_path / "new.txt").write_text(text, encoding="utf-8")
     characters = "".join(old.configs.data.vocabulary.characters)
-    new = configs_for(tmp_path / "new.txt", data__extra_characters=characters, **keys)
+    new = configs_for(written(tmp_path / "new.txt", text), data__extra_characters=characters, **keys)
     before, after = old.configs.data.vocabulary, new.data.vocabulary
     assert set(before.characters) | set(text) == set(after.characters)
     copy_weights(new.network, after, resolve(TINY, dotted(keys)), old.run)
@@ -39,8 +38,7 @@ def test_each_token_keeps_a_symbol_of_its_own_when_the_vocabulary_grows_twice(tr
     keys = {"training__max_steps": 1, "model__ngrams": 2}
     run = train(**keys).run
     for text in ("äöü the cat ", "ßé the dog "):
-        keys["data__corpus"] = tmp_path / f"{text[0]}.txt"
-        keys["data__corpus"].write_text(text * 300, encoding="utf-8")
+        keys["data__corpus"] = written(tmp_path / f"{text[0]}.txt", text * 300)
         keys["data__extra_characters"] = "".join(run.vocabulary()["characters"])
         new = configs_of(resolve(TINY, dotted(keys)))
         copy_weights(new.network, new.data.vocabulary, resolve(TINY, dotted(keys)), run)
@@ -72,8 +70,8 @@ def test_weights_of_earlier_versions_lack_symbols(train, corpus_file):
 
 def test_the_command_takes_the_config_of_the_run(plain, tmp_path):
     old = RunFolder(shutil.copytree(plain.run.path, tmp_path / "logs" / "mlm" / "old"))
-    (tmp_path / "new.txt").write_text("The cat sat on 1 mat.\n" * 200, encoding="utf-8")
-    words = [f"data.corpus={tmp_path / 'new.txt'}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
+    text = written(tmp_path / "new.txt", "The cat sat on 1 mat.\n" * 200)
+    words = [f"data.corpus={text}", "training.max_steps=2", f"logs={tmp_path / 'logs'}"]
     command = parse(["--init-from", str(old.path), "data.extra_characters=é", *words])
     assert command.values["model.d_model"] == 32
     assert set(command.values["data.extra_characters"]) == {*old.vocabulary()["characters"], "é"}

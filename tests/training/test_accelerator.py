@@ -12,7 +12,7 @@ from configs.experiment import configs_of
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
 from runs.files import ROOT
-from tests.conftest import TINY
+from tests.conftest import TINY, written
 from tests.training.accelerator import CPU, DEVICE, HostRead, WrongDevice, computing
 
 SHORT = {"training.max_steps": 3, "training.evaluations": 1, "sample.every_evaluations": 1}
@@ -44,8 +44,7 @@ def places():
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    (path := tmp_path_factory.mktemp("text") / "play.txt").write_text(play(40_000))
-    return str(path)
+    return str(written(tmp_path_factory.mktemp("text") / "play.txt", play(40_000)))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from configs.experiment import Configs
-from tests.conftest import check_same, configs_for, weights
+from tests.conftest import check_same, configs_for, weights, written
 from training.schedule import Stage
 
 # The smallest model that is compiled completely: this takes half a minute once, and then its code is in the cache.
@@ -58,8 +58,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder, fork_server):
-    script = folder / "stuck.py"
-    script.write_text(STUCK_IN_THE_MIDDLE)
+    script = written(folder / "stuck.py", STUCK_IN_THE_MIDDLE)
     process = fork_server.start([str(script)], {**os.environ})
     results, reports = [], queue.Queue[str]()
     waiting = threading.Thread(target=lambda: results.append(compile_program(reports.put)))

@@ -9,7 +9,7 @@ import torch
 from configs.command_line import resolve
 from configs.experiment import configs_of
 from data.play.grammar import play
-from tests.conftest import TINY, dotted
+from tests.conftest import TINY, dotted, written
 from tests.data.play.test_floor import losses_of, mixed, random_automaton
 from training.evaluation import masked_outcomes
 from training.health_checks import HealthCheckError, HealthChecks, check_for_leak, check_row
@@ -87,8 +87,7 @@ def test_many_ignored_labels_are_warned_about_once():
 
 
 def test_a_run_that_masks_nothing_stops_with_the_reason(train, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("ab" * 20_000)
+    path = written(tmp_path / "text.txt", "ab" * 20_000)
     keys = {"masking__no_mask_tokens": "a", "training__stages": [{"until": 1.0, "seq_len": 2}]}
     trained = train(data__corpus=path, masking__masking_prob=1.0, training__max_steps=4, **keys)
     row = trained.callbacks.rows[-1]

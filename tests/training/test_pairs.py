@@ -8,7 +8,7 @@ import torch
 
 from data.pairs import PairWindows
 from data.play.grammar import play
-from tests.conftest import configs_for
+from tests.conftest import configs_for, written
 from training.optimizers import set_learning_rate
 from training.pairs import evaluate_pairs
 from training.schedule import Stage
@@ -37,11 +37,9 @@ def alphabets() -> str:
     ("objective", "text", "steps", "least_accuracy"), [("nsp", topics, 125, 0.7), ("sop", alphabets, 75, 0.95)]
 )
 def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_accuracy):
-    path = tmp_path / "text.txt"
-    path.write_text(text())
     stages = [{"until": 1.0, "seq_len": STAGE.seq_len}]
     keys = {f"objective__{objective}": True, "training__stages": stages, "training__chars_per_step": 2_048}
-    configs = configs_for(path, **keys)
+    configs = configs_for(written(tmp_path / "text.txt", text()), **keys)
     data, longest = configs.data, STAGE.seq_len
     source = PairWindows(objective, data.validation_ids, data.loaded.validation, data.vocabulary, 0, longest)
     unseen = source.draw(512, longest)
@@ -57,9 +55,7 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
 def play_file(tmp_path, monkeypatch):
     """A text so short that it is counted in this process."""
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
-    path = tmp_path / "play.txt"
-    path.write_text(play(90_000))
-    return path
+    return written(tmp_path / "play.txt", play(90_000))
 
 
 def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, play_file):

@@ -6,7 +6,7 @@ Interrupts and resumes runs in this process; `test_interruption` does it with re
 import pytest
 
 from data.play.grammar import play
-from tests.conftest import Recording, check_resumes
+from tests.conftest import Recording, check_resumes, written
 from training.resume import Recorder
 
 STEPS = 12
@@ -50,9 +50,8 @@ CASES = {  # keys, the step after which the run is stopped, knobs that a user ch
 def test_an_interrupted_run_ends_like_one_that_is_not(tmp_path, monkeypatch, train, text, keys, stop_after, knobs):
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 16)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
-    path = tmp_path / "play.txt"
-    path.write_text(text)
-    keys = {"data.corpus": str(path), "training.max_steps": STEPS, "training.evaluations": 3, **keys}
+    path = written(tmp_path / "play.txt", text)
+    keys = {"data.corpus": path, "training.max_steps": STEPS, "training.evaluations": 3, **keys}
 
     def change_knobs(callbacks: Recording) -> None:
         callbacks.wanted = knobs  # from the first evaluation on; a resumed run keeps them without another request

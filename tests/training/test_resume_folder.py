@@ -13,7 +13,7 @@ import yaml
 
 from experiment import main
 from runs.run_folder import RunFolder
-from tests.conftest import limited, train_in
+from tests.conftest import limited, train_in, written
 from training.checkpoint import Content, load_checkpoint, load_last, load_weights, save_checkpoint
 
 
@@ -219,8 +219,7 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, re
 def test_a_text_with_one_validation_window_is_trained_and_resumed(
     train, tmp_path, sentences, capsys, draws, n_characters
 ):
-    path = tmp_path / "short.txt"
-    path.write_text(sentences[:n_characters])
+    path = written(tmp_path / "short.txt", sentences[:n_characters])
     trained = train(data__corpus=path, training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
     assert trained.configs.data.validation.n_windows == 1
     run = trained.run

@@ -12,7 +12,7 @@ from data.corpus import CorpusError
 from data.play.grammar import play
 from data.protocol import N_MASKED, protocol_masks
 from data.reference_losses import without_counting
-from tests.conftest import configs_for
+from tests.conftest import configs_for, written
 from trained.measures import breakdown, first_characters, hard_masks, one_at_a_time, sweep, word_masks
 from training.callbacks import per_character
 from training.evaluation import evaluate
@@ -24,10 +24,8 @@ of_bytes_and_bpe = pytest.mark.parametrize("tokens", ["bytes", "bpe:280"])
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory, sentences):
     """A text long enough for validation windows of 256 BPE tokens, with characters of several bytes."""
-    path = tmp_path_factory.mktemp("text") / "text.txt"
     lines = [line + ("中文 für Zoë!\n" if i % 7 == 0 else "") for i, line in enumerate(sentences.splitlines(True))]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
+    return written(tmp_path_factory.mktemp("text") / "text.txt", "".join(lines))
 
 
 @of_bytes_and_bpe
@@ -94,8 +92,8 @@ def test_unknown_characters_are_no_targets_of_the_protocol(long_file):
 
 
 def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
-    (tmp_path / "text.txt").write_text("ab" * 4_500 + "".join(chr(0x4E00 + i) for i in range(1_000)), encoding="utf-8")
-    configs = configs_for(tmp_path / "text.txt", data__unknown_below=0.01)
+    text = "ab" * 4_500 + "".join(chr(0x4E00 + i) for i in range(1_000))
+    configs = configs_for(written(tmp_path / "text.txt", text), data__unknown_below=0.01)
     with pytest.raises(CorpusError, match=r"every masked token of the validation text is \[UNK\]"):
         _ = configs.data.validation
 
@@ -128,9 +126,8 @@ def test_classes_are_those_of_the_first_visible_character(long_file):
 @pytest.mark.parametrize(("objective", "strategy"), [("nsp", "span"), ("nsp", "entity"), ("sop", "adaptive")])
 def test_pairs_begin_at_the_first_token_of_a_speech(tmp_path, tokens, objective, strategy):
     speeches = [f"ANN:\nthe cat sät on mat {i}." for i in range(1_000)]
-    (tmp_path / "play.txt").write_text("\n\n".join(speeches), encoding="utf-8")
     keys = {"data__tokens": tokens, f"objective__{objective}": True, "masking__strategy": strategy}
-    configs = configs_for(tmp_path / "play.txt", **keys)
+    configs = configs_for(written(tmp_path / "play.txt", "\n\n".join(speeches)), **keys)
     vocabulary, windows = configs.data.vocabulary, configs.data.windows
     batch = windows.draw(16, 64)
     for tokens_, segments in zip(batch.tokens, batch.further[0], strict=True):
