@@ -19,6 +19,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import yaml
 from hypothesis import settings
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -248,6 +249,12 @@ def written(path: Path, text: str) -> Path:
     """The path of a file after a text was written to it."""
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def config_file(folder: Path, keys: Mapping[str, Any]) -> str:
+    """The path of a config file for a small run, which writes its logs to the same folder."""
+    values = TINY | {"logs": str(folder / "logs")} | dotted(keys)
+    return str(written(folder / "config.yaml", yaml.safe_dump(values)))
 
 
 SENTENCES = (

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class ForkServer:
     def start(
         self,
         arguments: list[str],
-        environment: dict[str, str],
+        environment: Mapping[str, str] | None = None,
         *,
         merged: bool = False,
         terminal: bool = False,
@@ -63,16 +64,17 @@ class ForkServer:
         standard_input: str = os.devnull,
         folder: Path = ROOT,
     ) -> "Program":
-        """Start `python *arguments`; `merged` sends the errors to the standard output, which may be a `terminal`.
+        """Start `python *arguments` with further variables of the environment.
 
-        The plot of a run's curves is empty unless the program `draws`.
+        `merged` sends the errors to the standard output, which may be a `terminal`. The plot of a run's curves is empty
+        unless the program `draws`.
         """
         out, out_write = pty.openpty() if terminal else os.pipe()
         err, err_write = os.pipe()
         status, status_write = os.pipe()
         fds = [out_write, out_write if merged else err_write, status_write]
-        request = {"arguments": arguments, "environment": environment, "input": standard_input, "folder": str(folder)}
-        request["draws"] = draws
+        request = {"arguments": arguments, "environment": {**os.environ, **(environment or {})}, "draws": draws}
+        request |= {"input": standard_input, "folder": str(folder)}
         socket.send_fds(self._requests, [json.dumps(request).encode()], fds)
         for fd in (out_write, err_write, status_write):
             os.close(fd)

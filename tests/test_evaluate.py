@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import shutil
 from pathlib import Path
@@ -127,7 +126,7 @@ def test_runs_on_different_texts_are_not_compared(train, tmp_path, corpus_file, 
 
 def test_an_unknown_run_gets_the_list_of_runs(tmp_path, fork_server):
     words = ["evaluate.py", "nowhere", "--logs", str(tmp_path / "logs")]
-    program = fork_server.start(words, {**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    program = fork_server.start(words, {"CUDA_VISIBLE_DEVICES": ""})
     assert program.wait(60) == 2
     (error,) = program.stderr.read().splitlines()
     assert "has no runs yet" in error

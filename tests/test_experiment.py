@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import yaml
 from labml.configs import option
 
 from configs.callbacks import steering
@@ -23,20 +22,18 @@ from experiment import main
 from model.labml_transformer import LabmlTransformer
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, configs_for, limited, only_run, without_times
+from tests.conftest import config_file, configs_for, limited, only_run, without_times, written
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunFolder, str]:
     """A run of `python experiment.py` in a pipe that takes ASCII only, with its output."""
     folder = tmp_path_factory.mktemp("first")
-    corpus, config = folder / "théâtre $x_{.txt", folder / "tiny.yaml"
-    corpus.write_text(sentences.replace("a", "á"), encoding="utf-8")
-    config.write_text(yaml.safe_dump(TINY))
-    keys = [f"data.corpus={corpus}", f"logs={folder / 'logs'}", "training.max_steps=8", "seed=7", "model.dropout=0.1"]
-    words = ["experiment.py", "--config", str(config), *keys, "sample.every_evaluations=1"]
+    corpus = written(folder / "théâtre $x_{.txt", sentences.replace("a", "á"))
+    keys = {"training.max_steps": 8, "seed": 7, "model.dropout": 0.1, "sample.every_evaluations": 1}
+    words = ["experiment.py", "--config", config_file(folder, {"data.corpus": corpus, **keys})]
     environment = {"HOME": str(folder), "labml_app_url": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
-    program = fork_server.start(words, {**os.environ, **environment}, draws=True)
+    program = fork_server.start(words, environment, draws=True)
     output = program.stdout.read()
     assert program.wait(120) == 0, program.stderr.read()
     return only_run(folder / "logs"), output
@@ -69,7 +66,7 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus
     keys = [f"data.corpus={corpus_file}", "training.max_steps=30", "training.compile=false", "device=cpu"]
     keys += ["training.evaluations=2", "sample.every_evaluations=1", "model.d_model=32", "training.chars_per_step=512"]
     words = ["experiment.py", "--preset", "quick", *keys, f"logs={tmp_path}"]
-    process, shown = fork_server.start(words, dict(os.environ), merged=True, terminal=True), b""
+    process, shown = fork_server.start(words, merged=True, terminal=True), b""
     try:
         while block := os.read(process.stdout.fileno(), 65_536):
             shown += block
@@ -85,10 +82,9 @@ def test_a_terminal_shows_progress_with_the_time_left_and_colored_guesses(corpus
 
 def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, fork_server):
     """labml would list the repository in ~/.labml, where runs that start together delete each other's files."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-    words = ["experiment.py", "--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}"]
-    words += [f"logs={tmp_path / 'logs'}", "training.max_steps=1", "training.evaluations=1"]
-    programs = [fork_server.start(words, {**os.environ, "HOME": "/proc"}) for _ in range(3)]
+    keys = {"data.corpus": corpus_file, "training.max_steps": 1, "training.evaluations": 1}
+    words = ["experiment.py", "--config", config_file(tmp_path, keys)]
+    programs = [fork_server.start(words, {"HOME": "/proc"}) for _ in range(3)]
     for program in programs:
         assert program.wait(120) == 0, program.stderr.read()
         output = program.stdout.read().splitlines()
@@ -183,9 +179,8 @@ def test_a_logs_folder_that_is_a_file_is_refused_in_one_line(refused, corpus_fil
 
 def test_a_disk_that_is_full_while_a_run_is_created_ends_in_one_line(corpus_file, tmp_path, monkeypatch, capsys):
     """A limit on the size of files stands for the disk: the folder can be made, config.yaml cannot be written."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-    words = ["--config", str(tmp_path / "tiny.yaml"), f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
-    monkeypatch.setattr(sys, "argv", ["experiment.py", *words])
+    config = config_file(tmp_path, {"data.corpus": corpus_file})
+    monkeypatch.setattr(sys, "argv", ["experiment.py", "--config", config])
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # `run_main` replaces it
     with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(SystemExit) as end:
         run_main(main)

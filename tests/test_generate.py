@@ -1,6 +1,5 @@
 """`python generate.py`, in process except for its speed at the start."""
 
-import os
 import re
 import sys
 
@@ -176,7 +175,7 @@ def test_a_terminal_shows_the_text_step_by_step(logs, monkeypatch):
 def test_a_reader_that_leaves_is_no_error(logs, fork_server):
     """As `head` does: the first line is enough."""
     words = ["generate.py", f"{logs}/mlm/writer", "--length", "3", "--n", "300"]
-    program = fork_server.start(words, dict(os.environ))
+    program = fork_server.start(words)
     assert program.stdout.readline()
     program.stdout.close()
     program.wait(120)

@@ -1,7 +1,6 @@
 """Runs on a text that stays on the disk."""
 
 import hashlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -110,10 +109,10 @@ def test_ctrl_c_before_training_gives_one_line(text: Path, tmp_path: Path, fork_
     folder = corpus.CACHE / "texts" / hashlib.sha256(str(text).encode()).hexdigest()[:16]
     with locked(folder / "lock", print):  # another process converts the text
         command = ["experiment.py", f"data.corpus={text}", f"logs={tmp_path / 'logs'}", "device=cpu"]
-        program = fork_server.start(command, dict(os.environ))
+        program = fork_server.start(command)
         lines = iter(program.stdout.readline, "")
         assert any("waiting for another process" in line for line in lines)
-        os.kill(program.pid, signal.SIGINT)
+        program.send_signal(signal.SIGINT)
         assert program.wait(30) == 130
     assert program.stderr.read().splitlines() == [
         "experiment.py: interrupted before training; what was prepared of a large text is kept"

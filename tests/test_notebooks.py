@@ -5,11 +5,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 from nbclient import NotebookClient
 
 from runs.files import ROOT
-from tests.conftest import TINY, train_in
+from tests.conftest import TINY, config_file, train_in
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -18,13 +17,12 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
     """The first code cell of each notebook, for small runs."""
     folder = tmp_path_factory.mktemp("notebooks")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY | {"data.corpus": str(text_file)}))
     keys = {"data__corpus": text_file, "training__max_steps": 4}
     trained = [train_in(folder / f"run{seed}", seed=seed, **keys) for seed in (0, 1)]
     for each in trained:
         each.run.save_status("completed")
     runs = [str(each.run.path) for each in trained]
-    words = ["--config", str(folder / "tiny.yaml"), "training.max_steps=4", f"logs={folder / 'logs'}"]
+    words = ["--config", config_file(folder, keys)]
     return {
         "1_look_at_a_run": f"RUNS = {runs}",
         "2_look_at_masks": f'CORPUS, MASKING_PROB = "{text_file}", 0.15',

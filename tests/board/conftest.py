@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from board.page import MODULES, VENDORED
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
-from tests.conftest import TINY, needed, only_run
+from tests.conftest import config_file, needed, only_run
 from tests.fork_server import ForkServer, Program
 from tests.waiting import until
 
@@ -32,7 +31,7 @@ LINE = "figure svg path.line"
 WITHIN = 5_000  # milliseconds in which an open page shows a change
 SECONDS_TO_EXIT = 15
 EVALUATIONS = 12
-KEYS = TINY | {
+KEYS = {
     "training.evaluations": EVALUATIONS,
     "training.chars_per_step": 256,
     "training.stages": [{"until": 1.0, "seq_len": 32}],
@@ -62,7 +61,7 @@ class Dashboard:
 
     def start(self) -> "Dashboard":
         command = ["dashboard.py", "--port", str(self.port), "--db", str(self.database)]
-        self.process = self.fork_server.start(command, dict(os.environ), merged=True)
+        self.process = self.fork_server.start(command, merged=True)
         line = self.process.stdout.readline()
         found = re.match(r"dashboard http://127\.0\.0\.1:(\d+)/runs ", line)
         assert found, line + self.process.stdout.read()
@@ -166,12 +165,10 @@ class Training:
     """A run of experiment.py that reports to an address."""
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path, url: str, steps: int):
-        config = folder / "config.yaml"
         self.logs = folder / "logs"
-        keys = {"data.corpus": str(corpus), "logs": str(self.logs), "training.max_steps": steps}
-        config.write_text(yaml.safe_dump(KEYS | keys))
-        environment = {**os.environ, "labml_app_url": f"{url}/api/v1/default"}
-        self.process = fork_server.start(["experiment.py", "--config", str(config)], environment, merged=True)
+        config = config_file(folder, KEYS | {"data.corpus": corpus, "training.max_steps": steps})
+        environment = {"labml_app_url": f"{url}/api/v1/default"}
+        self.process = fork_server.start(["experiment.py", "--config", config], environment, merged=True)
         self.lines: list[str] = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

@@ -12,20 +12,14 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-import yaml
 
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, dotted, only_run
+from tests.conftest import config_file, only_run
 from tests.fork_server import ForkServer, Program
 from tests.waiting import until
 
-KEYS = TINY | {
-    "training.chars_per_step": 1024,
-    "training.stages": [{"until": 0.5, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
-    "training.evaluations": 2,
-    "checkpoint.every_seconds": 1e6,
-}
+KEYS = {"training.chars_per_step": 1024, "checkpoint.every_seconds": 1e6}
 
 
 class Launcher:
@@ -40,14 +34,11 @@ class Launcher:
 
     def config(self, **keys: Any) -> str:
         """Write a file of keys; `__` stands for a dot."""
-        path = self.folder / "config.yaml"
-        logs = {"data.corpus": str(self.corpus), "logs": str(self.folder / "logs")}
-        path.write_text(yaml.safe_dump(KEYS | logs | dotted(keys)))
-        return str(path)
+        return config_file(self.folder, KEYS | {"data.corpus": self.corpus} | keys)
 
     def start(self, n: int, *arguments: str, attempt: int = 0) -> list[Program]:
         """Start `n` processes of a program, for the first time or, as torchrun does after a failure, again."""
-        environment = dict(os.environ) | (self.environment(n, attempt) if n > 1 else {})
+        environment = self.environment(n, attempt) if n > 1 else {}
         programs = [
             self.fork_server.start(list(arguments), environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(n)

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import shutil
 import sys
 
@@ -125,7 +124,7 @@ def filtered(logs, tmp_path, fork_server):
         (tmp_path / "predict.py").write_text(MEASURED)
         (tmp_path / "input").write_bytes(content)
         words = [str(tmp_path / "predict.py"), "last", "--logs", str(logs), *options]
-        program = fork_server.start(words, dict(os.environ), standard_input=str(tmp_path / "input"))
+        program = fork_server.start(words, standard_input=str(tmp_path / "input"))
         output, error = program.stdout.read(), program.stderr.read()
         return program.wait(60), output, error, int(error.split()[-1])
 

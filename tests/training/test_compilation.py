@@ -59,7 +59,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder, fork_server):
     script = written(folder / "stuck.py", STUCK_IN_THE_MIDDLE)
-    process = fork_server.start([str(script)], {**os.environ})
+    process = fork_server.start([str(script)])
     results, reports = [], queue.Queue[str]()
     waiting = threading.Thread(target=lambda: results.append(compile_program(reports.put)))
     try:
@@ -194,7 +194,7 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, t
     whole = train(**keys)
     assert any("compiled in " in line for line in whole.callbacks.lines), whole.callbacks.lines
     begun = train(stop_after=13, **keys).run
-    resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], {**os.environ}, merged=True)
+    resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], merged=True)
     code, output = resumed.wait(120), resumed.stdout.read()
     assert code == 0, output
     assert "compiled in " in output

@@ -4,7 +4,6 @@ An interrupted run that is resumed ends like one that was not interrupted: with 
 same rows.
 """
 
-import os
 import random
 import signal
 import threading
@@ -12,13 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, check_same, only_run
+from tests.conftest import check_same, config_file, only_run
 from tests.fork_server import ForkServer, Program
 
-KEYS = TINY | {
+KEYS = {
     "training.max_steps": 60,
     "training.evaluations": 6,
     "training.stages": [{"until": 0.4, "seq_len": 32, "masking_prob": 0.3}, {"until": 1.0, "seq_len": 64}],
@@ -36,18 +34,16 @@ class Programs:
 
     def __init__(self, fork_server: ForkServer, folder: Path, corpus: Path):
         self.fork_server = fork_server
-        self.logs, self.config = folder / "logs", folder / "keys.yaml"
-        self.config.write_text(yaml.safe_dump(KEYS | {"data.corpus": str(corpus), "logs": str(self.logs)}))
+        self.logs, self.config = folder / "logs", config_file(folder, KEYS | {"data.corpus": corpus})
 
     def start(self, *keys: str) -> Program:
-        return self._start("--config", str(self.config), *keys)
+        return self._start("--config", self.config, *keys)
 
     def resume(self) -> Program:
         return self._start("--resume", str(self.run.path))
 
     def _start(self, *arguments: str) -> Program:
-        environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-        return self.fork_server.start(["experiment.py", *arguments], environment, merged=True)
+        return self.fork_server.start(["experiment.py", *arguments], {"OMP_NUM_THREADS": "2"}, merged=True)
 
     @property
     def run(self) -> RunFolder:
