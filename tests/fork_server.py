@@ -111,6 +111,13 @@ class Program:
         assert self.returncode is not None
         return self.returncode
 
+    def output(self, code: int = 0) -> str:
+        """Wait for the end, with an exit code. Returns the standard output."""
+        ended = self.wait(120)
+        output = self.stdout.read()
+        assert ended == code, output + self.stderr.read()
+        return output
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)

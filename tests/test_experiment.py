@@ -33,9 +33,7 @@ def first(tmp_path_factory, session_cache, fork_server, sentences) -> tuple[RunF
     keys = {"training.max_steps": 8, "seed": 7, "model.dropout": 0.1, "sample.every_evaluations": 1}
     words = ["experiment.py", "--config", config_file(folder, {"data.corpus": corpus, **keys})]
     environment = {"HOME": str(folder), "labml_app_url": "", "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
-    program = fork_server.start(words, environment, draws=True)
-    output = program.stdout.read()
-    assert program.wait(120) == 0, program.stderr.read()
+    output = fork_server.start(words, environment, draws=True).output()
     return only_run(folder / "logs"), output
 
 
@@ -86,8 +84,7 @@ def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, for
     words = ["experiment.py", "--config", config_file(tmp_path, keys)]
     programs = [fork_server.start(words, {"HOME": "/proc"}) for _ in range(3)]
     for program in programs:
-        assert program.wait(120) == 0, program.stderr.read()
-        output = program.stdout.read().splitlines()
+        output = program.output().splitlines()
         assert output[0].startswith("config ")
         assert {line.partition(" ")[0] for line in output[1:]} <= {"run", "reference", "step", "done"}
     folders = [RunFolder(path) for path in (tmp_path / "logs" / "mlm").iterdir()]

@@ -194,9 +194,7 @@ def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, t
     whole = train(**keys)
     assert any("compiled in " in line for line in whole.callbacks.lines), whole.callbacks.lines
     begun = train(stop_after=13, **keys).run
-    resumed = fork_server.start(["experiment.py", "--resume", str(begun.path)], merged=True)
-    code, output = resumed.wait(120), resumed.stdout.read()
-    assert code == 0, output
+    output = fork_server.start(["experiment.py", "--resume", str(begun.path)], merged=True).output()
     assert "compiled in " in output
     assert "warning" not in output
     check_same(whole.run, begun)

@@ -58,12 +58,6 @@ class Programs:
             threading.Event().wait(0.005)
 
 
-def end(process: Program) -> str:
-    """Wait for the end; returns the output."""
-    process.wait(120)
-    return process.stdout.read()
-
-
 @pytest.fixture
 def programs(fork_server: ForkServer, tmp_path: Path, text_file: Path) -> Programs:
     return Programs(fork_server, tmp_path, text_file)
@@ -73,8 +67,7 @@ def programs(fork_server: ForkServer, tmp_path: Path, text_file: Path) -> Progra
 def whole(fork_server: ForkServer, tmp_path_factory, text_file: Path) -> RunFolder:
     """A run that nothing interrupts."""
     programs = Programs(fork_server, tmp_path_factory.mktemp("whole"), text_file)
-    output = end(programs.start("checkpoint.every_seconds=60"))
-    assert "done" in output, output
+    assert "done" in programs.start("checkpoint.every_seconds=60").output()
     return programs.run
 
 
@@ -83,12 +76,10 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(programs: Pro
     for number, code, n_rows in ((signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 3)):
         programs.wait_for_rows(process, n_rows)
         process.send_signal(number)
-        output = end(process)
-        assert process.returncode == code, output
+        output = process.output(code)
         assert f"python experiment.py --resume {programs.run.path.name}" in output
         process = programs.resume()
-    output = end(process)
-    assert process.returncode == 0, output
+    output = process.output()
     assert "resuming at step" in output
     assert "warning" not in output
     check_same(whole, programs.run)
@@ -111,7 +102,5 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_one_that_is_not(progra
         process.kill()
         process.wait(60)
     if programs.run.status()["status"] != "completed":
-        process = programs.resume()
-        output = end(process)
-        assert process.returncode == 0, output
+        programs.resume().output()
     check_same(whole, programs.run)
