@@ -232,6 +232,18 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return refuse
 
 
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a program's `main` with words, which must succeed; returns what it printed."""
+
+    def call(main: Callable[[list[str]], int], *words: object) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
 def needed(condition: bool, what: str) -> None:
     """Skip a test whose requirements are missing; on CI they must be met, so it fails instead."""
     if not condition:

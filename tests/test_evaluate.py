@@ -33,14 +33,13 @@ def runs(trained, tmp_path) -> list[RunFolder]:
 
 
 @pytest.fixture
-def evaluated(tmp_path, capsys, monkeypatch):
+def evaluated(tmp_path, printed, monkeypatch):
     """Evaluate runs in this process, with figures if a test `draws`; returns the output."""
 
     def evaluate(*words, draws: bool = False) -> str:
         if not draws:
             monkeypatch.setattr("evaluate.save_measures", lambda path, *_: path.touch())
-        assert main([*map(str, words), "--logs", str(tmp_path / "logs")]) == 0
-        return capsys.readouterr().out
+        return printed(main, *words, "--logs", tmp_path / "logs")
 
     return evaluate
 

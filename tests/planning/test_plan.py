@@ -28,11 +28,10 @@ def short(monkeypatch):
     monkeypatch.setattr("planning.ladder.FEWEST_STEPS", (100, 50, 25, 12, 4))  # the last on a slow machine
 
 
-def test_a_plan_of_the_play_is_trained(tmp_path, capsys, train, draws):
+def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
     path = tmp_path / "plan.yaml"
-    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "4", "--write", str(path)]
-    assert plan.main(words) == 0
-    table = capsys.readouterr().out.partition("runs and a fit")[2].splitlines()
+    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "4", "--write", path]
+    table = printed(plan.main, *words).partition("runs and a fit")[2].splitlines()
     assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]
     values = parse(["--config", str(path)]).values
     assert f"{values['training.max_chars'] / 1e6:,.1f} M" in table[3]

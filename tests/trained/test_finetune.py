@@ -38,7 +38,7 @@ def test_the_models_and_the_baselines_are_compared(with_ngrams, csv_file, capsys
     assert lines == [(draw, method) for draw in "01" for method in methods]
 
 
-def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_file, tmp_path, capsys, refusal):
+def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_file, tmp_path, printed, refusal):
     folder, other = plain.run.path, tmp_path / "other.csv"
     for file in folder.glob("tasks*"):  # of other tests
         file.unlink()
@@ -55,19 +55,18 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_fil
     found = results.popitem()[1]
     assert (found["labelled"], found["test"], found["draws"]) == (8, 12, 1)
     assert all(gain["verdict"] == "no verdict" for gain in found["gains"].values())
-    assert evaluate.main(words) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  animals.csv")]
+    lines = printed(evaluate.main, *words).splitlines()
+    rows = [line.split() for line in lines if line.startswith("  animals.csv")]
     assert [row[2] for row in rows[-2:]] == ["8", "16"]
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 221"])])
-def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, capsys, cat, counted):
+def test_cut_texts_and_characters_that_the_run_does_not_know_are_counted(plain, tmp_path, printed, cat, counted):
     texts = [f"{' ' * i}{animal}" for i in range(8) for animal in (cat, "dog", "rat")]
     rows = ["text,label", *(f"{text},{text[-1]}" for text in texts), f"{' ' * 61}rats,t"]
     (tmp_path / "animals.csv").write_text("\n".join(rows), encoding="utf-8")
-    assert finetuned(plain, "--task", tmp_path / "animals.csv", "--draws", 1) == 0
-    output = capsys.readouterr().out
+    output = printed(main, plain.run.path, "--task", tmp_path / "animals.csv", "--draws", 1)
     assert re.findall(r"^(.*) characters are not in the run's vocabulary", output, re.M) == counted
     assert "1 texts are longer than the run's windows: they are cut to 64 characters" in output
 

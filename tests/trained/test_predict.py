@@ -22,14 +22,9 @@ def logs(tmp_path_factory, with_ngrams):
 
 
 @pytest.fixture
-def predicted(logs, capsys):
+def predicted(logs, printed):
     """Predict in this process; returns the output."""
-
-    def predict(*words) -> str:
-        assert main(["last", *words, "--logs", str(logs)]) == 0
-        return capsys.readouterr().out
-
-    return predict
+    return lambda *words: printed(main, "last", *words, "--logs", logs)
 
 
 def test_blanks_are_filled(predicted):

@@ -19,30 +19,27 @@ from trained.inside import nearest_characters
 from trained.load import load_trained
 
 
-def test_blanks_are_tokens(trained, capsys):
-    path = str(trained.run.path)
-    assert predict.main([path, "the _ sat on", "--top", "2", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+def test_blanks_are_tokens(trained, printed):
+    path = trained.run.path
+    result = json.loads(printed(predict.main, path, "the _ sat on", "--top", 2, "--json"))
     (blank,) = result["blanks"]
     name = "character" if trained.vocabulary.tokens == "characters" else "token"
     first = blank["candidates"][0][name]
     assert result["text"][blank["offset"] : blank["offset"] + len(first)] == first
     assert len(blank["candidates"]) == 2
-    assert predict.main([path, "the __ sat", "Zoë _"]) == 0
-    assert capsys.readouterr().out.count("\n") >= 2
+    assert printed(predict.main, path, "the __ sat", "Zoë _").count("\n") >= 2
     ids = encode(r"the _\_[MASK]", trained)
     assert (ids == trained.vocabulary.mask_token).sum() == 2
 
 
-def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, capsys, monkeypatch):
+def test_lines_stay_lines_and_may_be_longer_than_a_window(trained, printed, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the mat_\na dog ran_____\n" + b"_" * 65)))
-    assert predict.main([str(trained.run.path)]) == 0
-    assert capsys.readouterr().out.count("\n") == 3
+    assert printed(predict.main, trained.run.path).count("\n") == 3
 
 
-def test_it_is_measured(trained, capsys):
-    assert evaluate.main([str(trained.run.path)]) == 0
-    output, results = capsys.readouterr().out, json.loads((trained.run.path / "evaluation.json").read_text())
+def test_it_is_measured(trained, printed):
+    output = printed(evaluate.main, trained.run.path)
+    results = json.loads((trained.run.path / "evaluation.json").read_text())
     assert "counting does not apply" in output
     assert "counting" not in results
     assert (trained.run.path / "evaluation.png").exists()
@@ -55,10 +52,9 @@ def test_it_is_measured(trained, capsys):
         assert f"{results['bits_per_character']:.4f} bits" in output
 
 
-def test_it_is_fine_tuned(few_steps, trained, tmp_path, capsys):
-    words = ["--task", str(csv_of_animals(tmp_path / "animals.csv", " Ω")), "--draws", "1"]
-    assert finetune.main([str(trained.run.path), *words]) == 0
-    output = capsys.readouterr().out
+def test_it_is_fine_tuned(few_steps, trained, tmp_path, printed):
+    file = csv_of_animals(tmp_path / "animals.csv", " Ω")
+    output = printed(finetune.main, trained.run.path, "--task", file, "--draws", 1)
     assert "28 labelled of 28, 12 for testing" in output
     assert ("the models read them as [UNK]" in output) == (trained.vocabulary.tokens == "characters")
 
@@ -86,11 +82,10 @@ def test_the_tokens_are_those_of_training_and_a_damaged_vocabulary_is_one_line(t
         path.write_text(content)
 
 
-def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, capsys):
+def test_runs_with_different_tokens_compare_per_character(tmp_path, text_file, printed):
     kinds = ("characters", "bytes", "bpe:270")
     runs = [small_run(tmp_path / kind, text_file, data__tokens=kind, training__max_steps=2) for kind in kinds]
-    assert evaluate.main([str(trained.run.path) for trained in runs]) == 0
-    output = capsys.readouterr().out
+    output = printed(evaluate.main, *(trained.run.path for trained in runs))
     lines = output[output.index("side by side") :].splitlines()
     assert "no verdict" in lines[0]
     rows = [trained.run.metrics() for trained in runs]

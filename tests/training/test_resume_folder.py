@@ -104,14 +104,12 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", ["truncated", "deleted"])
-def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, capsys, damage):
+def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(run, printed, damage):
     assert resume(run) == 0  # now there are two checkpoints
     last = run.checkpoints / "last.safetensors"
     for step in (2, 4):  # of the previous checkpoint; that of step 4 has spent the budget
         DAMAGES[damage](last)
-        capsys.readouterr()
-        assert resume(run) == 0
-        output = capsys.readouterr().out
+        output = printed(main, "--resume", run.path, "training.max_steps=4")
         assert output.count("warning: the last checkpoint is damaged or missing; resuming from the one before it") == 1
         assert f"resuming at step {step}" in output
         assert load_checkpoint(last).state["step"] == run.metrics()[-1]["step"] == 4
@@ -183,10 +181,10 @@ def test_a_run_that_is_being_trained_is_not_resumed(run, refused):
         assert "is being trained by another process right now" in refused()
 
 
-def test_another_number_of_threads_is_warned_about(run, capsys):
+def test_another_number_of_threads_is_warned_about(run, printed):
     torch.set_num_threads(2)
-    assert resume(run) == 0
-    assert "threads was 1, is 2: the run will not continue bit for bit" in capsys.readouterr().out
+    output = printed(main, "--resume", run.path, "training.max_steps=4")
+    assert "threads was 1, is 2: the run will not continue bit for bit" in output
 
 
 @pytest.mark.parametrize("target", ["archive/0123456789ab", "renamed"])
@@ -217,7 +215,7 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_reported_in_one_line(run, re
 
 @pytest.mark.parametrize("n_characters", [2_551, 5_110])
 def test_a_text_with_one_validation_window_is_trained_and_resumed(
-    train, tmp_path, sentences, capsys, draws, n_characters
+    train, tmp_path, sentences, printed, draws, n_characters
 ):
     path = written(tmp_path / "short.txt", sentences[:n_characters])
     trained = train(data__corpus=path, training__max_steps=2, folder=tmp_path / "logs" / "mlm" / "short")
@@ -225,9 +223,8 @@ def test_a_text_with_one_validation_window_is_trained_and_resumed(
     run = trained.run
     assert run.metrics()[-1]["loss.valid_stderr"] is None
     run.curves_path.unlink()
-    assert resume(run) == 0
+    output = printed(main, "--resume", run.path, "training.max_steps=4")
     assert run.metrics()[-1]["step"] == 4
     assert run.curves_path.read_bytes().startswith(b"\x89PNG")
-    output = capsys.readouterr().out
     assert "loss.valid" in output
     assert "nan" not in output

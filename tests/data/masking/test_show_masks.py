@@ -4,28 +4,25 @@ from data.masking.show_masks import main
 from data.masking.strategies import STRATEGIES
 
 
-def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, capsys):
-    assert main(["--corpus", str(corpus_file), "--png", str(tmp_path / "masks.png")]) == 0
-    shown = capsys.readouterr().out
+def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, printed):
+    shown = printed(main, "--corpus", corpus_file, "--png", tmp_path / "masks.png")
     for name in (*STRATEGIES, "mixture"):
         assert f"\n{name}: " in shown
     assert shown.count("runs of ") > len(STRATEGIES)
     assert (tmp_path / "masks.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpus_file, capsys):
-    main(["--corpus", str(corpus_file), "--strategy", "whole_word", "--masking-prob", "0.5"])
-    shown = capsys.readouterr().out
+def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpus_file, printed):
+    shown = printed(main, "--corpus", corpus_file, "--strategy", "whole_word", "--masking-prob", 0.5)
     passage = shown[shown.index("\n", 1) + 1 : shown.rindex("\nhidden 50.0%")]
     assert "[" in passage
     assert passage.replace("[", "").replace("]", "") == corpus_file.read_text()[:480]
 
 
-def test_control_characters_of_the_text_are_escaped(tmp_path, capsys):
+def test_control_characters_of_the_text_are_escaped(tmp_path, printed):
     path = tmp_path / "control.txt"
     path.write_text("\x1b]0;owned\x07\x9b2J text\n" * 100, encoding="utf-8")
-    assert main(["--corpus", str(path), "--strategy", "random"]) == 0
-    shown = capsys.readouterr().out
+    shown = printed(main, "--corpus", path, "--strategy", "random")
     assert "\\x" in shown
     assert all(character.isprintable() or character == "\n" for character in shown)
 
