@@ -114,6 +114,15 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder / "cache"
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, also for the programs that it starts."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr("data.corpus.CACHE", tmp_path / "cache")
+    monkeypatch.setenv("FOLIO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_files() -> Iterator[None]:
     """Leaves out what takes a third of a short run's time: `curves.png` stays empty, and nothing waits for the disk."""

@@ -89,13 +89,12 @@ def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, refusal):
     assert "found no file" in refusal(main, *more[:-1], "training.max_steps=6")
 
 
-def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, monkeypatch):
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path / "cache")
+def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, empty_cache):
     assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
     run = find_run("last", tmp_path / "logs")
     saved_before = run.vocabulary()
     # As if another version of the package had learned other tokens since.
-    (cached,) = (tmp_path / "cache" / "tokenizers").iterdir()
+    (cached,) = (empty_cache / "tokenizers").iterdir()
     other = json.loads(cached.read_text())
     other["model"]["merges"].pop()
     cached.write_text(json.dumps(other))

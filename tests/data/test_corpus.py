@@ -81,13 +81,11 @@ def test_a_missing_server_and_one_that_does_not_speak_http_are_clear_errors(serv
 
 
 @pytest.fixture
-def without_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def without_text(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Path:
     """Unset the variable, empty the cache, and make downloads fail. Returns the folder of the cache."""
     monkeypatch.delenv(corpus.ENVIRONMENT_VARIABLE, raising=False)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
-    (tmp_path / "cache").mkdir()
-    return tmp_path / "cache"
+    return empty_cache
 
 
 def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(

@@ -15,9 +15,8 @@ COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent
 
 
 @pytest.fixture
-def coins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Corpus:
-    """A text with a known floor, and an empty cache in tmp_path."""
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
+def coins(empty_cache: Path) -> Corpus:
+    """A text with a known floor, and an empty cache."""
     return Corpus.from_text("coins", COINS.write(100_000, seed=0), COINS)
 
 
@@ -46,7 +45,7 @@ def test_without_context_to_learn_from_all_references_are_the_entropy(coins: Cor
         assert loss == pytest.approx(entropy, abs=0.03)
 
 
-def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damaged(coins, monkeypatch, tmp_path):
+def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damaged(coins, monkeypatch, empty_cache):
     computed = []
     for name in ("_count", "_floor"):
         compute = getattr(reference_losses, name)
@@ -56,7 +55,7 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
     for losses in (cached_losses(coins), window_losses(coins)):
         assert all(np.array_equal(losses[name], first[name]) for name in first)
     assert computed == ["_count", "_floor"]
-    (path,) = (tmp_path / "references").iterdir()
+    (path,) = (empty_cache / "references").iterdir()
     path.write_bytes(path.read_bytes()[:-8])
     assert cached_losses(coins) is None
     assert np.array_equal(window_losses(coins)["floor"], first["floor"])
@@ -65,15 +64,14 @@ def test_losses_are_computed_once_for_each_text_and_again_if_the_cache_is_damage
     assert computed == ["_count", "_floor"] * 3
 
 
-def test_a_cache_that_cannot_be_written_does_no_harm(coins, monkeypatch, tmp_path):
-    (tmp_path / "references").write_text("a file in place of the folder")
+def test_a_cache_that_cannot_be_written_does_no_harm(coins, empty_cache):
+    (empty_cache / "references").write_text("a file in place of the folder")
     assert np.isfinite(window_losses(coins)["counting"]).all()
     assert cached_losses(coins) is None
 
 
 @pytest.mark.parametrize("length", [2_551, 5_110])
-def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, monkeypatch, tmp_path):
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
+def test_a_text_with_one_validation_window_has_finite_reference_losses(length: int, empty_cache):
     short = Corpus.from_text("short", COINS.write(length, seed=0), COINS)
     assert validation_set(encoded(short)[1]).n_windows == 1
     for losses in window_losses(short).values():

@@ -10,11 +10,9 @@ KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
 
 @pytest.fixture
-def text(sentences: str, monkeypatch: pytest.MonkeyPatch, tmp_path) -> Corpus:
+def text(sentences: str, monkeypatch: pytest.MonkeyPatch, empty_cache) -> Corpus:
     """A text whose reference losses are computed in a background process."""
     monkeypatch.setattr(reference_process, "SMALL", 0)
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
-    monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
     return Corpus.from_text("sentences", sentences)
 
 

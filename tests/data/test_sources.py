@@ -24,10 +24,9 @@ TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside ch
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     monkeypatch.setattr(sources, "BLOCK", 10_000)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
 
 
 def parts(n: int) -> list[str]:

@@ -9,7 +9,6 @@ import pytest
 
 import data.stored
 from configs.keys import ConfigError
-from data import corpus
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.survey import Surveyed, split
@@ -19,9 +18,8 @@ SIZES = {"books": (40, 400), "code": (60, 100)}  # files and their characters
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, empty_cache: Path) -> Path:
     """Books and code: each file has letters of its folder, and ends with its number."""
-    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
     for name, (n, size) in SIZES.items():
         (tmp_path / "texts" / name).mkdir(parents=True)
         for i in range(n):
@@ -66,8 +64,7 @@ def test_copies_are_left_out_and_counted(folder):
 
 @pytest.mark.parametrize("letter", ["a", "ä"])  # characters of plain ASCII are read from any offset
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_sample_is_spread_over_the_whole_of_each_part(tmp_path, monkeypatch, letter, suffix):
-    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
+def test_the_sample_is_spread_over_the_whole_of_each_part(tmp_path, empty_cache, monkeypatch, letter, suffix):
     monkeypatch.setattr(data.stored, "SAMPLE", 1_000)
     monkeypatch.setattr(data.stored, "PIECE", 100)
     monkeypatch.setattr("data.sources.BLOCK", 3_000)

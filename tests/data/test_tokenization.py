@@ -23,11 +23,10 @@ N_CHARS = [100_000, 100_000, N_TRAINING - 200_000]  # for training, of each of t
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     monkeypatch.setattr(sources, "BLOCK", 2_000)
     monkeypatch.setattr(tokenization, "SECONDS_BETWEEN_NOTES", 0)
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
-    monkeypatch.setattr(corpus, "CACHE", tmp_path / "cache")
 
 
 @pytest.fixture

@@ -49,16 +49,8 @@ with kept_code(print):
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty cache."""
-    monkeypatch.setattr("data.corpus.CACHE", tmp_path)
-    monkeypatch.setenv("FOLIO_CACHE", str(tmp_path))
-    return tmp_path
-
-
-def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(folder, fork_server):
-    script = written(folder / "stuck.py", STUCK_IN_THE_MIDDLE)
+def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_for(empty_cache, fork_server):
+    script = written(empty_cache / "stuck.py", STUCK_IN_THE_MIDDLE)
     process = fork_server.start([str(script)])
     results, reports = [], queue.Queue[str]()
     waiting = threading.Thread(target=lambda: results.append(compile_program(reports.put)))
@@ -66,7 +58,7 @@ def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_fo
         assert process.stdout.readline() == "compiling\n"
         waiting.start()
         assert reports.get(timeout=60).startswith("waiting for another process")
-        assert (folder / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
+        assert (empty_cache / "compiled" / "program.so").read_text() == "ha"  # a living run's file is left alone
     finally:
         process.kill()
         process.wait(60)
@@ -74,18 +66,18 @@ def test_half_a_program_of_a_killed_run_is_removed_and_a_living_run_is_waited_fo
     assert results == ["whole"]
 
 
-def test_compiled_code_is_kept_between_runs_and_a_failed_compilation_leaves_nothing_behind(folder):
-    (folder / "compiled").mkdir()
-    (folder / "compiled" / "program.so").write_text("ha")
+def test_compiled_code_is_kept_between_runs_and_a_failed_compilation_leaves_nothing_behind(empty_cache):
+    (empty_cache / "compiled").mkdir()
+    (empty_cache / "compiled" / "program.so").write_text("ha")
     with pytest.raises(ImportError):
         compile_program()
     assert compile_program() == "whole"
-    (folder / "compiled" / "other.so").write_text("of another model")
+    (empty_cache / "compiled" / "other.so").write_text("of another model")
     compile_program()
-    assert (folder / "compiled" / "other.so").exists()
+    assert (empty_cache / "compiled" / "other.so").exists()
 
 
-def test_a_folder_that_the_user_chose_is_used_and_never_cleared(folder, tmp_path_factory, monkeypatch):
+def test_a_folder_that_the_user_chose_is_used_and_never_cleared(empty_cache, tmp_path_factory, monkeypatch):
     own = tmp_path_factory.mktemp("own")
     (own / "program.so").write_text("ha")
     monkeypatch.setenv(CACHE_VARIABLE, str(own))
@@ -95,18 +87,18 @@ def test_a_folder_that_the_user_chose_is_used_and_never_cleared(folder, tmp_path
     assert (own / "program.so").read_text() == "ha"
 
 
-def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(folder, monkeypatch, tmp_path_factory):
+def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(empty_cache, monkeypatch, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     monkeypatch.setattr("torch._inductor.runtime.cache_dir_utils.default_cache_dir", lambda: str(theirs))
     monkeypatch.delenv(CACHE_VARIABLE)
-    (folder / "compiled.filling").mkdir()
+    (empty_cache / "compiled.filling").mkdir()
     assert compile_program() == "whole"
-    assert not (folder / "compiled").exists()
+    assert not (empty_cache / "compiled").exists()
     assert os.environ[CACHE_VARIABLE] == str(theirs)
 
 
-def test_training_goes_on_without_a_compiler(folder, train):
-    """`folder` holds no compiled code."""
+def test_training_goes_on_without_a_compiler(empty_cache, train):
+    """The cache holds no compiled code."""
     torch._dynamo.reset()
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
         trained = train(training__compile=True, training__max_steps=2, model__n_layers=1)
