@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +18,7 @@ from configs.command_line import SETTINGS, parse, presets
 from data.masking.strategies import STRATEGIES
 from data.tasks.task import N_POOL, REPORT
 from runs.files import ROOT
+from tests.test_core_path import lines_of
 
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
@@ -182,9 +182,8 @@ def test_reading_names_only_what_is_in_each_file():
 
 def test_the_core_path_is_as_long_as_the_pages_say():
     """Within 5%, so that not every change of the code changes the pages."""
-    listed = re.findall(r"^\| `([\w/.]+\.py)` \| ([\d,]+) \|$", TEXTS["docs/reading.md"], re.M)
-    assert [path for path, _ in listed] == list(core_path())
-    lines = sum(len(Path(ROOT / path).read_text(encoding="utf-8").splitlines()) for path in core_path())
+    assert list(lines_of()) == list(core_path())
+    lines = sum(lines_of().values())
     for page in ("README.md", "docs/reading.md"):
         (stated,) = re.findall(r"\b(\d,\d{3}) lines", TEXTS[page])
         assert int(stated.replace(",", "")) == pytest.approx(lines, rel=0.05)
