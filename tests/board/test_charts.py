@@ -108,17 +108,13 @@ def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_da
         assert page.input_value("#run") == ""
 
 
-def test_labmls_page_refreshes_by_itself(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    with run.locked():
-        delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(LINE)
-        page.click("nav >> text=labml's page")
-        line = "svg#chart path.smoothed-line"
-        page.wait_for_selector(line)
-        before = page.locator(line).first.get_attribute("d")
-        run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
-        delivery.send()
-        changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
-        page.wait_for_function(changed, arg=[line, before], timeout=20_000)
+def test_labmls_page_refreshes_by_itself(page, live):
+    run, delivery = live
+    page.click("nav >> text=labml's page")
+    line = "svg#chart path.smoothed-line"
+    page.wait_for_selector(line)
+    before = page.locator(line).first.get_attribute("d")
+    run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
+    delivery.send()
+    changed = "([line, before]) => document.querySelector(line)?.getAttribute('d') != before"
+    page.wait_for_function(changed, arg=[line, before], timeout=20_000)
