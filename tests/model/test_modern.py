@@ -4,17 +4,12 @@ from torch.nn import functional as F
 
 from model import MaskedLanguageModel, ModernEncoder
 from model.modern import mix, rotary_table, rotate
+from tests.model.conftest import small_model
 
 
 @pytest.fixture
 def model() -> MaskedLanguageModel:
-    """A model whose output projections are not zero, as if it had been trained."""
-    torch.manual_seed(0)
-    model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48))
-    for name, parameter in model.named_parameters():
-        if name.endswith("output.weight"):
-            torch.nn.init.normal_(parameter, std=0.2)
-    return model.eval()
+    return small_model(n_heads=4).eval()
 
 
 INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
@@ -72,8 +67,7 @@ def test_new_layers_are_the_identity_and_have_no_bias():
 
 
 def test_dropout_is_active_in_training_only():
-    torch.manual_seed(0)
-    model = MaskedLanguageModel(ModernEncoder(n_tokens=30, d_model=32, n_layers=2, n_heads=4, d_ff=48, dropout=0.5))
+    model = small_model(dropout=0.5)
     assert not torch.equal(model(INPUTS), model(INPUTS))
     model.eval()
     assert torch.equal(model(INPUTS), model(INPUTS))

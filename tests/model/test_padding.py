@@ -6,8 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from model import MaskedLanguageModel, ModernEncoder
+from model import MaskedLanguageModel
 from model.ngrams import NGRAMS, NgramEmbedding
+from tests.model.conftest import small_model
 
 N_TOKENS = 20
 LENGTHS = [9, 1, 2, 12, 3, 5, 8, 12]
@@ -20,19 +21,11 @@ STARTS = [12 * i for i in range(len(TEXTS))]
 
 @pytest.fixture(params=["no n-grams", "n-grams", "sparse n-grams"])
 def model(request: pytest.FixtureRequest) -> MaskedLanguageModel:
-    """A model whose output projections and n-grams are not zero, as if it had been trained."""
-    torch.manual_seed(0)
     ngrams = None
     if request.param != "no n-grams":
         ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997)
         ngrams.table.sparse = request.param == "sparse n-grams"
-    model = MaskedLanguageModel(
-        ModernEncoder(n_tokens=N_TOKENS, d_model=16, n_layers=2, n_heads=2, d_ff=24, ngrams=ngrams)
-    )
-    for name, parameter in model.named_parameters():
-        if name.endswith(("output.weight", "table.weight")):
-            torch.nn.init.normal_(parameter, std=0.2)
-    return model
+    return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
 
 def gradients(model: MaskedLanguageModel, losses: list[Tensor]) -> dict[str, Tensor]:

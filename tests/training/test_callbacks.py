@@ -6,10 +6,10 @@ import torch
 
 from configs.callbacks import steering
 from data.vocabulary import Vocabulary
-from model import MaskedLanguageModel, ModernEncoder
 from runs.knobs import Knobs
 from runs.run_folder import RunFolder
 from tests.conftest import Recording, configs_for, weights
+from tests.model.conftest import small_model
 from tests.runs.conftest import metrics_row
 from training import callbacks
 from training.callbacks import KnobPanel, ThreadChoice, sample, seconds_per_gradient
@@ -21,15 +21,10 @@ PROMPTS = ["the cat sat on the mat", "a dog"]
 VOCABULARY = Vocabulary("".join(PROMPTS))
 
 
-def model() -> MaskedLanguageModel:
-    torch.manual_seed(0)
-    encoder = ModernEncoder(n_tokens=VOCABULARY.n_tokens, d_model=16, n_layers=1, n_heads=2, d_ff=16, dropout=0.5)
-    return MaskedLanguageModel(encoder).train()
-
-
 def test_a_sample_has_the_visible_characters_and_a_guess_for_every_masked_one():
     """It is drawn without dropout, and leaves the RNG state."""
-    net, before = model(), torch.get_rng_state()
+    net = small_model(n_tokens=VOCABULARY.n_tokens, dropout=0.5)
+    before = torch.get_rng_state()
     first, second = (sample(net, PROMPTS, VOCABULARY, 0.3) for _ in range(2))
     assert first == second
     assert torch.equal(torch.get_rng_state(), before)

@@ -5,19 +5,11 @@ from torch.nn import functional as F
 
 from data.bound import bound_masks
 from data.protocol import ValidationSet, protocol_masks
-from model import MaskedLanguageModel, ModernEncoder
+from tests.model.conftest import small_model
 from training.callbacks import WeightNorm, any_order_bound
 from training.evaluation import evaluate, masked_outcomes, per_window
 
 MASK = 29
-
-
-def model(dropout: float = 0.0) -> MaskedLanguageModel:
-    torch.manual_seed(0)
-    encoder = ModernEncoder(n_tokens=30, d_model=16, n_layers=2, n_heads=2, d_ff=16, dropout=dropout)
-    for layer in encoder.layers:
-        nn.init.normal_(layer.attention.output.weight, std=0.2)
-    return MaskedLanguageModel(encoder)
 
 
 def validation(n_windows: int = 70) -> ValidationSet:
@@ -26,7 +18,7 @@ def validation(n_windows: int = 70) -> ValidationSet:
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_masked_positions():
-    net, data = model().eval(), validation()
+    net, data = small_model().eval(), validation()
     logits = net(data.windows.masked_fill(data.masked, MASK)).view(70, 256, 30)[data.masked]
     labels = data.windows[data.masked]
     result = evaluate(net, data, mask_token=MASK, seq_len=256)
@@ -38,7 +30,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_masked_positions():
 
 
 def test_at_the_training_length_the_model_sees_each_piece_alone():
-    net, data = model().eval(), validation(4)
+    net, data = small_model().eval(), validation(4)
     for seq_len in (32, 96):  # 96 leaves a shorter piece at the end
         losses = []
         for row, masked in zip(data.windows, data.masked, strict=True):
@@ -50,7 +42,7 @@ def test_at_the_training_length_the_model_sees_each_piece_alone():
 
 
 def test_evaluations_have_no_dropout_draw_nothing_and_agree_bit_for_bit():
-    net, data, before = model(dropout=0.5).train(), validation(), torch.get_rng_state()
+    net, data, before = small_model(dropout=0.5), validation(), torch.get_rng_state()
     first, second = (evaluate(net, data, mask_token=MASK, seq_len=32) for _ in range(2))
     assert (first.window_losses == second.window_losses).all()
     assert (first.loss, first.accuracy) == (second.loss, second.accuracy)
@@ -61,7 +53,7 @@ def test_evaluations_have_no_dropout_draw_nothing_and_agree_bit_for_bit():
 def test_a_window_without_masks_has_a_loss_of_zero():
     data = validation(3)
     data.masked[1] = False
-    losses, correct = per_window(masked_outcomes(model(), data.windows, data.masked, MASK), data.masked)
+    losses, correct = per_window(masked_outcomes(small_model(), data.windows, data.masked, MASK), data.masked)
     assert losses[1] == correct[1] == 0
     assert losses[0] > 0
 
@@ -89,7 +81,7 @@ def test_the_masks_of_the_bound_cover_all_numbers_of_masked_positions_and_leave_
 
 def test_the_bound_gives_every_number_of_masked_positions_the_same_weight():
     """A model that always says the same: the bound is the mean of its losses, over whatever is masked."""
-    data, net = validation(4), model()
+    data, net = validation(4), small_model()
     nn.init.zeros_(net.encoder.embedding.weight)
     nn.init.normal_(net.decoder_bias)
     losses = -net.decoder_bias.detach().log_softmax(-1)[data.windows]

@@ -3,30 +3,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from data.vocabulary import Vocabulary
-from model.masked_language_model import MaskedLanguageModel
-from model.modern import ModernEncoder
 from tests.data.play.test_floor import random_automaton
+from tests.model.conftest import small_model
 from writing.beliefs import DISTINCTIONS, exact_beliefs, probe, residual_streams
 from writing.truth import TruePosterior
-
-
-@pytest.fixture
-def model() -> MaskedLanguageModel:
-    torch.manual_seed(0)
-    encoder = ModernEncoder(n_tokens=5, d_model=16, n_layers=3, n_heads=2, d_ff=16, dropout=0.5)
-    for layer in encoder.layers:
-        nn.init.normal_(layer.attention.output.weight)
-    return MaskedLanguageModel(encoder)
 
 
 def masks(n_windows: int, seq_len: int) -> torch.Tensor:
     return torch.rand(n_windows, seq_len, generator=torch.Generator().manual_seed(0)) < 0.5
 
 
-def test_streams_are_those_of_the_model(model):
+def test_streams_are_those_of_the_model():
+    model = small_model(n_tokens=5, n_layers=3, dropout=0.5)
     inputs, masked = torch.randint(0, 5, (4, 10)), masks(4, 10)
     streams = residual_streams(model, inputs, masked)
     assert list(streams) == ["embedding", "layer 1", "layer 2", "layer 3"]
