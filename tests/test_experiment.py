@@ -23,6 +23,7 @@ from model.labml_transformer import LabmlTransformer
 from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.conftest import config_file, configs_for, limited, only_run, without_times, written
+from tests.model.conftest import model_of
 
 
 @pytest.fixture(scope="module")
@@ -193,11 +194,7 @@ def test_a_model_that_breaks_the_contract_is_refused(corpus_file, returned: str,
 
     @option(ModelConfigs.architecture, name)
     def broken(c: ModelConfigs) -> torch.nn.Module:
-        class Broken(torch.nn.Module):
-            def forward(self, inputs, positions):
-                return eval(returned)
-
-        return Broken()
+        return model_of(lambda inputs, positions: eval(returned))
 
     configs = configs_of({"data.corpus": str(corpus_file), "model.architecture": name, "device": "cpu"})
     with pytest.raises(ConfigError, match=message):

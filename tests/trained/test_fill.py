@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from tests.model.conftest import model_of
 from trained.batches import pieces
 from trained.fill import encode, fill
 from trained.load import load_trained
@@ -54,20 +55,10 @@ def test_texts_do_not_see_each_other(with_ngrams):
             assert [p for _, p in ours.candidates] == pytest.approx([p for _, p in theirs.candidates], abs=1e-5)
 
 
-class OwnModel(torch.nn.Module):
-    """A model that takes no attention mask, such as the README's."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, inputs, positions):
-        return self.model(inputs, positions)
-
-
 def test_a_model_without_an_attention_mask_fills_texts_of_different_lengths(with_ngrams):
+    """Such as the README's model."""
     templates = ["the c_t", "a d_g", "the c_t sat", "", "the d_g"]
-    own = replace(with_ngrams, model=OwnModel(with_ngrams.model))
+    own = replace(with_ngrams, model=model_of(lambda inputs, positions: with_ngrams.model(inputs, positions)))
     texts = [result.text for result in filled(own, *templates)]
     assert texts == [result.text for result in filled(with_ngrams, *templates)]
 

@@ -2,6 +2,7 @@ import torch
 
 from data.protocol import N_MASKED, ValidationSet, protocol_masks
 from data.vocabulary import Vocabulary
+from tests.model.conftest import model_of
 from trained import measures
 from training.evaluation import masked_outcomes
 
@@ -19,21 +20,19 @@ def test_distance_to_the_nearest_visible_character():
     assert measures.distance_to_visible(masked).tolist() == [[2, 1, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]]
 
 
-class Copier(torch.nn.Module):
+def copier(n_tokens: int) -> torch.nn.Module:
     """Predicts the character to the left of the masked one, with certainty; `[MASK]` at the start of a window."""
 
-    def __init__(self, n_tokens: int):
-        super().__init__()
-        self.n_tokens = n_tokens
-
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def logits_of(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         before = torch.cat([inputs[:, :1], inputs[:, :-1]], dim=1).flatten()[positions]
-        return torch.nn.functional.one_hot(before, self.n_tokens) * 100.0
+        return torch.nn.functional.one_hot(before, n_tokens) * 100.0
+
+    return model_of(logits_of)
 
 
 def test_the_measures_of_a_model_with_known_predictions():
     vocabulary = Vocabulary("abC \n")
-    model = Copier(vocabulary.n_tokens)
+    model = copier(vocabulary.n_tokens)
     alternating = ValidationSet(vocabulary.encode("aC" * 128 + "b " * 128).view(2, 256), protocol_masks(2))
     outcomes = masked_outcomes(model, alternating.windows, alternating.masked, vocabulary.mask_token)
     by_class, by_distance = measures.breakdown(outcomes, alternating, vocabulary).values()
@@ -68,6 +67,6 @@ def test_hard_masks_mask_whole_words_and_separate_spans_within_the_budget():
 def test_a_text_without_words_has_no_measure_of_whole_words():
     vocabulary = Vocabulary("-! ")
     numbers = ValidationSet(vocabulary.encode("-! -" * 64).view(1, 256), protocol_masks(1))
-    found = measures.hard_masks(Copier(vocabulary.n_tokens), numbers, vocabulary)
+    found = measures.hard_masks(copier(vocabulary.n_tokens), numbers, vocabulary)
     assert found["whole words"] == {"n": 0, "loss": None, "accuracy": None}
     assert found["spans of 5"]["n"] == 35

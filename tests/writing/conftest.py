@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from tests.model.conftest import model_of
 from tests.trained.conftest import shared_run
 from trained.load import Trained
 
@@ -40,15 +41,9 @@ def joint() -> Joint:
     return Joint(table / table.sum())
 
 
-class Flattened(nn.Module):
+def flattened(model: nn.Module, power: float) -> nn.Module:
     """The probabilities of a model to a power: conditionals of no joint distribution."""
-
-    def __init__(self, model: nn.Module, power: float):
-        super().__init__()
-        self.model, self.power = model, power
-
-    def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        return self.power * self.model(inputs, positions)
+    return model_of(lambda inputs, positions: power * model(inputs, positions))
 
 
 def generators(n: int, seed: int = 0) -> list[Generator]:

@@ -6,7 +6,7 @@ from torch import nn
 
 from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import random_automaton
-from tests.writing.conftest import Flattened
+from tests.writing.conftest import flattened
 from writing.consistency import ORDERS, HiddenSpans, hidden_spans, joint_consistency
 from writing.truth import TruePosterior
 
@@ -43,11 +43,11 @@ def test_the_exact_posterior_is_consistent(truth, n: int, background: float):
 
 
 def test_other_conditionals_disagree(truth):
-    found = measured(Flattened(truth, 0.3), spans(truth, 6, 0.5))
+    found = measured(flattened(truth, 0.3), spans(truth, 6, 0.5))
     for row in found["kl"].values():
         assert row["nats"] > 2 * row["stderr"] > 0
     assert len({round(number, 9) for number in numbers(found)}) == 5
-    single = measured(Flattened(truth, 0.3), spans(truth, 1, 0.5))
+    single = measured(flattened(truth, 0.3), spans(truth, 1, 0.5))
     assert [row["nats"] for row in single["disagreement"].values()] == [0, 0]  # a single character has one order
 
 

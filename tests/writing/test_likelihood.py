@@ -9,7 +9,7 @@ from torch import nn
 from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
 from tests.data.play.test_floor import probabilities
-from tests.writing.conftest import Flattened, generators
+from tests.writing.conftest import flattened, generators
 from training.callbacks import any_order_bound
 from writing.measures import order_losses
 from writing.orders import ORDERS
@@ -63,7 +63,7 @@ def test_a_perturbed_model_has_a_higher_bound_and_a_higher_loss_in_every_order()
     """And orders differ where conditionals do not fit together."""
     texts, expected = possible()
     weights = (-expected * LENGTH).exp()  # the mean over texts of the automaton
-    found = nats(Flattened(TruePosterior(AUTOMATON, VOCABULARY), 0.5), texts)
+    found = nats(flattened(TruePosterior(AUTOMATON, VOCABULARY), 0.5), texts)
     for losses in found.values():
         assert (weights * (losses - expected)).sum() > 0.01
     assert (found["left-to-right"] - found["confidence"]).abs().max() > 0.01 / LENGTH

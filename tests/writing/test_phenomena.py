@@ -2,13 +2,13 @@ import re
 
 import pytest
 import torch
-from torch import nn
 
 from data.corpus import load_corpus
 from data.play import words
 from data.play.grammar import grammar
 from data.protocol import ValidationSet, validation_set
 from data.vocabulary import Vocabulary
+from tests.model.conftest import model_of
 from writing.phenomena import PHENOMENA, KnownCharacters, excess_by_phenomenon, known_characters
 from writing.truth import TruePosterior
 
@@ -31,22 +31,17 @@ def known(validation, vocabulary) -> KnownCharacters:
     return known_characters(validation, vocabulary)
 
 
-class Blurred(nn.Module):
-    """The exact posterior mixed with a uniform distribution over characters."""
+def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
+    truth, n = TruePosterior(grammar(), vocabulary), vocabulary.n_ordinary
 
-    def __init__(self, vocabulary: Vocabulary):
-        super().__init__()
-        self.truth, self.n = TruePosterior(grammar(), vocabulary), vocabulary.n_ordinary
-
-    def forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        probs = 0.75 * self.truth(inputs, positions).exp()
-        probs[:, : self.n] += 0.25 / self.n
+    def blurred_truth(inputs: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """The exact posterior mixed with a uniform distribution over characters."""
+        probs = 0.75 * truth(inputs, positions).exp()
+        probs[:, :n] += 0.25 / n
         return probs.log()
 
-
-def test_the_truth_has_no_excess_and_a_blurred_truth_has_some(validation, vocabulary, known):
-    exact = excess_by_phenomenon(TruePosterior(grammar(), vocabulary), known, vocabulary.mask_token)
-    blurred = excess_by_phenomenon(Blurred(vocabulary), known, vocabulary.mask_token)
+    exact = excess_by_phenomenon(truth, known, vocabulary.mask_token)
+    blurred = excess_by_phenomenon(model_of(blurred_truth), known, vocabulary.mask_token)
     assert list(exact) == list(blurred) == list(PHENOMENA)
     assert all(abs(row["excess"]) < 1e-9 for row in exact.values())
     assert all(row["excess"] == pytest.approx(row["loss"] - row["floor"]) for row in blurred.values())
