@@ -22,18 +22,17 @@ ALL_RATES = {
 }
 
 
-def train_all(folder, text: str) -> None:
-    keys = {"data__corpus": written(folder / "text.txt", text), "training__max_steps": 20}
-    train_in(folder / "mlm" / "onerate", **keys)
-    train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
-    train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
-    train_in(folder / "mlm" / "writer", **(keys | {"training__max_steps": 150, "model__ngrams": 4}), **ALL_RATES)
-    (folder / "text.txt").unlink()  # writing needs no text
-
-
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory, sentences):
-    return made_once(tmp_path_factory, "writers", lambda folder: train_all(folder, sentences))
+    def train_all(folder) -> None:
+        keys = {"data__corpus": written(folder / "text.txt", sentences), "training__max_steps": 20}
+        train_in(folder / "mlm" / "onerate", **keys)
+        train_in(folder / "mlm" / "bytes", **keys, **ALL_RATES, data__tokens="bytes")
+        train_in(folder / "mlm" / "bpe", **keys, **ALL_RATES, data__tokens="bpe:280")
+        train_in(folder / "mlm" / "writer", **(keys | {"training__max_steps": 150, "model__ngrams": 4}), **ALL_RATES)
+        (folder / "text.txt").unlink()  # writing needs no text
+
+    return made_once(tmp_path_factory, "writers", train_all)
 
 
 @pytest.fixture

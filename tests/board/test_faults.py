@@ -2,19 +2,11 @@
 
 import contextlib
 import sqlite3
-from pathlib import Path
 
 from tests.board.conftest import Dashboard
 from tests.waiting import until
 
 SECONDS_TO_NOTICE = 5
-
-
-def foreign_database(path: Path) -> bytes:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE letters (a TEXT)")
-        connection.commit()
-    return path.read_bytes()
 
 
 def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dashboard, make_run, browser):
@@ -46,8 +38,10 @@ def test_a_database_that_is_replaced_by_another_dashboards_is_served(
 
 
 def test_a_database_that_is_replaced_by_another_programs_stops_the_dashboard(dashboard: Dashboard, tmp_path):
-    content = foreign_database(tmp_path / "letters.sqlite3")
-    (tmp_path / "letters.sqlite3").rename(dashboard.database)
+    with contextlib.closing(sqlite3.connect(tmp_path / "letters.sqlite3")) as connection:
+        connection.execute("CREATE TABLE letters (a TEXT)")
+        connection.commit()
+    content = (tmp_path / "letters.sqlite3").rename(dashboard.database).read_bytes()
     assert dashboard.process.wait(SECONDS_TO_NOTICE) == 2
     until(lambda: any("it is not a dashboard's database" in line for line in dashboard.output))
     assert dashboard.database.read_bytes() == content

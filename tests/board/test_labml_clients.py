@@ -24,26 +24,21 @@ with experiment.record(name="plain", comment="{comment}"{argument}):
 """
 
 
-def run_script(folder, url: str, comment: str, by_argument: bool) -> None:
-    """Run a script that uses labml in a folder of its own. It knows the dashboard's address from labml only."""
-    argument = f', app_url="{url}"' if by_argument else ""
-    (folder / "train.py").write_text(SCRIPT.format(comment=comment, argument=argument))
-    environment = os.environ | {"HOME": str(folder), "BROWSER": "true"}
-    environment.pop("labml_app_url", None)
-    environment |= {} if by_argument else {"labml_app_url": url}
-    command = [sys.executable, "train.py"]
-    finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-
-
 def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, tmp_path):
     page.goto(f"{shared_dashboard.url}/runs?labml")
-    ways = {"app_url": (True, "/api/v1/default"), "labml_app_url": (False, "")}  # as an argument, or in the environment
+    url = shared_dashboard.url
+    # As an argument, or in the environment, which names no other dashboard: the script's argument and its environment.
+    ways = {"app_url": (f', app_url="{url}/api/v1/default"', {}), "labml_app_url": ("", {"labml_app_url": url})}
+    others = {name: value for name, value in os.environ.items() if name != "labml_app_url"}
 
     def run(comment: str) -> None:
-        by_argument, path = ways[comment]
-        (tmp_path / comment).mkdir()
-        run_script(tmp_path / comment, shared_dashboard.url + path, comment, by_argument)
+        folder, (argument, environment) = tmp_path / comment, ways[comment]
+        folder.mkdir()
+        (folder / "train.py").write_text(SCRIPT.format(comment=comment, argument=argument))
+        environment = {**others, "HOME": str(folder), "BROWSER": "true", **environment}
+        command = [sys.executable, "train.py"]
+        finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
 
     with ThreadPoolExecutor() as threads:  # labml's clients and its server wait for seconds
         list(threads.map(run, ways))

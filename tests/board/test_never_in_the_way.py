@@ -6,17 +6,7 @@ import signal
 
 import pytest
 
-from runs.run_folder import RunFolder
-from tests.board.conftest import EVALUATIONS, Dashboard
-
-
-def check_curve(dashboard: Dashboard, run: RunFolder) -> None:
-    """The curve goes from the first evaluation to the last; labml-app averages some that are close together."""
-    steps, values = dashboard.series(run)["loss.valid"]
-    rows = run.metrics()
-    assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
-    assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
-    assert len(steps) > EVALUATIONS / 2
+from tests.board.conftest import EVALUATIONS
 
 
 def lines_about(output: str, words: str) -> list[str]:
@@ -67,4 +57,7 @@ def test_a_dashboard_that_comes_back_receives_what_it_missed(dashboard, train_be
     training.go_on()
     output = training.check_end()
     assert not lines_about(output, "not on the dashboard")
-    check_curve(dashboard, training.run)
+    (steps, values), rows = dashboard.series(training.run)["loss.valid"], training.run.metrics()
+    assert (steps[0], steps[-1]) == (rows[0]["step"], rows[-1]["step"])
+    assert values[-1] == pytest.approx(rows[-1]["loss.valid"])
+    assert len(steps) > EVALUATIONS / 2  # labml-app averages some that are close together

@@ -26,10 +26,6 @@ def opened(page, shared_dashboard: Dashboard, make_run, train, tmp_path):
     return page
 
 
-def characters(page) -> str:
-    return "".join(page.locator(".sheet button").all_text_contents())
-
-
 COUNT_BLANKS = """() => {  // whenever the text is drawn
   const sheet = document.querySelector('.sheet');
   const count = () => drawn.push(sheet.querySelectorAll('[aria-pressed=true]').length);
@@ -39,7 +35,6 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 
 
 def test_a_text_is_hidden_read_and_filled(opened):
-    status = opened.locator("main .controls [role=status]")
     # The first answer loads PyTorch, and may be to the text of the page.
     opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=60_000)
     assert opened.locator(".bars h3").count() == 1
@@ -59,14 +54,14 @@ def test_a_text_is_hidden_read_and_filled(opened):
     opened.wait_for_selector("text=0 blanks, answered")
     assert 1 in opened.evaluate("drawn")  # the second character was filled after the answer to the first
     assert opened.locator(".sheet .filled, .sheet .right, .sheet .wrong").count() == 2
-    assert len(characters(opened)) == 26
+    assert len("".join(opened.locator(".sheet button").all_text_contents())) == 26
     opened.fill("#text", "é_")  # the run does not know é
     opened.wait_for_selector("text=2 blanks, answered")
     opened.fill("#text", "a" * 5_000)
     opened.wait_for_selector("[role=alert]:has-text('this page takes 4,096')")
     opened.fill("#text", "_" * 300)  # longer than a window
     opened.wait_for_selector("text=300 blanks, answered")
-    assert status.count() == 1
+    assert opened.locator("main .controls [role=status]").count() == 1
     assert opened.outside == []
 
 
