@@ -1,6 +1,6 @@
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from data.vocabulary import Vocabulary
 from writing.animation import COLUMNS, LINE, MARGIN, MOST_FRAMES, Recording
@@ -24,10 +24,7 @@ def recorded(tmp_path, text, n_steps):
 def test_a_recording_has_few_frames_and_a_pause_at_the_end(tmp_path, n_steps):
     image = recorded(tmp_path, TEXT, n_steps)
     assert min(n_steps, MOST_FRAMES // 2) < image.n_frames <= MOST_FRAMES + 2
-    durations = []
-    for number in range(image.n_frames):
-        image.seek(number)
-        durations.append(image.info["duration"])
+    durations = [frame.info["duration"] for frame in ImageSequence.Iterator(image)]
     assert durations[-1] >= 3_000
     assert sum(durations[:-1]) <= 10_000
     assert image.info["loop"] == 0
@@ -53,9 +50,8 @@ def test_blanks_are_light_and_the_text_is_dark(tmp_path):
 
 
 def test_new_characters_are_highlighted_until_the_last_frame(tmp_path):
-    image, greenish = recorded(tmp_path, "abc", 3), []
-    for number in range(image.n_frames):
-        image.seek(number)
+    greenish = []
+    for image in ImageSequence.Iterator(recorded(tmp_path, "abc", 3)):
         colors = image.convert("RGB").getcolors()
         greenish.append(sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200))
     assert greenish[0] == greenish[-1] == 0
