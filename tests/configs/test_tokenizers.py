@@ -9,7 +9,7 @@ from configs.command_line import parse
 from configs.keys import ConfigError
 from experiment import main
 from runs.find import find_run
-from tests.conftest import SENTENCES
+from tests.conftest import SENTENCES, config_file
 from tests.tokenizers import saved
 
 TEXT = "".join(SENTENCES) * 20
@@ -65,10 +65,9 @@ def test_the_path_of_a_tokenizer_is_made_absolute(monkeypatch, tmp_path):
 
 @pytest.fixture
 def words(tmp_path, corpus_file):
-    keys = ["model.d_model=32", "model.n_layers=1", "model.n_heads=2", "model.d_ff=32", "model.ngrams=0", "device=cpu"]
-    keys += ["training.compile=false", "training.chars_per_step=512", "training.evaluations=1"]
-    keys += ["training.stages=[{until: 1.0, seq_len: 32}]", f"data.corpus={corpus_file}", f"logs={tmp_path / 'logs'}"]
-    return keys
+    keys = {"data.corpus": corpus_file, "model.n_layers": 1, "model.ngrams": 0, "training.evaluations": 1}
+    stages = [{"until": 1.0, "seq_len": 32}]
+    return ["--config", config_file(tmp_path, keys | {"training.stages": stages})]
 
 
 def test_a_resumed_run_needs_the_same_tokenizer(words, tmp_path, refusal):
