@@ -101,26 +101,10 @@ def test_noam_is_labml_nns_with_2000_steps_of_warmup(corpus_file):
         assert optimizers.learning_rate_of([noam]) == 16**-0.5 * step * 2_000**-1.5
 
 
-@pytest.mark.parametrize("shape", [(4, 32, 32), (3, 64, 24), (2, 24, 64), (1, 1, 5)])
-def test_orthogonal_keeps_the_directions_and_brings_singular_values_near_one(shape):
-    """It does not depend on the scale, and keeps zeros."""
-    _, rows, columns = shape
-    generator = torch.Generator().manual_seed(0)
-    u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
-    matrices = u * torch.linspace(0.1, 1, min(rows, columns)) @ vt
-    result = orthogonal(matrices)
-    values = torch.linalg.svdvals(result)
-    assert values.min() > 0.65
-    assert values.max() < 1.25
-    ideal = u @ vt
-    assert (result * ideal).sum() / (result.norm() * ideal.norm()) > 0.97
-    assert torch.allclose(orthogonal(1e-3 * matrices), result, atol=1e-4)
-    assert (orthogonal(0 * matrices) == 0).all()
-
-
-@pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64)])
+@pytest.mark.parametrize("shape", [(2, 48, 128), (2, 128, 48), (2, 48, 64), (4, 32, 32), (1, 1, 5)])
 @pytest.mark.parametrize("smallest", [1e-1, 1e-4, 1e-8])
 def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smallest):
+    """Singular values of at least a tenth come near one. The scale does not matter, and zeros stay zeros."""
     generator = torch.Generator().manual_seed(0)
     u, _, vt = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
     matrices = u * torch.logspace(0, math.log10(smallest), u.shape[2]) @ vt
@@ -128,8 +112,11 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
     values = values / values.norm(dim=1, keepdim=True)
     for _ in range(STEPS):
         values = A * values + B * values**3 + C * values**5
-    expected = u * values[:, None] @ vt
-    assert (orthogonal(matrices.float()) - expected).norm() < 1e-3 * expected.norm()
+    expected, matrices = u * values[:, None] @ vt, matrices.float()
+    for scale in (1.0, 1e-3):
+        assert (orthogonal(scale * matrices) - expected).norm() < 1e-3 * expected.norm()
+    assert smallest < 0.1 or (values - 0.95).abs().max() < 0.3
+    assert (orthogonal(0 * matrices) == 0).all()
 
 
 @pytest.mark.parametrize("momentum", [0.9, 0.95])
