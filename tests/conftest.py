@@ -76,13 +76,17 @@ def weights(configs: Configs) -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder of its own for every test, because labml writes there; and no dashboard."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("labml_app_url", "")
-    be_quiet()  # labml prints dozens of lines while it computes configs
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of every test and of the programs that it starts."""
     (tmp_path / "home").mkdir()
-    return tmp_path / "home"
+    variables = {"HOME": str(tmp_path / "home")}  # labml writes there
+    variables["labml_app_url"] = ""  # no dashboard
+    variables[CACHE_VARIABLE] = default_cache_dir()  # no folder that a user chose: `kept_code` sets the variable
+    variables["OMP_NUM_THREADS"] = "1"  # tests run in parallel, one per core
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    torch.set_num_threads(1)
+    be_quiet()  # labml prints dozens of lines while it computes configs
 
 
 def of_all_workers(factory: pytest.TempPathFactory) -> Path:
@@ -136,19 +140,6 @@ def quick_files() -> Iterator[None]:
 def draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this test draw their curves."""
     monkeypatch.setattr("training.callbacks.save_curves", save_curves)
-
-
-@pytest.fixture(autouse=True)
-def no_chosen_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if no user had chosen a folder for compiled code: `kept_code` sets the variable."""
-    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread per test and per program that it starts, because tests run in parallel, one per core."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
