@@ -158,6 +158,7 @@ def with_row(line: str) -> str:
         (400, "PUT", "/api/v1/runs", "[]"),
         (400, "PUT", "/api/v1/runs", "{"),
         (400, "POST", "/api/v1/default/track?run_uuid=abcdef0123456789&rank=0", '{"name":"x"}'),
+        *((400, "POST", f"{TRACK}&{n}", '{"name":"x"}') for n in ("rank=x", "world_size=1000000000", "main_rank=-1")),
         (400, "POST", TRACK, json.dumps({"name": "x" * 10_001})),
         (400, "POST", TRACK, json.dumps({"track": {"loss": {"step": [1] * 20_001, "value": [1] * 20_001}}})),
         (400, "POST", TRACK, json.dumps({"track": {f"{i}": {"step": [1], "value": [1]} for i in range(201)}})),
