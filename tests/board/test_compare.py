@@ -108,15 +108,6 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(pag
     assert (page.locator("figure").count(), page.locator(LINE).count()) == (1, 3)
 
 
-def test_a_run_that_was_changed_by_hand_says_so(shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    run.append_event({"event": "changed by hand", "step": 30, "after": {}})
-    shared_dashboard.receive(run)
-    listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
-    (changes,) = [entry["changes"] for entry in listed if entry["uuid"] == run.path.name]
-    assert changes == "(changed by hand)"
-
-
 @pytest.mark.parametrize("at_once", [1, 7, 1_000, 10_000])
 def test_a_long_curve_keeps_evenly_spaced_rows_however_it_is_delivered(at_once):
     n = 10 * MAX_POINTS + 3

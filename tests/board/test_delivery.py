@@ -73,6 +73,8 @@ def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashb
     data = shared_dashboard.get(f"run/{uuid}")
     assert data["name"] == "my name for it"
     assert "changed by hand" in data["comment"]
+    listed = ask(f"{shared_dashboard.url}/api/folio/runs", "GET", {}, 10, {"runs": list})["runs"]
+    assert [entry["changes"] for entry in listed if entry["uuid"] == uuid] == ["(changed by hand)"]
 
 
 def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run):
