@@ -9,9 +9,6 @@ import pytest
 from runs.delivery import RefusedError, ask
 from tests.board.conftest import LINE, WITHIN, Dashboard
 
-HIDE = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})"
-SHOW = "delete document.hidden"
-
 
 def shape(page: Any) -> str:
     return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
@@ -92,7 +89,7 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     run, delivery = live
     drawn = shape(page)
-    page.evaluate(HIDE)
+    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
     page.wait_for_timeout(1_500)  # a request may be under way
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -100,7 +97,7 @@ def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     delivery.send()
     page.wait_for_timeout(3_000)  # three times the interval of questions
     assert asked == []
-    page.evaluate(SHOW)
+    page.evaluate("delete document.hidden")
     grown(page, drawn)
 
 
