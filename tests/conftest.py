@@ -60,7 +60,7 @@ TINY = {
 }
 
 
-def configs_for(corpus: Path, **keys: Any) -> Configs:
+def configs_for(corpus: Path | str, **keys: Any) -> Configs:
     """The config tree of a small model; keyword arguments are keys with `__` in place of the dot."""
     return configs_of(resolve(TINY, dotted({"data__corpus": corpus, **keys})))
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from configs.command_line import resolve
-from configs.experiment import configs_of
 from data.play.grammar import play
-from tests.conftest import TINY, dotted, written
+from tests.conftest import configs_for, written
 from tests.data.play.test_floor import losses_of, mixed, random_automaton
 from training.evaluation import masked_outcomes
 from training.health_checks import HealthCheckError, HealthChecks, check_for_leak, check_row
@@ -31,11 +29,11 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
 
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
     keys = {"masking__randomize_prob": 0.0, "masking__no_change_prob": 1.0, "training__chars_per_step": 1024}
-    keys |= {"data__corpus": "play", "training__max_steps": 300, "training__evaluations": 6, "model__n_layers": 1}
-    configs = configs_of(resolve(TINY, dotted(keys)))
+    keys |= {"training__max_steps": 300, "training__evaluations": 6, "model__n_layers": 1}
+    configs = configs_for("play", **keys)
     configs.trainer.evaluator = replace(configs.evaluator, outcomes_of=without_masking)
     with pytest.raises(HealthCheckError, match="labels leak into the inputs"):
-        train(configs, **keys)
+        train(configs, data__corpus="play", **keys)
 
 
 def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
