@@ -10,10 +10,8 @@ from data.protocol import protocol_masks, validation_set
 def test_the_masks_never_change():
     """All published losses, and all comparisons between runs, rest on these draws."""
     masked = protocol_masks(435)
-    assert (
-        hashlib.sha256(masked.numpy().tobytes()).hexdigest()
-        == "d50f698ca54038c22bfa82bb873376ab2e70b5f28a9101e4044ce0a10164206a"
-    )
+    digest = hashlib.sha256(masked.numpy().tobytes()).hexdigest()
+    assert digest == "d50f698ca54038c22bfa82bb873376ab2e70b5f28a9101e4044ce0a10164206a"
     assert torch.equal(protocol_masks(10), masked[:10])  # a shorter text has the same masks, fewer of them
     assert set(protocol_masks(1_024).sum(1).tolist()) == {38}
 
