@@ -106,8 +106,8 @@ def versions(text):
     return [ids.masked_fill(torch.arange(len(ids)) % 3 >= step, VOCABULARY.mask_token) for step in range(4)]
 
 
-def shown(text, columns, rows, before=""):
-    """The emulator after each frame, and at the end."""
+def frames_of(text, columns=40, rows=10, before=""):
+    """The output of each frame, and of the end."""
     with terminal(columns, rows) as (stream, output):
         stream.write(before)
         screen = Screen(stream, VOCABULARY)
@@ -115,10 +115,13 @@ def shown(text, columns, rows, before=""):
             screen.show(ids)
             stream.write("\a")  # marks the end of a frame
         screen.finish(ids)
-        frames = output().split("\a")
+        return output().split("\a")
+
+
+def shown(text, columns, rows, before=""):
+    """The emulator after each frame, and at the end."""
     emulator = Emulator(columns, rows)
-    for frame in frames:
-        yield emulator.feed(frame)
+    return map(emulator.feed, frames_of(text, columns, rows, before))
 
 
 def test_frames_replace_each_other_below_what_was_there():
@@ -166,17 +169,8 @@ def test_a_resized_terminal_is_cleared():
     assert "".join(rows) == TEXT.replace("\n", "")
 
 
-def frames_of(text):
-    """The output on a terminal without its last frame."""
-    with terminal(40, 10) as (stream, output):
-        screen = Screen(stream, VOCABULARY)
-        for ids in versions(text):
-            screen.show(ids)
-        return output()
-
-
 def test_blanks_are_faint_and_new_characters_bright():
-    frames = frames_of("abcabc").split("\x1b[J")
+    frames = frames_of("abcabc")
     assert f"\x1b[2m{BLANK * 6}\x1b[0m" in frames[0]
     assert f"\x1b[1;32ma\x1b[0m\x1b[2m{BLANK * 2}\x1b[0m" in frames[1]
     assert f"a\x1b[1;32mb\x1b[0m\x1b[2m{BLANK}\x1b[0m" in frames[2]
@@ -187,7 +181,7 @@ def test_no_color_and_at_most_25_frames_per_second(monkeypatch):
     monkeypatch.setattr(writing.terminal, "SECONDS_PER_FRAME", 0.04)
     clock = iter([0.0, 0.01, 0.03, 0.05])
     monkeypatch.setattr(writing.terminal.time, "monotonic", lambda: next(clock))
-    frames = frames_of(TEXT)
+    frames = "".join(frames_of(TEXT)[:-1])
     assert frames.count("\x1b[J") == 2
     assert not re.search(r"\x1b\[[\d;]*m", frames)
 
