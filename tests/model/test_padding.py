@@ -23,7 +23,7 @@ STARTS = [12 * i for i in range(len(TEXTS))]
 def model(request: pytest.FixtureRequest) -> MaskedLanguageModel:
     ngrams = None
     if request.param != "no n-grams":
-        ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997)
+        ngrams = NgramEmbedding(n_tokens=N_TOKENS, d_model=16, ngrams=NGRAMS, n_rows=997, n_parts=2)
         ngrams.table.sparse = request.param == "sparse n-grams"
     return small_model(n_tokens=N_TOKENS, ngrams=ngrams)
 
