@@ -114,8 +114,8 @@ def test_sizes_that_cannot_fit_are_refused_before_anything_is_allocated(keys):
 def test_a_batch_whose_lookups_cannot_be_indexed_on_cuda_is_refused(monkeypatch):
     monkeypatch.setattr("configs.devices.available_device", lambda name: name)
     monkeypatch.setattr("configs.memory._memory_of", lambda device: 2**50)
-    keys = {"model.d_model": 384, "model.ngrams": 4, "training.chars_per_step": 294_400}
-    for allowed in ({"device": "cpu"}, {"training.chars_per_step": 294_272}, {"training.grad_accum_steps": 2}):
+    keys = {"model.d_model": 384, "model.ngrams": 4, "model.ngram_parts": 1, "training.chars_per_step": 279_680}
+    for allowed in ({"device": "cpu"}, {"training.chars_per_step": 279_616}, {"training.grad_accum_steps": 2}):
         resolve(TINY, {"device": "cuda", **keys, **allowed})
     with pytest.raises(ConfigError, match=r"exceed 2\^31 numbers: raise training.grad_accum_steps \(now 1\)"):
         resolve(TINY, {"device": "cuda", **keys})
