@@ -81,7 +81,7 @@ def autocast(c: TrainingConfigs) -> bool:
     if c.precision != "auto":
         return c.precision == "bfloat16"
     if c.root().torch_device.type == "cpu":
-        is_large = isinstance(c.network, MaskedLanguageModel) and c.root().model.d_model >= 128
+        is_large = isinstance(c.network, MaskedLanguageModel) and c.root().model.d_model >= 128  # 64: no gain
         return is_large and torch.cpu._is_amx_tile_supported()
     return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 

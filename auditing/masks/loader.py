@@ -61,7 +61,7 @@ class Service:
             loader.collate_fn = recording
         found = list(islice(iter(loader), n_batches))
         if not found:
-            raise TargetError("the loader has no batches: each iteration must give them again; a generator does not")
+            raise TargetError("the loader has no batches: each iteration must give them again (a generator cannot)")
         line = f"a batch is {describe(found[0])}"
         answers = (read(batch, None, padding or 0, line) for batch in found)
         masked = [replace(answer, extras=answer.columns) for answer in answers]  # others may be large

@@ -74,6 +74,12 @@ def test_weights_bring_their_ngrams():
     assert torch.equal(module(INPUTS), saved(INPUTS))
 
 
+@pytest.mark.parametrize("longest", [2, 3, 4])
+def test_both_halves_of_the_ngrams_have_as_many_of_each_length(longest: int):
+    lengths = [len(ngram) for ngram in NGRAMS if len(ngram) <= longest]
+    assert sorted(lengths[: len(lengths) // 2]) == sorted(lengths[len(lengths) // 2 :])
+
+
 def test_a_table_of_zeros_changes_nothing():
     """And building it draws no random numbers: the same seed gives the same other weights."""
     torch.manual_seed(0)

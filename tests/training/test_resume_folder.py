@@ -187,6 +187,15 @@ def test_another_number_of_threads_is_warned_about(run, printed):
     assert "threads was 1, is 2: the run will not continue bit for bit" in output
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])  # earlier runs do not record it
+def test_another_precision_is_warned_about(run, printed, is_recorded: bool):
+    if not is_recorded:
+        change_last(run, lambda state: state["callbacks"]["run"]["environment"].pop("training.precision"))
+    run.save_config(run.config() | {"training.precision": "bfloat16"})
+    output = printed(main, "--resume", run.path, "training.max_steps=4")
+    assert "training.precision was float32, is bfloat16: the run will not continue bit for bit" in output
+
+
 @pytest.mark.parametrize("target", ["archive/0123456789ab", "renamed"])
 def test_a_moved_run_is_resumed_in_its_own_folder_every_time(run, tmp_path, target):
     moved = tmp_path / "logs" / target
