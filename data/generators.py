@@ -20,10 +20,8 @@ def restore_generator(generator: torch.Generator, state: torch.Tensor) -> None:
 
 def rng_states(device: torch.device) -> dict[str, torch.Tensor]:
     """The states of PyTorch's own generators, which dropout uses, for the CPU and for `device`."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    of_device = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"cpu": torch.get_rng_state()} | of_device
 
 
 def restore_rng_states(states: Mapping[str, torch.Tensor], device: torch.device) -> None:

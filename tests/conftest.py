@@ -86,6 +86,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     torch.set_num_threads(1)
+    torch.set_flush_denormal(False)  # a run sets both
     be_quiet()  # labml prints dozens of lines while it computes configs
 
 

@@ -18,8 +18,8 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_075, "data": 4_135, "model": 605, "training": 2_165, "distributed": 685, "runs": 1_160}
-LINES |= {"trained": 1_940, "writing": 860, "board": 980, "auditing": 3_380, "benchmarks": 2_005}
+LINES = {"configs": 2_080, "data": 4_135, "model": 605, "training": 2_165, "distributed": 685, "runs": 1_170}
+LINES |= {"trained": 1_955, "writing": 860, "board": 980, "auditing": 3_380, "benchmarks": 2_005}
 LINES |= {"programs": 1_290, "planning": 290}
 TRAINING_MODULES = 16
 
