@@ -1,13 +1,15 @@
 """Classifiers that need no pretraining: logistic regressions on characters, and the most frequent label."""
 
+from typing import Any
+
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix, hstack, issparse
+from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from trained.examples import NO_LABEL, Units
@@ -17,29 +19,25 @@ INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 4
 REACH = 4  # characters on each side of one
 OUTSIDE = "\0"  # of the text
+FEW_TEXTS = 2_048  # from here on, the products of all pairs cost more than they save
 MAX_CHARACTERS = 16_384  # that a regression is fitted on
 NEVER = -1e9  # the score of a label without examples
 
 
 def by_ngrams(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_texts, n_labels]` of texts, by their character n-grams weighted by tf-idf."""
-    return _regression(_ngrams(), labelled.texts, labelled.all_labels.numpy(), test.texts, n_labels)
+    """Scores `[n_units, n_labels]` of texts, by their character n-grams weighted by tf-idf; of pairs, by the n-grams u
+    and v of both texts: |u - v|, and their cosine."""
+    ngrams = TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
+    ngrams.fit(labelled.texts)
 
-
-def by_ngrams_of_pairs(labelled: Units, test: Units, n_labels: int) -> Tensor:
-    """Scores `[n_pairs, n_labels]` of pairs of texts, by the n-grams u and v of both: |u - v|, and their cosine."""
-    vectors = _ngrams().fit(labelled.texts)
-
-    def features(texts: list[str]) -> csr_matrix:
-        first, second = vectors.transform(texts[0::2]), vectors.transform(texts[1::2])
+    def features(units: Units) -> csr_matrix:
+        found = ngrams.transform(units.texts)
+        if len(units.texts) == len(units.labels):
+            return found
+        first, second = found[0::2], found[1::2]
         return hstack([abs(first - second), first.multiply(second).sum(1)]).tocsr()  # u and v have the norm 1
 
-    labels = labelled.all_labels.numpy()
-    return _regression("passthrough", features(labelled.texts), labels, features(test.texts), n_labels)
-
-
-def _ngrams() -> TfidfVectorizer:
-    return TfidfVectorizer(analyzer="char", ngram_range=NGRAM_LENGTHS, sublinear_tf=True, lowercase=False)
+    return _regression(*in_few_dimensions(features(labelled), features(test)), labelled.all_labels.numpy(), n_labels)
 
 
 def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -47,8 +45,10 @@ def by_context(labelled: Units, test: Units, n_labels: int) -> Tensor:
     labels = labelled.all_labels.numpy()
     kept = np.flatnonzero(labels != NO_LABEL)
     kept = kept[:: -(-len(kept) // MAX_CHARACTERS)]
-    features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
-    return _regression(features, _contexts(labelled.texts)[kept], labels[kept], _contexts(test.texts), n_labels)
+    contexts = _contexts(labelled.texts)[kept]
+    features = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(contexts)
+    tested = features.transform(_contexts(test.texts))
+    return _regression(features.transform(contexts), tested, labels[kept], n_labels)
 
 
 def by_frequency(labelled: Units, test: Units, n_labels: int) -> Tensor:
@@ -65,16 +65,30 @@ def _contexts(texts: list[str]) -> np.ndarray:
     return np.concatenate([np.lib.stride_tricks.sliding_window_view(row, 2 * REACH + 1) for row in padded])
 
 
-def _regression(features, labelled, labels: np.ndarray, test, n_labels: int) -> Tensor:  # type: ignore[no-untyped-def]
+def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]:
+    """Both in coordinates of the space that the labelled rows span, if these are few.
+
+    The weights of a regression with an L2 penalty lie in this space, so its scores are the same, in less time.
+    """
+    if labelled.shape[0] > FEW_TEXTS:
+        return labelled, test
+    products = (labelled @ labelled.T).toarray()
+    values, vectors = np.linalg.eigh(products)
+    kept = values > 1e-9 * values[-1]
+    axes = vectors[:, kept] / np.sqrt(values[kept])
+    return products @ axes, test @ labelled.T @ axes
+
+
+@threadpool_limits.wrap(limits=1)  # several threads would wait for each other at each of many small products
+def _regression(labelled: Any, test: Any, labels: np.ndarray, n_labels: int) -> Tensor:
     """Scores by a logistic regression; cross-validation on the labelled units chooses the penalty."""
-    n_test = test.shape[0] if issparse(test) else len(test)
-    scores = torch.full((n_test, n_labels), NEVER, dtype=torch.float64)
+    scores = torch.full((test.shape[0], n_labels), NEVER, dtype=torch.float64)
     if len(set(labels)) < 2:
         scores[:, labels[0]] = 0.0
         return scores
-    model = make_pipeline(features, LogisticRegression(max_iter=1_000))
+    model = LogisticRegression(max_iter=1_000)
     # Folds are not shuffled, so most units of a text are in one fold.
-    search = GridSearchCV(model, {"logisticregression__C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
+    search = GridSearchCV(model, {"C": INVERSE_PENALTIES}, cv=KFold(FOLDS), error_score=0.0)
     search.fit(labelled, labels)
     found = torch.from_numpy(search.decision_function(test)).double()
     scores[:, torch.from_numpy(search.classes_)] = torch.stack([-found, found], 1) if found.ndim == 1 else found

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
@@ -75,6 +76,7 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     return classifier
 
 
+@threadpool_limits.wrap(limits=1)  # several threads would wait for each other at each of many small products
 def regression(
     features: np.ndarray, target: np.ndarray, fold: np.ndarray, candidates: Sequence[Candidate]
 ) -> tuple[Candidate, LogisticRegression]:

@@ -24,7 +24,6 @@ def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
             f"{names[j]} {confusion[i, j] / given[i]:.0%}" for j in np.argsort(-confusion[i])[:SHOWN] if confusion[i, j]
         ]
         print(f"    {name[:16]:16} {precision[i]:9.3f} {recall[i]:9.3f} {f1[i]:9.3f}   {', '.join(most)}")
-    rows = zip(precision.tolist(), recall.tolist(), f1.tolist(), strict=True)
-    scores = (dict(zip(("precision", "recall", "F1"), row, strict=True)) for row in rows)
-    labels = dict(zip(names, scores, strict=True))
+    columns = {"precision": precision.tolist(), "recall": recall.tolist(), "F1": f1.tolist()}
+    labels = {name: {column: values[i] for column, values in columns.items()} for i, name in enumerate(names)}
     return {"macro F1": float(f1.mean()), "labels": labels, "confusion": confusion.tolist()}

@@ -3,9 +3,12 @@ import copy
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import random_array
+from sklearn.linear_model import LogisticRegression
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
 from trained import classification, comparison
+from trained.baselines import in_few_dimensions
 from trained.classification import fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.comparison import compare, interval, verdict
@@ -123,6 +126,17 @@ def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with
             assert comparison.effort_for(probe, ids, part.labels, seed=0) == other
 
 
+def test_few_dimensions_give_the_scores_of_all_features():
+    labelled, test = (random_array((n, 300), density=0.1, rng=n, format="csr") for n in (12, 30))
+
+    def scores(labelled, test):
+        return LogisticRegression(tol=1e-8).fit(labelled, np.arange(12) % 3).decision_function(test)
+
+    fewer = in_few_dimensions(labelled, test)
+    assert fewer[0].shape == (12, 12)
+    np.testing.assert_allclose(scores(*fewer), scores(labelled, test), atol=1e-5)
+
+
 def test_equal_scores_of_a_choice_are_wrong():
     task = Task("t", CHOICE, [], [Example(("a", "b"))] * 3)
     scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
@@ -173,14 +187,15 @@ def test_labels_of_one_kind_only_are_learned_as_such(plain, kind):
     assert scores_of(learned, ids).argmax(1).unique().tolist() == [1]
 
 
-def test_an_interval_covers_the_truth_as_often_as_it_says():
+@pytest.mark.parametrize("of_draws", [0.01, 0.03, 0.1])
+def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws: float):
     """Draws and test texts have effects of their own. One test text gives no interval."""
     assert verdict(interval(torch.ones(5, 1).numpy(), torch.ones(1).numpy())) == "no verdict"
     covered = 0
-    for _ in range(300):
-        of_draws, of_texts = (torch.randn(n, generator=GENERATOR) * 0.1 for n in (5, 100))
+    for _ in range(1_000):
+        effects, of_texts = (torch.randn(n, generator=GENERATOR) * size for n, size in ((5, of_draws), (100, 0.3)))
         noise = torch.randn(5, 100, generator=GENERATOR) * 0.3
-        rows = (0.5 + of_draws[:, None] + of_texts + noise).double().numpy()
+        rows = (0.5 + effects[:, None] + of_texts + noise).double().numpy()
         found = interval(rows, torch.ones(100).numpy())
         covered += abs(found["mean"] - 0.5) <= found["margin"]
-    assert covered / 300 > 0.92
+    assert 0.925 < covered / 1_000 < 0.985
