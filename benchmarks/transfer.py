@@ -30,7 +30,7 @@ from data.play.grammar import PLAY
 from data.tasks import TASKS
 from data.tasks.task import REPORT
 from runs.run_folder import RunFolder
-from runs.statistics import CONFIDENCE, standard_error, t_quantile, with_error
+from runs.statistics import margin_of_sum, standard_error, with_error
 from trained.comparison import answers_of, ceiling_of
 from trained.load import load_trained
 from trained.task_results import (
@@ -112,8 +112,8 @@ def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     means = [run["mean"] for run in runs]
     if len(runs) == 1:
         return {"mean": means[0], "margin": None}
-    variance = np.var(means, ddof=1) / len(runs) + fmean(run["variance"] for run in runs)
-    return {"mean": fmean(means), "margin": t_quantile(CONFIDENCE, len(runs) - 1) * float(variance) ** 0.5}
+    variances = [float(np.var(means, ddof=1)) / len(runs), fmean(run["variance"] for run in runs)]
+    return {"mean": fmean(means), "margin": margin_of_sum(variances, [len(runs) - 1, np.inf])}  # of many test texts
 
 
 def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -70,10 +70,20 @@ def seed_difference(group: Group, base: Group) -> Difference | None:
     """Difference between two groups over seeds, unpaired (Welch 1947); None with fewer than two seeds in either."""
     if min(len(group.losses), len(base.losses)) < 2:
         return None
-    variances = np.array([each.losses.var(ddof=1) / len(each.losses) for each in (group, base)])
-    spread = (variances**2 / [len(group.losses) - 1, len(base.losses) - 1]).sum()
-    freedom = float(variances.sum() ** 2 / spread) if spread else 1.0
-    return Difference(float(group.losses.mean() - base.losses.mean()), float(variances.sum() ** 0.5), freedom)
+    variances = [each.losses.var(ddof=1) / len(each.losses) for each in (group, base)]
+    freedom = freedom_of_sum(variances, [len(group.losses) - 1, len(base.losses) - 1])
+    return Difference(float(group.losses.mean() - base.losses.mean()), sum(variances) ** 0.5, freedom)
+
+
+def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
+    """The degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946)."""
+    spread = sum(variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
+    return float(sum(variances) ** 2 / spread) if spread else 1.0
+
+
+def margin_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Half the width of the 95% interval of a mean whose variance is the sum of `variances`."""
+    return t_quantile(CONFIDENCE, freedom_of_sum(variances, freedoms)) * float(sum(variances) ** 0.5)
 
 
 def group_by_settings(
@@ -109,7 +119,7 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     return math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
 
 
-@cache
+@lru_cache(maxsize=16)
 def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df - 1)."""
     angles = np.linspace(0.0, math.pi / 2, 100_001)

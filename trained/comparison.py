@@ -1,5 +1,6 @@
 """Compares a pretrained model with the same model from scratch, and with simpler methods, on tasks with few labels."""
 
+import copy
 import math
 import sys
 import time
@@ -14,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from configs.keys import ConfigError
-from data.tasks.task import CHARACTER, CHOICE, PAIR, Example, Task
-from runs.statistics import CONFIDENCE, t_quantile, with_error
-from trained.baselines import by_context, by_frequency, by_ngrams, by_ngrams_of_pairs
+from data.tasks.task import CHARACTER, CHOICE, Example, Task
+from runs.statistics import margin_of_sum, with_error
+from trained.baselines import by_context, by_frequency, by_ngrams
 from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, scores_of
 from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
@@ -59,10 +60,9 @@ def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
     mean = right.sum() / counts.sum() / n_draws
     if min(n_draws, n_test) == 1:
         return {"mean": mean, "margin": None}
-    of_draws = right.sum(1) / counts.sum()
-    residuals = right.mean(0) - mean * counts
-    variance = of_draws.var(ddof=1) / n_draws + residuals.var(ddof=1) * n_test / counts.sum() ** 2
-    return {"mean": mean, "margin": t_quantile(CONFIDENCE, n_draws - 1) * variance**0.5}
+    of_draws = (right.sum(1) / counts.sum()).var(ddof=1) / n_draws
+    of_texts = (right.mean(0) - mean * counts).var(ddof=1) * n_test / counts.sum() ** 2
+    return {"mean": mean, "margin": margin_of_sum([of_draws, of_texts], [n_draws - 1, n_test - 1])}
 
 
 def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> tuple[dict[str, Any], Classifier]:
@@ -170,8 +170,7 @@ def methods_of(
     if task.kind == CHARACTER:
         methods[CONTEXT] = lambda: by_context(labelled, test, n_labels)
     else:
-        by = by_ngrams_of_pairs if task.kind == PAIR else by_ngrams
-        methods[NGRAMS] = lambda: by(labelled, test, n_labels)
+        methods[NGRAMS] = lambda: by_ngrams(labelled, test, n_labels)
     if task.kind != CHOICE:
         methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest), test, n_labels)
     return methods
@@ -182,9 +181,7 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor
     if probe.kind != CHARACTER:
         return GENTLE
     n = len(labels) // FOLDS
-    inner = Classifier(probe.model, probe.output.out_features, probe.kind)
-    inner.chosen = probe.chosen
-    inner = probed(inner, ids[n:], labels[n:])
+    inner = probed(copy.deepcopy(probe), ids[n:], labels[n:])
 
     def loss(effort: Effort) -> float:
         scores = scores_of(fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed), ids[:n])
