@@ -8,7 +8,7 @@ and, when all is done, `done.json`, with the type and how often each id occurs.
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BufferedWriter
 from itertools import islice, pairwise
@@ -40,15 +40,9 @@ def convert(
     with the number of characters that have been converted since its last call. Raises CorpusError or OSError.
     """
     dtype = np.min_scalar_type(vocabulary.n_ids_in_text - 1)  # the smallest that holds all ids
-    reading = sources[0]
-
-    def parts_of_all() -> Iterator[tuple[str, Block]]:
-        nonlocal reading
-        for reading, n in zip(sources, n_training, strict=True):
-            yield from _parts(read_blocks(reading), n)
-
     with _output(folder) as (files, n_done, note):
-        parts, n_chars = parts_of_all(), 0  # of the training text
+        parts = (part for source, n in zip(sources, n_training, strict=True) for part in _parts(source, n))
+        n_chars = 0  # of the training text
         for part, block in islice(parts, n_done):
             n_chars += len(block.text) if part == TRAINING else 0
             n_chars_done(len(block.text))
@@ -61,7 +55,6 @@ def convert(
             n_done += 1
             n_chars_done(len(block.text))
             if time.monotonic() - written > SECONDS_BETWEEN_NOTES:
-                reading.check_unchanged()
                 note(n_done)
                 written = time.monotonic()
         note(n_done)
@@ -103,10 +96,11 @@ def _counts(path: Path, dtype: np.dtype, n_ids: int) -> list[int]:
     return sum(in_order(counted, begins), np.zeros(n_ids, dtype=np.int64)).tolist()
 
 
-def _parts(blocks: Iterable[Block], n_training: int) -> Iterator[tuple[str, Block]]:
+def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
     """Each block of a file with the part that it belongs to; the block at the border is cut."""
     left = n_training
-    for block in blocks:
+    for block in read_blocks(source):
+        source.check_unchanged()  # before the block is noted as converted
         if left > len(block.text):
             yield TRAINING, block
         elif left:
