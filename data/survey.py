@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,9 +13,8 @@ import numpy as np
 
 from data.in_order import in_order
 from data.sources import Block, CorpusError, Source, is_plain, read_blocks
-from runs.files import append_line, write_atomically
+from runs.files import write_atomically
 
-SECONDS_PER_WRITE = 1.0  # an interrupted survey goes on from the last write
 Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
 
 
@@ -46,21 +44,18 @@ def survey(
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))
-    lines, last_write = list[str](), time.monotonic()
-    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
-        entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
-        lines.append(_line(entry))
-        if source is new[-1] or time.monotonic() - last_write > SECONDS_PER_WRITE:
-            append_line(cache, "\n".join(lines))
-            lines, last_write = [], time.monotonic()
+    with open(cache, "a", buffering=1) as file:  # an interrupted survey goes on from the last line
+        for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
+            entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
+            file.write(_line(entry))
     found = [entry for entry in entries.values() if entry]
     if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:  # lines out of date
-        write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
+        write_atomically(cache, "".join(map(_line, found)).encode())
     return found
 
 
 def _line(entry: Surveyed) -> str:
-    return json.dumps(vars(entry), default=str)
+    return json.dumps(vars(entry), default=str) + "\n"
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:
