@@ -38,7 +38,7 @@ from runs.callbacks import Callback
 from runs.files import ROOT, write_atomically, write_json
 from runs.run_folder import RunFolder
 from training.checkpoint import load_weights
-from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder, relative_difference
+from training.cuda_graph import EAGER_STEPS, relative_difference
 from training.evaluation import evaluate
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
@@ -133,7 +133,7 @@ def graph(step: Step) -> None:
     for stage in eager.training.stage_rows:
         for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.stage_rows)):
             if replayed.cuda_graphs and i == EAGER_STEPS:
-                CudaGraphRecorder(replayed.step, replayed.cuda_graphs).record(stage, lines.append)
+                replayed.cuda_graphs.record(replayed.step, stage, lines.append)
             losses = []
             for configs in (eager, replayed):
                 torch.manual_seed(1_000 * stage.seq_len + i)

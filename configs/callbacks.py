@@ -28,7 +28,6 @@ from training.callbacks import (
     WeightNorm,
 )
 from training.checkpoint import environment
-from training.cuda_graph import CudaGraphRecorder
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
 from training.resume import Recorder
@@ -58,7 +57,7 @@ def steering(c: Configs) -> list[Callback]:
             torch._inductor.config.cpp.dynamic_threads = True  # compiled code asks for the number at each call
         found.append(ThreadChoice())
     if c.cuda_graphs:
-        found.append(CudaGraphRecorder(c.step, c.cuda_graphs))
+        found.append(c.cuda_graphs)
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
     if len(c.training.stage_rows) > len(c.training.stages):  # some row has several masking rates

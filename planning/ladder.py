@@ -15,7 +15,7 @@ from planning.law import MIN_RUNS, Run
 from runs.callbacks import Callback
 from runs.errors import InputError
 from training.callbacks import dense_weights
-from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder
+from training.cuda_graph import EAGER_STEPS
 from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
@@ -73,12 +73,12 @@ def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
     step, stages = configs.step, configs.training.stage_rows
     if configs.compiled:
         configs.compiled.compile(step, stages, report, kept_code(report))
-    recorder = CudaGraphRecorder(step, configs.cuda_graphs) if configs.cuda_graphs else None
-    for stage in stages * (EAGER_STEPS if recorder else 1):
+    graphs = configs.cuda_graphs
+    for stage in stages * (EAGER_STEPS if graphs else 1):
         step(stage)["loss"].item()
     for stage in stages:
-        if recorder and recorder.graphs.is_due(recorder.shape_of(stage)):
-            recorder.record(stage, report)
+        if graphs and graphs.is_due(step, stage):
+            graphs.record(step, stage, report)
     return step
 
 

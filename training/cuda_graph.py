@@ -41,8 +41,8 @@ def can_record(update: Update) -> bool:
     return all("capturable" in optimizer.defaults for optimizer in update.optimizers)
 
 
-class CudaGraphs:
-    """Runs an update eagerly until it is recorded, then replays it.
+class CudaGraphs(Callback):
+    """Runs an update eagerly until it is recorded, then replays it. As a callback, it records before the next step.
 
     Each number of masked positions has a graph of its own. Graphs of windows of another length are dropped.
     A graph reads and writes the addresses that it was recorded with. So batches are copied into the tensors of the
@@ -68,26 +68,37 @@ class CudaGraphs:
         self._n_eager[shape] += 1
         return self._eager(batches)
 
-    def is_due(self, shape: Shape) -> bool:
-        """Whether it is time to record updates of a shape."""
+    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
+        if self.is_due(trainer.training_step, stage):
+            with trainer.clock.stopped():
+                self.record(trainer.training_step, stage, trainer.report)
+        return stage, factor
+
+    def is_due(self, step: TrainingStep, stage: Stage) -> bool:
+        """Whether it is time to record the update of a stage: it has had its eager steps."""
+        shape = shape_of(step, stage)
         return not self.is_given_up and shape not in self._recorded and self._n_eager[shape] >= EAGER_STEPS
 
-    def give_up(self) -> None:
-        """Run all updates eagerly from now on."""
-        self.is_given_up = True
-        self._recorded.clear()
+    def record(self, step: TrainingStep, stage: Stage, report: Callable[[str], None]) -> None:
+        """Record the update of a stage, and check it. If that fails, all updates are eager from now on."""
+        try:
+            with without_side_effects(step):
+                self._record(shape_of(step, stage), lambda: step.draw(stage))
+        except Exception as error:  # training can do without anything that PyTorch cannot record
+            self.is_given_up = True
+            report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")
 
-    def record(self, shape: Shape, draw: Callable[[], Batches]) -> None:
+    def _record(self, shape: Shape, draw: Callable[[], Batches]) -> None:
         """Record an update of the batches that `draw` returns, and check it. It changes no weight and no state.
 
         Raises RuntimeError if PyTorch cannot record it, or if a replayed step differs from an eager one.
         """
         states = [{key: dict(value) for key, value in o.state.items()} for o in self.update.optimizers]
-        batches = draw()
-        if _shape(batches) != shape:
-            raise RuntimeError("the masker's shapes vary")
         gc.collect()  # leftovers of eager steps would tie gradients to a stream other than the recorded one
         try:
+            batches = draw()
+            if _shape(batches) != shape:
+                raise RuntimeError("the masker's shapes vary")
             graph = torch.cuda.CUDAGraph()
             # PyTorch records on the device of the current stream, and leaves its own current if recording fails.
             stream = torch.cuda.stream(torch.cuda.current_stream(self.update.device))
@@ -182,30 +193,10 @@ class CudaGraphs:
                 group.update(lr=number, capturable=False)
 
 
-class CudaGraphRecorder(Callback):
-    """Has each shape of a training step recorded after its first eager steps. Training goes on if that fails."""
-
-    def __init__(self, step: TrainingStep, graphs: CudaGraphs):
-        self.step, self.graphs = step, graphs
-
-    def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
-        if self.graphs.is_due(self.shape_of(stage)):
-            with trainer.clock.stopped():
-                self.record(stage, trainer.report)
-        return stage, factor
-
-    def shape_of(self, stage: Stage) -> Shape:
-        batch_size = self.step.chars_per_step // (stage.seq_len * self.step.grad_accum_steps)
-        return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
-
-    def record(self, stage: Stage, report: Callable[[str], None]) -> None:
-        """Record the update of a stage that has had its eager steps. Training goes on if that fails."""
-        try:
-            with without_side_effects(self.step):
-                self.graphs.record(self.shape_of(stage), lambda: self.step.draw(stage))
-        except Exception as error:  # training can do without anything that PyTorch cannot record
-            self.graphs.give_up()
-            report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")
+def shape_of(step: TrainingStep, stage: Stage) -> Shape:
+    """The shape of the batches of a stage."""
+    batch_size = step.chars_per_step // (stage.seq_len * step.grad_accum_steps)
+    return stage.seq_len, batch_size * n_masked_in(stage.seq_len, stage.masking_prob)
 
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -17,7 +17,7 @@ from tests import conftest
 from tests.conftest import weights
 from tests.training.tape import Tape
 from training import cuda_graph
-from training.cuda_graph import EAGER_STEPS, CudaGraphRecorder, CudaGraphs, can_record, relative_difference
+from training.cuda_graph import EAGER_STEPS, CudaGraphs, can_record, relative_difference, shape_of
 from training.optimizers import set_learning_rate
 from training.schedule import Stage
 from training.step import Update
@@ -33,16 +33,16 @@ class Recorded:
 
     configs: Configs
     graphs: CudaGraphs
-    recorder: CudaGraphRecorder
     lines: list[str] = field(default_factory=list)
 
     def adjust(self, stage: Stage) -> None:
         """What the loop does before a step: record it if that is due."""
-        clock = SimpleNamespace(stopped=nullcontext)
-        self.recorder.adjust(SimpleNamespace(clock=clock, report=self.lines.append), stage, 1.0)
+        clock, training_step = SimpleNamespace(stopped=nullcontext), self.configs.step
+        trainer = SimpleNamespace(clock=clock, training_step=training_step, report=self.lines.append)
+        self.graphs.adjust(trainer, stage, 1.0)
 
     def is_due(self, stage: Stage) -> bool:
-        return self.graphs.is_due(self.recorder.shape_of(stage))
+        return self.graphs.is_due(self.configs.step, stage)
 
 
 def recordable(configs: Configs) -> Recorded:
@@ -53,7 +53,7 @@ def recordable(configs: Configs) -> Recorded:
         if isinstance(module, torch.nn.EmbeddingBag):
             module.sparse = False
     configs.cuda_graphs = graphs = CudaGraphs(update)
-    return Recorded(configs, graphs, CudaGraphRecorder(configs.step, graphs))
+    return Recorded(configs, graphs)
 
 
 def ready_to_record(configs: Configs) -> Recorded:
@@ -109,7 +109,7 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
         sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
         torch.testing.assert_close(others, sums, rtol=0, atol=0)
         assert torch.equal(weights(eager), weights(replayed))
-        n_replayed += recorded.recorder.shape_of(stage) in recorded.graphs._recorded
+        n_replayed += shape_of(replayed.step, stage) in recorded.graphs._recorded
     assert not recorded.lines
     assert n_replayed == 3 * 3  # each rate has its own graph, and graphs of another length are dropped
     assert len(Tape.pools) == 3
