@@ -56,9 +56,7 @@ class Processes:
 
     def agree(self, *values: float) -> list[float]:
         """The first process's values: those that depend on a clock or a signal must be the same everywhere."""
-        shared = torch.tensor(values, dtype=torch.float64)
-        dist.broadcast(shared, src=0)
-        return shared.tolist()
+        return self.copy(torch.tensor(values, dtype=torch.float64)).tolist()
 
     def from_first(self, value: Any) -> Any:
         return self.of_all(value)[0]
