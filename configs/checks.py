@@ -1,17 +1,21 @@
-"""Checks of several keys together, before anything is built and before PyTorch is imported."""
+"""Checks of several keys together, and of keys that are rows, before anything is built and PyTorch is imported."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
-from configs.rows import check_mixture, check_stages, check_weights
 from configs.tokenizers import check_tokens
 from distributed.launch import n_started
 from runs.schema import matches
+from training.schedule import masking_rates
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
+ROW_KEYS = ("until", "seq_len", "masking_prob")
+NUMBER = (int, float)  # types of YAML values; the type of true and false is bool
+MIXTURE = "{until: 1.0, random: 0.5, span: 0.5}"
 
 
 def check(values: Mapping[str, Any]) -> None:
@@ -41,11 +45,11 @@ def check(values: Mapping[str, Any]) -> None:
         raise ConfigError(f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs")
     if not matches(values["plan.curve"], [dict.fromkeys(("chars", "low", "loss", "high"), float)]):
         raise ConfigError("plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it")
-    check_stages(values)
+    _check_stages(values)
     check_tokens(values)
     _check_masking(values)
     _check_objective(values)
-    check_weights(values)
+    _check_weights(values)
     if values["data.within_documents"] and values["data.sampling"] != "random":
         raise ConfigError("data.within_documents=true: data.sampling=shuffled cuts the whole text: use random")
 
@@ -59,7 +63,7 @@ def _check_masking(values: Mapping[str, Any]) -> None:
     if strategy == "labml_nn":
         _check_labml_nn(values)
     if strategy == "mixture":
-        check_mixture(mixture, option_names(MaskingConfigs, "strategy").keys() - {"mixture", "labml_nn"})
+        _check_mixture(mixture, option_names(MaskingConfigs, "strategy").keys() - {"mixture", "labml_nn"})
     elif mixture:
         raise ConfigError(f"masking.mixture requires masking.strategy=mixture (now {strategy})")
 
@@ -91,3 +95,95 @@ def _check_objective(values: Mapping[str, Any]) -> None:
     shortest = min(row["seq_len"] for row in values["training.stages"])
     if shortest < SHORTEST:
         raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")
+
+
+def _check_stages(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `training.stages` is malformed or does not fit the other keys."""
+    stages = values["training.stages"]
+    if not stages:
+        raise ConfigError("training.stages is empty: give at least one row, such as {until: 1.0, seq_len: 64}")
+    for number, row in enumerate(stages, start=1):
+        _check_stage(f"training.stages, row {number}", row, values)
+    _check_untils("training.stages", stages)
+
+
+def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
+    """Raise ConfigError if `masking.mixture` is not a mixture of `strategies`."""
+    if not rows:
+        raise ConfigError(f"masking.strategy=mixture needs masking.mixture, such as [{MIXTURE}]")
+    for number, row in enumerate(rows, start=1):
+        where = f"masking.mixture, row {number}"
+        if not isinstance(row, dict) or type(row.get("until")) not in NUMBER:
+            raise ConfigError(f"{where} is not of the form {MIXTURE}")
+        shares = {name: share for name, share in row.items() if name != "until"}
+        for name, share in shares.items():
+            if name not in strategies:
+                choices = ", ".join(sorted(strategies))
+                raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
+            if type(share) not in NUMBER or not 0 <= share <= 1e6:
+                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")
+        if not sum(shares.values()) > 0:
+            raise ConfigError(f"{where}: the shares must not all be 0")
+    _check_untils("masking.mixture", rows)
+
+
+def _check_weights(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `data.weights` is malformed or does not fit the other keys."""
+    rows = values["data.weights"]
+    pairs: list[tuple[Any, Any]] = [
+        pair for row in rows for pair in (row.items() if isinstance(row, dict) else [("", None)])
+    ]
+    shares = [share for _, share in pairs]
+    is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
+    if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):
+        raise ConfigError("data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0")
+    if rows and not sum(shares) > 0:
+        raise ConfigError("data.weights: the weights must not all be 0")
+    if rows and values["data.sampling"] != "random":
+        raise ConfigError("data.weights: data.sampling=shuffled visits the whole text: use random")
+
+
+def _check_stage(where: str, row: Any, values: Mapping[str, Any]) -> None:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where} is not of the form {{until: 1.0, seq_len: 64}}")
+    for key in row:
+        if key not in ROW_KEYS:
+            near = get_close_matches(str(key), ROW_KEYS, 1)
+            hint = ": YAML needs a space after the colon" if ":" in str(key) else ""
+            hint = hint or (f": did you mean {near[0]}?" if near else "")
+            raise ConfigError(f"{where}: unknown key {shortened(key)!r}{hint}")
+    for key in ("until", "seq_len"):
+        if key not in row:
+            raise ConfigError(f"{where} has no {key}")
+
+    rates = masking_rates(row, values["masking.masking_prob"])
+    if not rates:
+        raise ConfigError(f"{where}: masking_prob=[] is empty: give a rate, or rates that steps cycle through")
+    for key, share in (("until", row["until"]), *(("masking_prob", rate) for rate in rates)):
+        if type(share) not in NUMBER or not 0 < share <= 1:
+            raise ConfigError(f"{where}: {key}={shortened(share)} must be a number above 0 and at most 1")
+
+    seq_len, longest = row["seq_len"], 2**20
+    if values["model.architecture"] == "labml_nn":
+        longest = 5_000  # it encodes the positions of so many
+    if type(seq_len) is not int or not 2 <= seq_len <= longest:
+        raise ConfigError(f"{where}: seq_len={shortened(seq_len)} must be an integer from 2 to {longest:,}")
+    chars, grad_accum_steps = values["training.chars_per_step"], values["training.grad_accum_steps"]
+    if chars % (seq_len * grad_accum_steps * n_started()):
+        raise ConfigError(
+            f"{where}: training.chars_per_step={chars} is not a multiple of seq_len={seq_len}"
+            + (f" times training.grad_accum_steps={grad_accum_steps}" if grad_accum_steps > 1 else "")
+            + (f" times {n_started()} processes" if n_started() > 1 else "")
+        )
+
+
+def _check_untils(where: str, rows: list[Any]) -> None:
+    """Raise ConfigError unless the rows' ends rise from above 0 to 1."""
+    before = 0.0
+    for number, row in enumerate(rows, start=1):
+        until = row["until"]
+        if not until > before:  # nan is not
+            raise ConfigError(f"{where}, row {number}: until={until} must be above {before}, the end of the row before")
+        before = until
+    if before != 1:
+        raise ConfigError(f"{where}: the last row must have until=1.0, not {before}")
