@@ -227,8 +227,7 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
     from configs.devices import without_cuda
 
     why_not = without_cuda()
-    found = ("quick", why_not) if why_not else ("gpu", "found a CUDA device")
-    return found[0], f"{found[1]} (--preset chooses another)"
+    return "quick" if why_not else "gpu", f"{why_not or 'found a CUDA device'} (--preset chooses another)"
 
 
 @cache
