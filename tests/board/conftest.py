@@ -256,6 +256,24 @@ def page(browser) -> Any:
     opened.close()
 
 
+def show(page: Any, address: str, ready: str = LINE) -> None:
+    """Open an address, and wait for an element of its page."""
+    page.goto(address)
+    page.wait_for_selector(ready)
+
+
+def shape(page: Any) -> str:
+    """The first curve of a page; empty if there is none."""
+    return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
+
+
+def grown(page: Any, before: str) -> str:
+    """Wait until the chart has changed. Returns its new shape."""
+    now = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
+    page.wait_for_function(f"before => ({now}) != before", arg=before, timeout=WITHIN)
+    return shape(page)
+
+
 @pytest.fixture
 def axe(page) -> Callable[[], list[str]]:
     """Checks the open page with axe-core; returns its serious faults, each with the elements that have it."""
@@ -277,6 +295,5 @@ def live(page, shared_dashboard: Dashboard, make_run) -> Iterator[tuple[RunFolde
     run = make_run()
     with run.locked():
         delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(LINE)
+        show(page, delivery.page)
         yield run, delivery

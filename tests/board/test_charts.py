@@ -5,7 +5,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.board.conftest import LINE, Dashboard
+from tests.board.conftest import LINE, Dashboard, show
 
 
 @pytest.fixture
@@ -23,9 +23,7 @@ def opened(page, shared_dashboard: Dashboard, make_run):
         run.append_log(f"a \x1b[32m[b]\x1b[0mc\x1b[31m[x!{step // 10}]\x1b[0m")
     run.append_hardware({"step": 10, "time": 1.0, "cpu": 90.0, "cpu_of_run": 80.0})
     run.save_status("completed")
-    shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-    page.wait_for_selector(LINE)
+    show(page, shared_dashboard.receive(run).page)
     return page
 
 
@@ -96,8 +94,7 @@ def test_the_pages_are_accessible_in_light_and_dark_and_fit_a_narrow_window(open
 
 def test_a_prefix_leads_to_its_run_and_an_unknown_one_is_refused(page, shared_dashboard: Dashboard, make_run):
     run, _ = [shared_dashboard.receive(make_run(f"{end}{secrets.token_hex(8)}")) for end in ("0ddba111", "0ddba112")]
-    page.goto(f"{shared_dashboard.url}/run/0ddba111")
-    page.wait_for_selector(LINE)
+    show(page, f"{shared_dashboard.url}/run/0ddba111")
     assert page.url == run.page
     for unknown, line in (("feedface", "no runs of the dashboard begin"), ("0ddba11", "2 runs of the dashboard begin")):
         answer = page.goto(f"{shared_dashboard.url}/run/{unknown}")

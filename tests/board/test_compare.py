@@ -11,7 +11,7 @@ from board.comparison import MAX_POINTS, with_rows
 from board.run_records import RECORDS
 from runs.delivery import STORED, ask
 from runs.schema import METRICS
-from tests.board.conftest import LINE, WITHIN, Dashboard, message
+from tests.board.conftest import LINE, WITHIN, Dashboard, message, show
 
 
 def cells(page, column: int) -> list[str]:
@@ -25,8 +25,7 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
         run.append_metrics({"step": 40, "seconds": 20.0, "loss.valid": 0.5 + seed / 10, "accuracy.valid": 0.5})
         run.save_status("completed")
         dashboard.receive(run)
-    page.goto(f"{dashboard.url}/runs")
-    page.wait_for_selector("tbody tr")
+    show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
@@ -57,8 +56,7 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     for run, last in zip(runs, (0.5, 0.6, 0.7, 1e6), strict=True):
         run.append_metrics({"step": 40, "chars": 400, "seconds": 4.0, "loss.valid": last})
         dashboard.receive(run)
-    page.goto(f"{dashboard.url}/compare")
-    page.wait_for_selector(LINE)
+    show(page, f"{dashboard.url}/compare")
     assert page.locator(LINE).count() == 3  # the first two differ only in their seed
     ticks = [float(text) for text in page.locator("svg text").all_text_contents() if text.replace(".", "").isdecimal()]
     assert max(ticks) < 20
@@ -86,8 +84,7 @@ def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dash
     runs = [make_run(n_rows=n, **{"loss.valid": loss}) for n, loss in ((MAX_POINTS + 2, 1.0), (300, 2.0))]
     for run in runs:
         shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
-    page.wait_for_selector(LINE)
+    show(page, f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
     heights = re.findall(r",([\d.]+)", page.locator(LINE).get_attribute("d"))
     assert len(set(heights)) == 2  # the mean of both, and then the longer run alone
 
@@ -99,8 +96,7 @@ def test_runs_with_other_tokens_share_an_axis_only_of_the_loss_per_character(pag
     for run in runs:
         run.save_reference_lines({"counting": 1.0 + len(run.corpus()["name"])})
         dashboard.receive(run)
-    page.goto(f"{dashboard.url}/compare")
-    page.wait_for_selector(LINE)
+    show(page, f"{dashboard.url}/compare")
     assert page.locator("figure").count() == page.locator(LINE).count() == 3
     titles = page.locator("figcaption > span:first-child").all_inner_texts()
     assert "play, bpe:256, loss.valid, nats per masked token" in titles
@@ -130,8 +126,7 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
         row = {"step": 40 + i, "loss.valid": wrong, "chars": wrong, "seconds": wrong}
         before, stored = stored, ask(url, "POST", message(row, stored), 10, STORED)["stored"][METRICS]
         assert stored > before
-    page.goto(f"{shared_dashboard.url}/compare?run={run.path.name}")
-    page.wait_for_selector(f".runs li[data-run='{run.path.name}']")
+    show(page, f"{shared_dashboard.url}/compare?run={run.path.name}", f".runs li[data-run='{run.path.name}']")
     page.wait_for_selector(LINE)
     assert page.locator("#absent").count() == 0
 
@@ -139,8 +134,8 @@ def test_a_value_that_is_no_number_leaves_the_comparison_whole(page, shared_dash
 def test_runs_in_the_address_that_are_unknown_are_named_until_others_are_chosen(page, dashboard: Dashboard, make_run):
     run = make_run()
     dashboard.receive(run)
-    page.goto(f"{dashboard.url}/compare?run=feedface&run={run.path.name[:6]}")
-    page.wait_for_selector("[role=alert]:text-is('No run begins with feedface.')")
+    named = "[role=alert]:text-is('No run begins with feedface.')"
+    show(page, f"{dashboard.url}/compare?run=feedface&run={run.path.name[:6]}", named)
     assert page.locator(LINE).count() == 1
     page.click("button:text-is('None')")
     assert page.inner_text("[role=alert]") == ""

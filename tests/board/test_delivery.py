@@ -15,7 +15,7 @@ from runs.files import ROOT
 from runs.run_folder import RunFolder
 from runs.schema import LOG, METRICS
 from runs.uploader import Uploader
-from tests.board.conftest import LINE, message
+from tests.board.conftest import message, show
 
 DRAWN = ([10, 20, 30], [3.0, 1.5, 1.0])  # loss.valid of `make_run`
 
@@ -205,8 +205,7 @@ def test_two_runs_stream_many_points_each_and_none_is_lost(shared_dashboard, mak
             assert steps[-1] == n
             assert values[-1] == pytest.approx(last)
     page = browser.new_page()
-    page.goto(f"{shared_dashboard.url}/run/{runs[0].path.name}")
-    page.wait_for_selector(LINE)
+    show(page, uploaders[0].delivery.page)
     page.close()
 
 

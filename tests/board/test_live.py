@@ -2,31 +2,18 @@
 
 import signal
 import time
-from typing import Any
 
 import pytest
 
 from runs.delivery import RefusedError, ask
-from tests.board.conftest import LINE, WITHIN, Dashboard
-
-
-def shape(page: Any) -> str:
-    return page.locator(LINE).first.get_attribute("d") or "" if page.locator(LINE).count() else ""
-
-
-def grown(page: Any, before: str) -> str:
-    """Wait until the chart has changed. Returns its new shape."""
-    now = f"document.querySelector('{LINE}')?.getAttribute('d') ?? ''"
-    page.wait_for_function(f"before => ({now}) != before", arg=before, timeout=WITHIN)
-    return shape(page)
+from tests.board.conftest import WITHIN, Dashboard, grown, shape, show
 
 
 def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_dashboard: Dashboard, make_run):
     run = make_run(n_rows=0)
     with run.locked():
         delivery = shared_dashboard.receive(run)
-        page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-        page.wait_for_selector(".state.in-progress")
+        show(page, delivery.page, ".state.in-progress")
         drawn = shape(page)
         assert drawn == ""
         for step in (10, 20, 30):
@@ -46,8 +33,7 @@ def test_a_page_of_an_ended_run_shows_how_it_is_resumed(page, shared_dashboard: 
     run = make_run()
     run.save_status("interrupted")
     delivery = shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/run/{run.path.name}")
-    page.wait_for_selector(LINE)
+    show(page, delivery.page)
     page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
     with run.locked():
@@ -105,8 +91,7 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
     training = train_beside(dashboard.url, steps=100_000)
     training.until(lambda: bool(dashboard.get("runs/null")["runs"]))
     uuid = training.run.path.name
-    page.goto(f"{dashboard.url}/run/{uuid}")
-    page.wait_for_selector(".state.in-progress")
+    show(page, f"{dashboard.url}/run/{uuid}", ".state.in-progress")
     training.process.send_signal(signal.SIGKILL)
     training.process.wait(10)
     killed = time.time()
@@ -158,9 +143,7 @@ def test_a_run_that_ended_without_the_dashboard_is_not_called_dead(page, dashboa
 
 def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboard, make_run):
     run = make_run()
-    dashboard.receive(run)
-    page.goto(f"{dashboard.url}/run/{run.path.name}")
-    page.wait_for_selector(LINE)
+    show(page, dashboard.receive(run).page)
     dashboard.end(signal.SIGKILL)
     page.wait_for_selector("#absent", timeout=WITHIN)
     dashboard.start()
