@@ -6,14 +6,13 @@ import math
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from board.labml_messages import MAX_SERIES
-from tests.board.conftest import Dashboard
+from tests.board.conftest import Dashboard, show
+from tests.board.test_attacks import ask, get
 
 SCRIPT = """
 from labml import experiment, tracker
@@ -47,17 +46,13 @@ def test_scripts_that_use_plain_labml_appear(page, shared_dashboard: Dashboard, 
         assert found[comment]["run_status"]["status"] == "completed"
         page.wait_for_selector(f'a.list-item[href="/run/{found[comment]["run_uuid"]}"]', timeout=20_000)
     for comment in ways:
-        page.goto(f"{shared_dashboard.url}/run/{found[comment]['run_uuid']}")  # leads to labml's page
-        page.wait_for_selector("svg#chart path.smoothed-line")
+        # Leads to labml's page.
+        show(page, f"{shared_dashboard.url}/run/{found[comment]['run_uuid']}", "svg#chart path.smoothed-line")
 
 
-def answer(url: str, content: object) -> int:
-    request = urllib.request.Request(url, json.dumps(content).encode(), method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as response:
-            return response.status
-    except urllib.error.HTTPError as error:
-        return error.code
+def posted(dashboard: Dashboard, path: str, content: object) -> int:
+    """The status of the answer to a message of labml's clients or of its page."""
+    return ask(dashboard, get(f"/api/v1/{path}", method="POST", body=json.dumps(content)))[0]
 
 
 WRONG_MESSAGES = [
@@ -82,19 +77,19 @@ def test_messages_that_would_break_the_page_are_refused(page, shared_dashboard: 
     shared_dashboard.receive(run)
     paths = (f"default/track?run_uuid={run.path.name}", f"run/{run.path.name}", f"session/{run.path.name}")
     for message, path in itertools.product(WRONG_MESSAGES, paths):
-        assert answer(f"{shared_dashboard.url}/api/v1/{path}", message) == 400, message
-    page.goto(f"{shared_dashboard.url}/runs?labml")
-    page.wait_for_selector(f'a.list-item[href="/run/{run.path.name}"]')
+        assert posted(shared_dashboard, path, message) == 400, message
+    show(page, f"{shared_dashboard.url}/runs?labml", f'a.list-item[href="/run/{run.path.name}"]')
 
 
 def test_a_run_keeps_a_bounded_number_of_series(shared_dashboard: Dashboard, make_run):
     names, uuid = [f"series {i}" for i in range(300)], "a" * 16
-    url = f"{shared_dashboard.url}/api/v1/default/track?run_uuid={uuid}&labml_version=0.5.3"
-    messages = [
-        {"track": {name: {"step": [1], "value": [1.0]} for name in some}} for some in (names[:150], names[150:])
-    ]
+
+    def track(some: list[str]) -> int:
+        content = {"track": {name: {"step": [1], "value": [1.0]} for name in some}}
+        return posted(shared_dashboard, f"default/track?run_uuid={uuid}&labml_version=0.5.3", content)
+
     with ThreadPoolExecutor() as threads:  # labml-app answers after three seconds
-        assert list(threads.map(answer, [url, url], messages)) == [200, 200]
+        assert list(threads.map(track, (names[:150], names[150:]))) == [200, 200]
     listed = shared_dashboard.get(f"metrics/{uuid}", {"get_all": True, "indices": None})["series"]
     assert len(listed) == MAX_SERIES
     run = make_run(**dict.fromkeys(names, 1.0))
