@@ -30,8 +30,7 @@ from trained.load import Trained, load_trained
 from trained.saved_classifier import check_new
 from training.schedule import masking_rates
 from writing.animation import Recording
-from writing.orders import ORDERS
-from writing.sampler import Sampler
+from writing.sampler import ORDERS, Sampler
 from writing.terminal import Screen, can_redraw
 
 LONGEST, LONGEST_GIF = 1_000_000, 4_000  # tokens

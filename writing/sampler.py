@@ -7,23 +7,48 @@ Austin et al. 2021 (D3PM, arXiv 2107.03006), Sahoo et al. 2024 (MDLM, arXiv 2406
 2502.09992).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F
 
 from trained.batches import pieces
-from writing.orders import BLIND, BY_PROBABILITY
 
 TIE = 1e-6  # scores with a smaller difference are ordered at random
+
+
+def margin(probabilities: Tensor) -> Tensor:
+    """The gap between the two largest of the probabilities `[n_blanks, n_ordinary]`, `[n_blanks]`.
+
+    From Kim et al. 2025, "Train for the Worst, Plan for the Best", arXiv 2502.06768.
+    """
+    best = F.pad(probabilities, (0, 1)).topk(2).values  # padded for vocabularies of one token
+    return best[:, 0] - best[:, 1]
+
+
+# The orders: the blanks with the highest scores come first. Some compare the probabilities of the blanks' tokens, from
+# `[n_blanks, n_ordinary]` to scores `[n_blanks]`. MaskGIT (Chang et al. 2022) compares the probabilities of tokens that
+# it has drawn, which favors probable ones. Here the draw comes later.
+BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "confidence": lambda probabilities: probabilities.amax(-1),
+    "entropy": lambda probabilities: -torch.special.entr(probabilities).sum(-1),  # in nats
+    "margin": margin,
+}
+# Others compare only the blanks, from random numbers `[n, length]` to scores of the same shape.
+BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "random": lambda uniform: uniform,
+    "left-to-right": lambda uniform: -torch.ones_like(uniform).cumsum(1),  # falls from column to column
+}
+ORDERS = (*BLIND, *BY_PROBABILITY)
 
 
 @dataclass(frozen=True)
 class Sampler:
     """Writes tokens below `n_ordinary` in place of blanks, which are `mask_token`.
 
-    `model(ids, positions)` returns logits `[n_positions, n_tokens]`. `order` is one of `writing.orders.ORDERS`. A
+    `model(ids, positions)` returns logits `[n_positions, n_tokens]`. `order` is one of `ORDERS`. A
     `temperature` of 0 takes the most probable tokens. `remask` is the probability with which, after each step but the
     last, each written token becomes a blank again; the next step writes correspondingly more (ReMDM, Wang et al. 2025,
     arXiv 2503.00307, with a constant probability).

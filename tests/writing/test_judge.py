@@ -7,8 +7,7 @@ from data.play.automaton import Automaton
 from data.vocabulary import Vocabulary
 from tests.writing.conftest import generators
 from writing.judge import Judge, cut, ratio
-from writing.orders import ORDERS
-from writing.sampler import Sampler
+from writing.sampler import ORDERS, Sampler
 
 # "abc", "abd" or "ae", then again; so "ac" and "ca e" are impossible.
 WORDS = Automaton("abcdeb", ({1: 0.5, 5: 0.2, 4: 0.3}, {2: 1.0}, {0: 1.0}, {0: 1.0}, {0: 1.0}, {3: 1.0}))

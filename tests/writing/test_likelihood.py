@@ -12,8 +12,7 @@ from tests.data.play.test_floor import probabilities
 from tests.writing.conftest import flattened, generators
 from training.callbacks import any_order_bound
 from writing.measures import order_losses
-from writing.orders import ORDERS
-from writing.sampler import Sampler
+from writing.sampler import ORDERS, Sampler
 from writing.truth import TruePosterior
 
 LENGTH = 4

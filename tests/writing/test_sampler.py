@@ -1,3 +1,4 @@
+import math
 from itertools import pairwise
 
 import pytest
@@ -6,8 +7,7 @@ import torch
 from tests.data.masking.helpers import chi_square
 from tests.writing.conftest import Joint, generators
 from trained.fill import encode
-from writing.orders import ORDERS
-from writing.sampler import Sampler, draw
+from writing.sampler import BLIND, BY_PROBABILITY, ORDERS, Sampler, draw
 
 LARGEST = 1 - 2**-53  # the largest random number
 
@@ -133,3 +133,30 @@ def test_long_texts_are_written_in_pieces(writer, steps):
     assert texts[-1].shape == (1, 200)
     assert (texts[-1] < writer.vocabulary.n_ordinary).all()
     assert torch.equal(texts[-1][0, :7], start[0, :7])
+
+
+PROBABILITIES = torch.tensor(
+    [
+        [0.50, 0.50, 0.00, 0.00],  # the lowest entropy, no margin
+        [0.55, 0.15, 0.15, 0.15],  # the largest margin
+        [0.60, 0.38, 0.01, 0.01],  # the largest probability
+    ],
+    dtype=torch.float64,
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "first", "score", "score_of_one_token"),
+    [("confidence", 2, 0.60, 1), ("entropy", 0, -math.log(2), 0), ("margin", 1, 0.40, 1)],
+)
+def test_each_order_prefers_another_blank(order, first, score, score_of_one_token):
+    scores = BY_PROBABILITY[order](PROBABILITIES)
+    assert scores.argmax() == first
+    assert scores[first].item() == pytest.approx(score)
+    assert BY_PROBABILITY[order](torch.ones(2, 1)).tolist() == [score_of_one_token] * 2
+
+
+def test_blind_orders_do_not_look():
+    uniform = torch.tensor([[0.3, 0.9, 0.1]])
+    assert BLIND["random"](uniform).tolist() == uniform.tolist()
+    assert BLIND["left-to-right"](uniform).argsort(descending=True).tolist() == [[0, 1, 2]]
