@@ -17,9 +17,6 @@ def killed(path: Path, *lines: str) -> None:
     assert subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT).returncode == -9
 
 
-STORE = "from pathlib import Path; from board.store import Store; store = Store(Path(sys.argv[1]))"
-
-
 def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all, but long enough to have a header" * 10)
@@ -56,11 +53,11 @@ def test_a_database_of_an_earlier_version_with_its_log_is_opened(tmp_path):
     assert not Path(f"{path}-wal").exists()
 
 
-def test_a_database_whose_writer_was_killed_within_a_transaction_is_opened_as_it_was_before(tmp_path):
+def test_a_kill_within_a_transaction_leaves_what_was_stored_before(tmp_path):
     path = tmp_path / "store.sqlite3"
     killed(
         path,
-        STORE,
+        "from pathlib import Path; from board.store import Store; store = Store(Path(sys.argv[1]))",
         "store._connection.execute('PRAGMA cache_size = 1')",  # writes to the file before the end
         "[store.put('n', str(i), 'old' * 100) for i in range(100)]",
         "store._connection.execute('BEGIN')",
@@ -98,44 +95,29 @@ def check_is_refused(path, reason):
 
 def test_two_stores_cannot_share_a_file(tmp_path):
     first = Store(tmp_path / "store.sqlite3")
-    with pytest.raises(StoreError, match="another dashboard uses it"):
-        Store(tmp_path / "store.sqlite3")
+    check_is_refused(tmp_path / "store.sqlite3", "another dashboard uses it")
     first.put("n", "key", "1")
     first.close()
     assert Store(tmp_path / "store.sqlite3").get("n", "key") == "1"
 
 
-def test_the_lock_holds_when_all_files_were_deleted(tmp_path):
-    first = Store(tmp_path / "store.sqlite3")
-    for file in contents(tmp_path / "store.sqlite3"):
-        file.unlink()
-    assert first.reopened()
-    with pytest.raises(StoreError, match="another dashboard uses it"):
-        Store(tmp_path / "store.sqlite3")
-
-
-def test_a_folder_that_is_deleted_is_created_again(tmp_path):
-    store = Store(tmp_path / "folder" / "store.sqlite3")
-    shutil.rmtree(tmp_path / "folder")
-    assert store.reopened()
-    store.put("n", "key", "1")
-    assert (tmp_path / "folder" / "store.sqlite3").exists()
-
-
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_file_that_is_deleted_or_replaced_is_noticed(tmp_path, is_replaced):
-    path, other = tmp_path / "store.sqlite3", tmp_path / "other.sqlite3"
+@pytest.mark.parametrize("how", ["deleted", "deleted with its folder", "replaced"])
+def test_a_file_that_is_deleted_or_replaced_is_noticed(tmp_path, how):
+    path, other = tmp_path / "folder" / "store.sqlite3", tmp_path / "other.sqlite3"
     store = Store(path)
     store.put("n", "key", "old")
     assert not store.reopened()
     path.unlink()
-    if is_replaced:
+    if how == "replaced":
         new = Store(other)
         new.put("n", "key", "new")
         new.close()
         other.rename(path)
+    elif how == "deleted with its folder":
+        shutil.rmtree(path.parent)
     assert store.reopened()
-    assert store.get("n", "key") == ("new" if is_replaced else None)
+    check_is_refused(path, "another dashboard uses it")
+    assert store.get("n", "key") == ("new" if how == "replaced" else None)
     store.put("n", "more", "1")
     store.close()
     assert Store(path).get("n", "more") == "1"

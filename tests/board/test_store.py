@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from board.labml_database import decode, encode
 from board.store import Store
-from tests.board.test_database_file import STORE, killed
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -64,11 +63,3 @@ def test_a_transaction_that_fails_stores_nothing(tmp_path):
         store.put("a", "other", "4")
     store.close()
     assert Store(tmp_path / "store.sqlite3").get("a", "other") == "4"
-
-
-def test_stored_values_survive_a_kill(tmp_path):
-    """SIGKILL ends the process right after `put`, before it can close the file."""
-    path = tmp_path / "store.sqlite3"
-    killed(path, STORE, "[store.put('n', str(i), str(i * i)) for i in range(100)]")
-    store = Store(path)
-    assert [store.get("n", str(i)) for i in range(100)] == [str(i * i) for i in range(100)]
