@@ -2,7 +2,8 @@ import itertools
 import json
 import os
 import pickle
-import subprocess
+import resource
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from runs.run_folder import RunFolder
-from tests.conftest import needed, one_line
+from tests.conftest import limited, one_line
 from training import checkpoint
 from training.checkpoint import (
     CheckpointError,
@@ -190,47 +191,27 @@ def test_a_file_that_the_disk_has_changed_does_not_become_the_last(folder, monke
     check_found(folder, {2})
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of one MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True)
-    needed(mounted.returncode == 0 or os.geteuid() != 0, "needs the right to mount a file system")
-    if mounted.returncode:
-        pytest.skip("only root may mount a file system")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def fill(disk, filler) -> None:
-    """Leave no room for another block."""
-    filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * 4096))
-
-
-def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(small_disk, train):
-    """Rows are queued until they can be written, and checkpoints are tried again."""
-    filler = small_disk / "filler"
+def test_a_full_disk_costs_no_rows_and_no_checkpoint_once_there_is_room(train):
+    """Rows are queued until they can be written, and checkpoints are tried again. A limit stands for the disk."""
 
     def fill_up_or_clear(callbacks) -> None:
         if len(callbacks.rows) == 2:
-            fill(small_disk, filler)
-        if len(callbacks.rows) == 14:  # the last block of the file is full by then
-            filler.unlink()
+            disk.enter_context(limited(resource.RLIMIT_FSIZE, 1_000))
+        if len(callbacks.rows) == 6:
+            disk.close()
 
-    keys = {"training__max_steps": 16, "training__evaluations": 16, "checkpoint__every_seconds": 0.001}
-    keys |= {"model__d_model": 16, "model__d_ff": 16}
-    trained = train(folder=small_disk / "run", on_row=fill_up_or_clear, **keys)
-    assert [row["step"] for row in trained.run.metrics()] == list(range(1, 17))
+    keys = {"training__max_steps": 8, "training__evaluations": 8, "checkpoint__every_seconds": 0.001}
+    with ExitStack() as disk:
+        trained = train(on_row=fill_up_or_clear, **keys)
+    assert [row["step"] for row in trained.run.metrics()] == list(range(1, 9))
     assert any("cannot write a row" in line for line in trained.callbacks.lines)
     assert any("cannot write the checkpoint" in line for line in trained.callbacks.lines)
-    assert load_last(trained.run.checkpoints).state["step"] == 16
+    assert load_last(trained.run.checkpoints).state["step"] == 8
 
 
-def test_a_line_is_appended_whole_or_not_at_all(small_disk):
-    run = RunFolder(small_disk)
+def test_a_line_is_appended_whole_or_not_at_all(tmp_path):
+    run = RunFolder(tmp_path)
     run.append_event({"event": "noted", "step": 1})
-    fill(small_disk, small_disk / "filler")
-    with pytest.raises(OSError, match="No space left"):
+    with limited(resource.RLIMIT_FSIZE, 1_000), pytest.raises(OSError, match="No space left"):
         run.append_event({"event": "noted", "step": 2, "text": "x" * 10_000})
     assert run.events() == [{"event": "noted", "step": 1}]
