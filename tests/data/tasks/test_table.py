@@ -4,13 +4,12 @@ import pytest
 
 from data.sources import CorpusError
 from data.tasks.table import from_csv
-from data.tasks.task import CHARACTER, PAIR, Example
-from tests.conftest import one_line
+from data.tasks.task import CHARACTER, PAIR, Example, Task
+from tests.conftest import one_line, written
 
 
-def written(tmp_path, *rows: str, encoding: str = "utf-8"):
-    (tmp_path / "a.csv").write_text("\n".join(rows), encoding=encoding)
-    return tmp_path / "a.csv"
+def table(tmp_path, *rows: str) -> Task:
+    return from_csv(written(tmp_path / "a.csv", "\n".join(rows)))
 
 
 def texts(part) -> set[str]:
@@ -19,7 +18,7 @@ def texts(part) -> set[str]:
 
 def test_a_text_that_trains_never_tests(tmp_path):
     rows = [f"{word} {i},{label}" for label, word in (("x", "one"), ("y", "two")) for i in range(10)]
-    task = from_csv(written(tmp_path, "text,label", "same,x", *rows, "same,y"))
+    task = table(tmp_path, "text,label", "same,x", *rows, "same,y")
     assert "same" in texts(task.pool)
     assert not texts(task.pool) & texts(task.test)
     assert (len(task.pool), len(task.test)) == (14, 7)
@@ -27,19 +26,19 @@ def test_a_text_that_trains_never_tests(tmp_path):
 
 def test_a_csv_file_may_split_itself(tmp_path):
     rows = [f'"{label}, {i}",{label},train' for label in "xy" for i in range(5)] + ['"four\nfive",x,test']
-    task = from_csv(written(tmp_path, "text,label,split", *rows, encoding="utf-8-sig"))  # with a byte order mark
+    task = table(tmp_path, "\ufefftext,label,split", *rows)  # with a byte order mark
     assert task.pool == [Example((f"{label}, {i}",), label) for label in "xy" for i in range(5)]
     assert task.test == [Example(("four\nfive",), "x")]
 
 
 def test_pairs_of_texts_stay_apart(tmp_path):
-    task = from_csv(written(tmp_path, "text_a,text_b,label", *(f"a{i},b{i},{'xy'[i % 2]}" for i in range(20))))
+    task = table(tmp_path, "text_a,text_b,label", *(f"a{i},b{i},{'xy'[i % 2]}" for i in range(20)))
     assert task.kind == PAIR
     assert task.pool[0] == Example(("a0", "b0"), "x")
 
 
 def test_characters_have_labels(tmp_path):
-    task = from_csv(written(tmp_path, "text,labels", *(f"a{i:02},x{'yx'[i % 2]}z" for i in range(20))))
+    task = table(tmp_path, "text,labels", *(f"a{i:02},x{'yx'[i % 2]}z" for i in range(20)))
     assert (task.kind, task.labels) == (CHARACTER, ["x", "y", "z"])
     assert task.pool[1] == Example(("a01",), ("x", "x", "z"))
     assert (len(task.pool), len(task.test)) == (14, 6)
