@@ -297,11 +297,16 @@ def corpus_file(tmp_path: Path, text_file: Path) -> Path:
     return Path(shutil.copy(text_file, tmp_path))
 
 
+def parts(text: str, n: int) -> list[str]:
+    """A text in `n` parts that end anywhere."""
+    return [text[i * len(text) // n : (i + 1) * len(text) // n] for i in range(n)]
+
+
 def in_files(folder: Path, text: str, n: int) -> Path:
     """Write a text into `n` files of a new folder, which end anywhere."""
     folder.mkdir()
-    for i in range(n):
-        written(folder / f"{i:03}.txt", text[i * len(text) // n : (i + 1) * len(text) // n])
+    for i, part in enumerate(parts(text, n)):
+        written(folder / f"{i:03}.txt", part)
     return folder
 
 

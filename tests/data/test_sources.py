@@ -18,7 +18,7 @@ from data.sources import list_sources, read_blocks
 from data.stored import StoredTokens
 from data.tokenization import convert
 from data.vocabulary import Vocabulary
-from tests.conftest import in_files, one_line, written
+from tests.conftest import in_files, one_line, parts, written
 
 TEXT = play()[:200_000].replace("a", "ä")  # two bytes, so blocks end inside characters unless they are cut well
 
@@ -29,26 +29,15 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     monkeypatch.setattr(corpus, "IN_MEMORY", 0)
 
 
-def parts(n: int) -> list[str]:
-    """The text in `n` parts that end anywhere."""
-    return [TEXT[i * len(TEXT) // n : (i + 1) * len(TEXT) // n] for i in range(n)]
-
-
-def write_one(path: Path) -> Path:
-    path.mkdir()
-    return written(path / "text.txt", TEXT)
-
-
 def write_gzip(path: Path) -> Path:
-    path.mkdir()
-    (path / "text.txt.gz").write_bytes(b"".join(gzip.compress(part.encode()) for part in parts(3)))
-    return path / "text.txt.gz"
+    path.with_suffix(".gz").write_bytes(b"".join(gzip.compress(part.encode()) for part in parts(TEXT, 3)))
+    return path.with_suffix(".gz")
 
 
 def write_folder(path: Path) -> Path:
     """Files of every kind, some of them in a subfolder."""
     path.mkdir()
-    first, second, third, fourth = parts(4)
+    first, second, third, fourth = parts(TEXT, 4)
     (path / "1.txt.gz").write_bytes(gzip.compress(first.encode()))
     rows = [second[i : i + 700] for i in range(0, len(second), 700)]
     table = pyarrow.table({"id": list(range(len(rows) + 2)), "text": [*rows, None, ""]})
@@ -60,7 +49,7 @@ def write_folder(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("write", [write_one, write_gzip, write_folder])
+@pytest.mark.parametrize("write", [lambda path: written(path, TEXT), write_gzip, write_folder])
 def test_the_same_text_in_any_files_gives_the_same_tokens(write: Callable[[Path], Path], tmp_path: Path):
     loaded = load_corpus(str(write(tmp_path / "texts")))
     files = zip(loaded.stored.files, loaded.stored.n_training, strict=True)
