@@ -73,7 +73,7 @@ def test_a_budget_of_characters_or_seconds_ends_the_run(train):
     assert rows[-1]["seconds"] >= 0.3
 
 
-def test_a_run_writes_its_files(train, draws):
+def test_a_run_writes_its_files(train):
     run = train(training__max_steps=2).run
     names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
     assert names == {
@@ -81,7 +81,6 @@ def test_a_run_writes_its_files(train, draws):
         "metrics.jsonl", "reference_lines.json", "curves.png",
         "checkpoints/last.safetensors", "checkpoints/best.safetensors",
     }  # fmt: skip
-    assert run.curves_path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_samples_follow_every_second_evaluation(train):
