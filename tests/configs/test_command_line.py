@@ -74,15 +74,12 @@ def test_numbers_in_yaml_may_be_written_as_python_writes_them(tmp_path):
 
 MIXTURE = "masking.strategy=mixture"
 WRONG = {
-    "unknown key": (["model.d_modle=3"], "did you mean model.d_model?"),
     "wrong type": (["model.d_model=big"], "must be an integer from 2 to 16,384"),
     "masking_prob above 1": (["masking.masking_prob=1.5"], "masking.masking_prob=1.5: it must be a number above 0"),
-    "masking_prob of 0": (["masking.masking_prob=0"], "above 0 and at most 1"),
     "seq_len of 0": (["training.stages=[{until: 1.0, seq_len: 0}]"], "seq_len=0 must be an integer from 2"),
     "n_heads": (["model.d_model=128", "model.n_heads=5"], "model.n_heads=5 does not divide model.d_model=128"),
     "odd heads": (["model.d_model=12", "model.n_heads=4"], "rotary positions need heads of even size"),
     "odd vectors": (["model.architecture=labml_nn", "model.d_model=9", "model.n_heads=3"], "model.d_model=9 is odd"),
-    "huge": (["model.d_model=1000000000"], "from 2 to 16,384"),
     "order": (["training.stages=[{until: 0.7, seq_len: 8}, {until: 0.3, seq_len: 8}]"], "until=0.3 must be above 0.7"),
     "stages that end early": (["training.stages=[{until: 0.9, seq_len: 32}]"], "last row must have until=1.0"),
     "no stages": (["training.stages=[]"], "training.stages is empty"),
@@ -110,7 +107,6 @@ WRONG = {
     "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "requires masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
-    "former key": (["training.accumulation=2"], "did you mean training.grad_accum_steps?"),
     "file that is a folder": (["--config", "configs"], "cannot read configs (Is a directory)"),
     "two values": (["model.d_ff=64", "model.d_ff=32"], "model.d_ff has two values, 64 and 32: give one"),
     "a row's two lengths": (["training.stages=[{until: 1, seq_len: 8, seq_len: 9}]"], "the key seq_len stands twice"),
@@ -123,7 +119,6 @@ WRONG = {
     "device that is not here": (["device=cuda:99"], "cuda"),
     "name with a path": (["name=../elsewhere"], "cannot name a folder"),
     "prompts": (["sample.prompts=[1, 2]"], "must be a list of texts"),
-    "strategy": (["masking.strategy=rnadom"], "one of random, whole_word, span"),
     "two objectives": (["objective.nsp=true", "objective.sop=true"], "choose one"),
     "pairs of labml_nn": (["--preset", "annotated", "objective.nsp=true"], "no segment embeddings"),
     "shuffled pairs": (["objective.sop=true", "data.sampling=shuffled"], "data.sampling=random"),
