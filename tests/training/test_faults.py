@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from configs.command_line import resolve
 from configs.keys import ConfigError
@@ -18,23 +19,15 @@ STAGE = Stage(1.0, 32, 0.15)
 WITH_TABLE = {"model__ngrams": 3}
 
 
-class Breaking(torch.nn.Module):
-    """A model with NaN logits while `is_broken`; with `in_gradients` only its gradients are not finite."""
+def breaking(model: torch.nn.Module, in_gradients: bool = False) -> RemovableHandle:
+    """Makes the logits of a model NaN in training until it is removed, or with `in_gradients` only its gradients."""
 
-    def __init__(self, model: torch.nn.Module, in_gradients: bool = False):
-        super().__init__()
-        self.inner = model
-        self.encoder = model.encoder
-        self.is_broken = False
-        self.in_gradients = in_gradients
-
-    def forward(self, inputs, positions=None):
-        logits = self.inner(inputs, positions)
-        if not self.is_broken:
-            return logits
-        if self.in_gradients:  # sqrt(0) is 0 with an infinite slope
+    def broken(_, inputs, logits):
+        if in_gradients:  # sqrt(0) is 0 with an infinite slope
             return logits + (logits * 0).abs().sqrt()
-        return logits * float("nan")
+        return logits * float("nan") if model.training else logits
+
+    return model.register_forward_hook(broken)
 
 
 @pytest.mark.parametrize("in_gradients", [False, True])
@@ -44,18 +37,16 @@ def test_a_step_that_is_not_finite_is_skipped_and_the_next_one_is_not(corpus_fil
     configs = configs_for(corpus_file, **keys)
     step = configs.step
     step.update.reading_synchronizes = on_a_device
-    step.update.model = Breaking(configs.network, in_gradients)
     step(STAGE)
     before = weights(configs)
     optimizer = [str(optimizer.state_dict()) for optimizer in step.update.optimizers]
-    step.update.model.is_broken = True
-    for skipped in (1, 2):
-        sums = step(STAGE)
-        assert step.update.skipped_in_a_row == skipped
-        assert all(total == 0 for total in sums.values())  # a single NaN would spoil the sums of the interval
+    with breaking(configs.network, in_gradients):
+        for skipped in (1, 2):
+            sums = step(STAGE)
+            assert step.update.skipped_in_a_row == skipped
+            assert all(total == 0 for total in sums.values())  # a single NaN would spoil the sums of the interval
     assert torch.equal(weights(configs), before)
     assert [str(optimizer.state_dict()) for optimizer in step.update.optimizers] == optimizer
-    step.update.model.is_broken = False
     assert step(STAGE)["n_labels"] > 0
     assert step.update.skipped_in_a_row == 0
     assert not torch.equal(weights(configs), before)
@@ -67,12 +58,12 @@ def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
     """Their states exist afterwards, as if no step had been taken."""
     fresh, broken = (configs_for(corpus_file, **WITH_TABLE).update for _ in range(2))
     batches = configs_for(corpus_file).step.draw(STAGE)
-    model = broken.model
-    broken.model, broken.reading_synchronizes, fresh.reading_synchronizes = Breaking(model), True, True
-    for broken.model.is_broken in (True, False):
+    broken.reading_synchronizes = fresh.reading_synchronizes = True
+    with breaking(broken.model):
         broken(batches)
-    fresh(batches)
-    assert all(map(torch.equal, model.parameters(), fresh.model.parameters()))
+    for update in (broken, fresh):
+        update(batches)
+    assert all(map(torch.equal, broken.model.parameters(), fresh.model.parameters()))
 
 
 @pytest.mark.parametrize(
@@ -85,13 +76,11 @@ def test_a_first_step_that_is_not_finite_leaves_new_optimizers(corpus_file):
 )
 def test_skipped_steps_stop_the_run_with_the_last_good_weights(corpus_file, train, n_steps, message):
     configs = configs_for(corpus_file, training__max_steps=n_steps)
-    step, breaking = configs.trainer.training_step, Breaking(configs.network)
-    step.update.model = breaking
     good: list[torch.Tensor] = []
 
     def break_it(callbacks) -> None:
         good.append(weights(configs))
-        breaking.is_broken = True
+        breaking(configs.network)
 
     with one_line(HealthCheckError, message):
         train(configs, on_row=break_it, training__max_steps=n_steps, checkpoint__every_seconds=0.001)
