@@ -49,7 +49,7 @@ def test_the_loss_per_character_is_the_sum_over_the_characters_that_are_hidden(l
 
 @of_bytes_and_bpe
 def test_a_run_with_other_tokens_trains(train, long_file, tokens):
-    trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=100)
+    trained = train(data__corpus=long_file, data__tokens=tokens, training__max_steps=40)
     first, last = trained.callbacks.rows
     assert last["loss.valid"] < first["loss.valid"] < math.log(trained.configs.data.vocabulary.n_ordinary)
     assert last["bits_per_character"] == pytest.approx(last["loss.valid_per_character"] / math.log(2))
@@ -98,12 +98,12 @@ def test_a_validation_text_of_unknown_characters_is_refused(tmp_path):
         _ = configs.data.validation
 
 
-@of_bytes_and_bpe
+@pytest.mark.parametrize("tokens", ["characters", "bytes", "bpe:280"])
 def test_word_masks_hide_whole_words(long_file, tokens):
     configs = configs_for(long_file, data__tokens=tokens)
     vocabulary, windows = configs.data.vocabulary, configs.data.validation.windows
     masked = word_masks(windows, vocabulary)
-    assert 0 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
+    assert 30 < masked.sum(1).min() <= masked.sum(1).max() <= N_MASKED
     words = {"the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "red", "door", "why", "do", "birds", "sing"}
     words |= {"Come", "in", "O", "King", "für", "Zoë", "中文"}
     for window, row in zip(windows, masked, strict=True):
