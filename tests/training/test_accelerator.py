@@ -19,20 +19,16 @@ SHORT = {"training.max_steps": 3, "training.evaluations": 1, "sample.every_evalu
 SHORT |= {"sample.prompts": ["Ne daz rants iv Insk"]}
 SHORT |= {key: value for key, value in TINY.items() if key not in ("training.stages", *SHORT)}
 CASES = {f"preset {name}": {"preset": name} for name in presets()}
-BESIDE = {  # strategies, so that fewer runs try everything
+BESIDE = {  # strategies, so that fewer runs try everything; a mixture asks all of its strategies for each batch
     "random": {"objective.nsp": True},
     "whole_word": {"objective.sop": True},
     "span": {"data.tokens": "bpe:300"},
     "entity": {"data.tokens": "bytes"},
     "pmi": {"masking.masks": "static", "masking.corrupt": "unit", "masking.no_mask_tokens": "ae"},
     "adaptive": {"training.optimizer": "adamw", "training.grad_accum_steps": 2, "data.sampling": "shuffled"},
-    "mixture": {"masking.mixture": [{"until": 1.0, "span": 1, "random": 1}]},
+    "mixture": {"masking.mixture": [{"until": 1.0, **dict.fromkeys(STRATEGIES, 1)}]},
 }
-ONE_LAYER = {"model.n_layers": 1}
-CASES |= {
-    f"strategy {name}": {"masking.strategy": name} | ONE_LAYER | BESIDE.get(name, {})
-    for name in (*STRATEGIES, "mixture")
-}
+CASES |= {f"strategy {name}": {"masking.strategy": name, "model.n_layers": 1, **keys} for name, keys in BESIDE.items()}
 
 
 def places():

@@ -6,8 +6,6 @@ from data.masking.strategies import STRATEGIES
 from data.masking.units import AdaptiveUnits, Mixture, Spans
 from tests.data.masking.helpers import chi_square, generator, units_of
 
-TEXT = "ROMEO:\nBut soft, what light through yonder window breaks?\n\n"
-
 
 def test_span_lengths_follow_the_renormalized_geometric_distribution():
     lengths = Spans(Characters()).lengths((400_000,), generator())
@@ -82,19 +80,3 @@ def test_a_mixture_keeps_its_shares_and_changes_them_with_the_progress():
     assert abs(single - 0.75) < 4 * (0.75 * 0.25 / 8_000) ** 0.5
     units, _ = segmenter(offsets[:100], generator(), 0.5)
     assert (units[:, 0] == units[:, 1]).all()
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_segmenters_move_with_all_their_tensors(name):
-    def tensors(segmenter) -> list[torch.Tensor]:
-        own = [value for value in vars(segmenter).values() if isinstance(value, torch.Tensor)]
-        return own + [tensor for part in segmenter.parts().values() for tensor in tensors(part)]
-
-    mixture = Mixture({"inner": STRATEGIES[name](TEXT)}, [(1.0, {"inner": 1.0})])
-    assert mixture.to(torch.device("meta")) is mixture
-    assert all(tensor.device.type == "meta" for tensor in tensors(mixture))
-    units, weights = STRATEGIES["whole_word"](TEXT).to(torch.device("meta"))(
-        torch.arange(8, device="meta")[None], generator(), 0.0
-    )
-    assert units.shape == weights.shape == (1, 8)
-    assert units.device.type == weights.device.type == "meta"
