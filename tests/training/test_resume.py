@@ -29,17 +29,12 @@ def text() -> str:
 DROPOUT = {"model.dropout": 0.2}
 HALVES = {"training.grad_accum_steps": 2}
 CASES = {  # keys, the step after which the run is stopped, knobs that a user changes
-    "before the first evaluation": (DROPOUT, 2, None),
-    "right after an evaluation": (DROPOUT, 8, None),
-    "dropout": (DROPOUT | {"training.grad_accum_steps": 4}, 7, None),  # in the middle of a stage
-    "span": ({"masking.strategy": "span", "masking.corrupt": "unit"}, 7, None),
-    "static": ({"masking.masks": "static", "masking.random_tokens": "unigram"}, 7, None),
-    "bytes": ({"data.tokens": "bytes", "masking.strategy": "span"}, 7, None),
-    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive"}, 7, None),
-    "unknown characters": ({"data.unknown_below": 0.01}, 7, None),
-    "adaptive": (HALVES | {"masking.strategy": "adaptive", "data.sampling": "shuffled"}, 7, None),
+    "before the first evaluation": (DROPOUT | {"masking.strategy": "span", "masking.corrupt": "unit"}, 2, None),
+    "right after an evaluation": (DROPOUT | {"masking.masks": "static", "masking.random_tokens": "unigram"}, 8, None),
+    "bytes": (DROPOUT | {"data.tokens": "bytes", "training.grad_accum_steps": 4}, 7, None),  # in the middle of a stage
+    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"}, 7, None),
     "mixture": ({"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"}, 7, None),
-    "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1}, 7, None),
+    "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01}, 7, None),
     "labml_nn": (LABML, 7, None),
     "pairs of text": ({"objective.nsp": True}, 7, None),
     "after a knob was changed": ({}, 7, {"learning_rate_factor": 0.5, "masking_prob": 0.3}),
