@@ -56,8 +56,6 @@ def test_waiting_for_a_slow_disk_is_reported(text: Path, train):
 
 CASES: dict[str, dict[str, Any]] = {
     "documents": {"data__within_documents": True, "masking__strategy": "span", "data__unknown_below": 0.01},
-    "mixture": {"masking__strategy": "mixture", "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}]},
-    "sop": {"objective__sop": True, "masking__strategy": "whole_word"},
     "shuffled and static": {
         "data__sampling": "shuffled",
         "masking__masks": "static",
@@ -89,20 +87,14 @@ def test_a_run_whose_windows_a_thread_draws_continues_bit_for_bit(text: Path, tr
         ({"masking__strategy": "adaptive"}, "this masking.strategy needs the whole text"),
         ({"objective__nsp": True}, "objective.nsp needs all speeches in memory"),
         ({"data__within_documents": True, "training__stages": [{"until": 1, "seq_len": 4096}]}, "the longest document"),
+        ({"data__sampling": "shuffled"}, r"data.sampling=shuffled needs .* GB"),
+        ({"masking__masks": "static"}, r"masking.masks=static needs .* GB"),
     ],
 )
-def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, more: dict[str, Any], message: str):
-    more.setdefault("training__chars_per_step", 4_096)
-    with one_line((CorpusError, ConfigError), message):
-        _ = configs_for(text, **more).trainer
-
-
-def test_shuffled_windows_and_static_masks_are_refused_if_they_need_much_memory(text: Path, monkeypatch):
+def test_what_a_large_text_cannot_do_is_refused_in_one_line(text: Path, monkeypatch, more: dict, message: str):
     monkeypatch.setattr("configs.other_windows.MEMORY", 10_000)
-    with pytest.raises(ConfigError, match=r"data.sampling=shuffled needs .* GB"):
-        _ = configs_for(text, data__sampling="shuffled").data.windows
-    with pytest.raises(ConfigError, match=r"masking.masks=static needs .* GB"):
-        _ = configs_for(text, masking__masks="static").data.windows
+    with one_line((CorpusError, ConfigError), message):
+        _ = configs_for(text, training__chars_per_step=4_096, **more).trainer
 
 
 def test_ctrl_c_before_training_gives_one_line(text: Path, tmp_path: Path, fork_server: ForkServer):
