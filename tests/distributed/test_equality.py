@@ -7,12 +7,11 @@ from tests.distributed import steps
 from tests.distributed.conftest import KEYS
 from training.checkpoint import load_weights
 
+NGRAMS = {"model__ngrams": 2, "model__ngram_rows": 512}
 VARIANTS = {
-    "ngrams": {"model__ngrams": 2, "model__ngram_rows": 512},
-    "accumulation": {"training__grad_accum_steps": 4},
+    "accumulation": NGRAMS | {"training__grad_accum_steps": 4},
     "sop": {"objective__sop": True},
-    "fsdp": {"training__parallel": "fsdp", "training__grad_accum_steps": 2},
-    "fsdp with ngrams": {"training__parallel": "fsdp", "model__ngrams": 2, "model__ngram_rows": 512},
+    "fsdp": NGRAMS | {"training__parallel": "fsdp", "training__grad_accum_steps": 2},
     "fsdp with sop": {"training__parallel": "fsdp", "objective__sop": True},
     "ignored labels": {"masking__no_mask_tokens": "eaoth "},
 }
@@ -54,9 +53,9 @@ def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher
 
 
 RUNS = {
-    "ddp": {"model__ngrams": 2, "model__ngram_rows": 512},
+    "ddp": NGRAMS,
     "adaptive": {"masking__strategy": "adaptive"},
-    "fsdp": {"training__parallel": "fsdp", "model__ngrams": 2, "model__ngram_rows": 512},
+    "fsdp": NGRAMS | {"training__parallel": "fsdp"},
     "fsdp with adamw": {"training__parallel": "fsdp", "training__optimizer": "adamw"},
 }
 
