@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from runs.files import ROOT
 from runs.run_folder import RunFolder
 from tests.conftest import config_file, only_run
 from tests.fork_server import ForkServer, Program
@@ -72,15 +70,6 @@ class Launcher:
         programs = self.start(2, *(program or ("experiment.py",)), "--config", self.config(**keys))
         self.until("logs/mlm/*/checkpoints/previous.safetensors")
         return programs
-
-    def start_torchrun(self, **options: Any) -> subprocess.Popen:
-        """Start a run of two processes without end by torchrun itself. Waits for its first checkpoint."""
-        config = self.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3)
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-        started = subprocess.Popen([*torchrun, "experiment.py", "--config", config], cwd=ROOT, **options)
-        self.started.append(started)
-        self.until("logs/mlm/*/checkpoints/last.safetensors")
-        return started
 
     def until(self, pattern: str) -> None:
         """Wait for a file in the folder, as long as all processes live."""

@@ -23,7 +23,12 @@ from tests.waiting import until
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):
-    started = launcher.start_torchrun(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    words, pipe = [*torchrun, "experiment.py", "--config", config], subprocess.PIPE
+    started = subprocess.Popen(words, cwd=ROOT, stdout=pipe, stderr=pipe)
+    launcher.started.append(started)
+    launcher.until("logs/mlm/*/checkpoints/last.safetensors")
     started.send_signal(signal.SIGINT)
     output, _ = started.communicate(timeout=60)
     run = launcher.only_run()
