@@ -102,24 +102,20 @@ def test_the_environment_variable_precedes_the_cache_and_the_cache_the_download(
     assert whole(load_corpus("tiny_shakespeare")) == shakespeare
 
 
-def test_a_missing_text_is_downloaded_whole_announced_and_cached(without_text, monkeypatch, serve, shakespeare: str):
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_missing_text_is_downloaded_whole_and_cached_if_that_is_possible(
+    without_text, monkeypatch, serve, shakespeare: str, is_cached
+):
+    if not is_cached:
+        without_text.rmdir()
+        without_text.write_text("a file in place of the folder")
     monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
     said: list[str] = []
     loaded = load_corpus("auto", said.append)
     assert (loaded.name, whole(loaded)) == ("tiny_shakespeare", shakespeare)
     assert "downloading tiny Shakespeare" in said[0]
-    assert [path.name for path in without_text.iterdir()] == ["tiny_shakespeare.txt"]
-
-
-def test_a_cache_that_cannot_be_written_is_announced_and_costs_nothing_else(
-    without_text, monkeypatch, serve, shakespeare: str
-):
-    without_text.rmdir()
-    without_text.write_text("a file in place of the folder")
-    monkeypatch.setattr(corpus, "TINY_SHAKESPEARE_URL", serve(answer_with(shakespeare.encode())))
-    said: list[str] = []
-    assert whole(load_corpus("auto", said.append)) == shakespeare
-    assert "will be downloaded again" in said[-1]
+    assert ("will be downloaded again" in said[-1]) == (not is_cached)
+    assert [path.name for path in without_text.glob("*")] == ["tiny_shakespeare.txt"] * is_cached
 
 
 def test_line_ends_of_a_file_are_kept(tmp_path: Path):
