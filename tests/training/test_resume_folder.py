@@ -181,19 +181,17 @@ def test_a_run_that_is_being_trained_is_not_resumed(run, refused):
         assert "is being trained by another process right now" in refused()
 
 
-def test_another_number_of_threads_is_warned_about(run, printed):
+@pytest.mark.parametrize("is_recorded", [True, False])  # earlier runs do not record the precision
+def test_other_threads_and_another_precision_are_warned_about(run, printed, is_recorded: bool):
     torch.set_num_threads(2)
-    output = printed(main, "--resume", run.path, "training.max_steps=4")
-    assert "threads was 1, is 2: the run will not continue bit for bit" in output
-
-
-@pytest.mark.parametrize("is_recorded", [True, False])  # earlier runs do not record it
-def test_another_precision_is_warned_about(run, printed, is_recorded: bool):
     if not is_recorded:
         change_last(run, lambda state: state["callbacks"]["run"]["environment"].pop("training.precision"))
     run.save_config(run.config() | {"training.precision": "bfloat16"})
     output = printed(main, "--resume", run.path, "training.max_steps=4")
-    assert "training.precision was float32, is bfloat16: the run will not continue bit for bit" in output
+    (warning,) = [line for line in output.splitlines() if line.startswith("warning: ")]
+    assert "threads was 1, is 2" in warning
+    assert "training.precision was float32, is bfloat16" in warning
+    assert warning.endswith(": the run will not continue bit for bit")
 
 
 @pytest.mark.parametrize("target", ["archive/0123456789ab", "renamed"])
