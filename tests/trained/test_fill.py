@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from tests.conftest import written
 from tests.model.conftest import model_of
 from trained.batches import pieces
 from trained.fill import encode, fill
@@ -77,8 +78,7 @@ def test_some_characters_may_be_excluded(with_ngrams):
 
 
 def test_escaped_symbols_stand_for_themselves(tmp_path, train):
-    text = tmp_path / "text.txt"
-    text.write_text("a_b [c] \\d " * 2_000, encoding="utf-8")
+    text = written(tmp_path / "text.txt", "a_b [c] \\d " * 2_000)
     run = train(data__corpus=text, training__max_steps=1).run
     trained = load_trained(str(run.path))
     assert trained.vocabulary.decode(encode(r"a\_b \[c] \\d \d", trained)[:12]) == "a_b [c] \\d \\"

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from tests.conftest import written
+
 LEARNING = {
     "model__d_model": 64,
     "model__n_layers": 1,
@@ -16,15 +18,9 @@ LEARNING = {
 
 @pytest.mark.parametrize("ngrams", [0, 4])
 def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams):
-    path = tmp_path / "periodic.txt"
-    path.write_text("a lazy dog jumps\n" * 1_000)
-    rows = train(
-        data__corpus=path,
-        model__ngrams=ngrams,
-        training__max_steps=240,
-        training__learning_rate=8e-3,
-        **LEARNING,
-    ).callbacks.rows
+    path = written(tmp_path / "periodic.txt", "a lazy dog jumps\n" * 1_000)
+    keys = {"model__ngrams": ngrams, "training__max_steps": 240, "training__learning_rate": 8e-3, **LEARNING}
+    rows = train(data__corpus=path, **keys).callbacks.rows
     assert rows[-1]["loss.valid"] < 0.05
     assert rows[-1]["accuracy.valid"] > 0.99
 
@@ -32,9 +28,8 @@ def test_a_periodic_text_is_learned_to_a_loss_near_zero(tmp_path, train, ngrams)
 @pytest.mark.parametrize("ngrams", [0, 4])
 def test_independent_characters_are_never_predicted_below_their_entropy(tmp_path, train, ngrams):
     generator = torch.Generator().manual_seed(0)
-    characters = "abcdefghijklmnop"
-    path = tmp_path / "noise.txt"
-    path.write_text("".join(characters[i] for i in torch.randint(16, (60_000,), generator=generator)))
+    text = "".join("abcdefghijklmnop"[i] for i in torch.randint(16, (60_000,), generator=generator))
+    path = written(tmp_path / "noise.txt", text)
     rows = train(data__corpus=path, model__ngrams=ngrams, training__max_steps=100, **LEARNING).callbacks.rows
     entropy = math.log(16)
     for row in rows:

@@ -2,6 +2,7 @@ import pytest
 
 from data.masking.show_masks import main
 from data.masking.strategies import STRATEGIES
+from tests.conftest import written
 
 
 def test_it_shows_and_draws_every_strategy(corpus_file, tmp_path, printed):
@@ -20,8 +21,7 @@ def test_hidden_characters_are_in_brackets_and_all_of_the_passage_is_shown(corpu
 
 
 def test_control_characters_of_the_text_are_escaped(tmp_path, printed):
-    path = tmp_path / "control.txt"
-    path.write_text("\x1b]0;owned\x07\x9b2J text\n" * 100, encoding="utf-8")
+    path = written(tmp_path / "control.txt", "\x1b]0;owned\x07\x9b2J text\n" * 100)
     shown = printed(main, "--corpus", path, "--strategy", "random")
     assert "\\x" in shown
     assert all(character.isprintable() or character == "\n" for character in shown)
