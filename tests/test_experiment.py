@@ -1,8 +1,10 @@
 """The program as a user runs it."""
 
 import contextlib
+import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +88,17 @@ def test_runs_that_start_together_need_no_home_folder(tmp_path, corpus_file, for
         assert {line.partition(" ")[0] for line in output[1:]} <= {"run", "reference", "step", "done"}
     folders = [RunFolder(path) for path in (tmp_path / "logs" / "mlm").iterdir()]
     assert [run.metrics()[-1]["step"] for run in folders] == [1] * 3
+
+
+def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_written(tmp_path, corpus_file):
+    """On machines with GPUs, there may be neither."""
+    others = shutil.ignore_patterns(".*", "logs", "cache", "node_modules", "tests", "docs", "__pycache__")
+    copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=others)
+    keys = ["device=cpu", "training.compile=false", "training.max_steps=2", "model.ngrams=0"]
+    words = [sys.executable, "experiment.py", "--preset", "quick", f"data.corpus={corpus_file}", *keys]
+    environment = os.environ | {"HOME": "/proc/nothing"}
+    done = subprocess.run(words, cwd=copy, env=environment, capture_output=True, text=True)
+    assert "\ndone (" in done.stdout, done.stderr
 
 
 def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):
