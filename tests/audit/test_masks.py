@@ -11,17 +11,7 @@ from auditing.findings import Finding, Verdict
 from auditing.masks.audit import audit_masks
 from auditing.report import Report
 from tests.audit.museum.correct import spans
-from tests.audit.museum.exhibit import (
-    Pair,
-    TensorMasker,
-    bert,
-    drawn,
-    labels_of,
-    only_masks,
-    ordinary,
-    result,
-    seeded,
-)
+from tests.audit.museum.exhibit import Pair, TensorMasker, bert, drawn, labels_of, only_masks, ordinary, result, seeded
 
 pytestmark = pytest.mark.usefixtures("few_windows")
 
@@ -47,7 +37,7 @@ def torch_seed() -> None:
 
 
 def test_spans_are_found_and_their_edges_are_no_bug():
-    report = audit_masks(spans(0), workers=0)
+    report = audit_masks(spans(), workers=0)
     assert {verdict for _, verdict in bugs(report)} <= {"differs"}
     assert report.summary.startswith("Nearest recipe: SpanBERT (")
     mean_run = named(report, "labels per window").found.rpartition(" ")[2]
@@ -71,18 +61,14 @@ def test_a_rate_is_compared_with_the_stated_one():
 
 
 def test_a_rate_of_0_is_stated_too():
-    masker = spans(0)
+    masker = spans()
     masker.mlm_probability = 0.0
     rate = named(audit_masks(masker, workers=0), "selected share")
     assert (rate.expected, rate.bug, rate.verdict) == ("0%", "too-many-selected", "broken")
 
 
 def test_spans_that_overlap_are_no_bug():
-    def mask(x: torch.Tensor) -> Pair:
-        begins = torch.rand(x.shape) < 0.15
-        return result(x, (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x))
-
-    rate = named(audit_masks(TensorMasker(mask), rate=0.45, workers=0), "selected share")
+    rate = named(audit_masks(spans(rate=0.15), rate=0.45, workers=0), "selected share")
     assert float(rate.found.rstrip("%")) == pytest.approx(100 * (1 - 0.85**3), abs=0.5)
     assert (rate.bug, rate.verdict) == ("too-few-selected", "differs")
 

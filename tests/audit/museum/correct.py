@@ -56,16 +56,6 @@ class Correct:
         return [each for each in wrong if each.verdict == Verdict.BROKEN or each.bug not in self.known]
 
 
-class FolioMLM(MLM):
-    """Folio's MLM, with the attributes of the annotated interface."""
-
-    mask_token, no_mask_tokens, n_tokens = MASK, [CLS, SEP], N_TOKENS
-
-
-def folio_mlm(seed: int) -> FolioMLM:
-    return FolioMLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS, SEP], n_tokens=N_TOKENS)
-
-
 def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
     """Folio's Masker: exactly round(rate * length) positions per window, at random offsets of a play."""
 
@@ -92,10 +82,6 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
     return make
 
 
-def of_modernbert(seed: int) -> TensorMasker:
-    return TensorMasker(lambda x: result(x, drawn(x, 0.3)))
-
-
 def fixed_count(seed: int) -> TensorMasker:
     """The same number of positions in each window, drawn without replacement."""
 
@@ -116,11 +102,11 @@ def rates(draw: Callable[[int], torch.Tensor]) -> Callable[[int], TensorMasker]:
     return lambda seed: TensorMasker(mask)
 
 
-def spans(seed: int) -> TensorMasker:
-    """Spans of three tokens at independent places."""
+def spans(rate: float = RATE / 3) -> TensorMasker:
+    """Spans of three tokens, which begin independently at this rate of the positions."""
 
     def mask(x: torch.Tensor) -> Pair:
-        begins = torch.rand(x.shape) < RATE / 3
+        begins = torch.rand(x.shape) < rate
         return result(x, (begins | begins.roll(1, 1) | begins.roll(2, 1)) & ordinary(x))
 
     return TensorMasker(mask)
@@ -179,16 +165,17 @@ REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]
 
 DRAWS_SPECIAL = frozenset({"special-as-replacement"})
 IN_ONE_PROCESS = {"workers": 0}  # Folio's Masker has a generator of its own, and runs in the training process
+FOLIO_MLM = TensorMasker(MLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS, SEP], n_tokens=N_TOKENS))
 CORRECT = [
-    Correct("Folio's MLM", folio_mlm),
+    Correct("Folio's MLM", lambda seed: FOLIO_MLM, options={"rate": RATE}),
     Correct("Folio's Masker, random", folio_masker("random"), options=IN_ONE_PROCESS),
     Correct("Folio's Masker, span_characters", folio_masker("span_characters"), options=IN_ONE_PROCESS),
     Correct(
         "Folio's Masker, whole_word", folio_masker("whole_word"), frozenset({"position-dependent"}), IN_ONE_PROCESS
     ),
     Correct("fixed count", fixed_count),
-    Correct("spans", spans),
-    Correct("ModernBERT", of_modernbert, recipe="ModernBERT"),
+    Correct("spans", lambda seed: spans()),
+    Correct("ModernBERT", lambda seed: TensorMasker(lambda x: result(x, drawn(x, 0.3))), recipe="ModernBERT"),
     Correct("masked diffusion", rates(torch.rand), recipe="masked diffusion"),
     Correct("MaskGIT", rates(lambda n: torch.cos(torch.rand(n) * math.pi / 2))),
     Correct("stratified rates", rates(lambda n: (torch.rand(n) + torch.arange(n)) / n)),
