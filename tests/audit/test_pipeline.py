@@ -132,21 +132,6 @@ def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypa
     assert "wrong-mean" in Path("a.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["json"], "the target has no function make_model: it needs make_model, make_batches, loss_and_logits"),
-        (["json", "--html", "missing/a.html"], "cannot write missing/a.html"),
-    ],
-)
-def test_an_invalid_command_is_one_line(capsys, arguments, line):
-    assert audit_command(["pipeline", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("audit.py: ")
-    assert line in err
-    assert err.count("\n") == 1
-
-
 def fail(*_):
     raise ValueError("out of ideas")
 

@@ -15,12 +15,8 @@ def test_every_recipe_is_nearest_to_itself(recipe):
     assert recipe_named(recipe.name.upper()) == recipe
 
 
-def test_other_names_of_recipes():
+def test_another_name_of_a_recipe():
     assert recipe_named("RoBERTa").name == "BERT"
-    with pytest.raises(ValueError, match="choose one of BERT"):
-        recipe_named("BERTA")
-    with pytest.raises(ValueError, match="audit its generator"):
-        recipe_named("ELECTRA")
 
 
 @pytest.mark.parametrize(("t", "freedom", "p"), [(2.228, 10, 0.05), (4.587, 10, 0.001), (1.96, 100_000, 0.05)])

@@ -72,20 +72,27 @@ def test_something_broken_is_exit_code_3_and_json_is_printed(folder, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["masks", "data:mask", "--recipe", "T5"], "T5 is denoising"),
-        (["masks", "data:mask", "--rate", "15"], "state a share between 0 and 1"),
-        (["masks", "data:mask", "--html", "nowhere/report.html"], "cannot write nowhere/report.html"),
-        (["masks", "data:mask", "--seconds-per-call", "0"], "--seconds-per-call 0 is not above 0"),
-        (["masks", "data:mask", "--seconds-per-call", "inf"], "--seconds-per-call inf is not above 0 and below 1e6"),
-        (["masks", "data:mask", "--special", "1,x"], "'1,x' is not a list of ids separated by commas"),
-        (["masks", "data:mask", "--seed", "-1"], "the seed is -1"),
-        (["masks"], "TARGET"),
-        (["mask", "data:mask"], "invalid choice"),
+        ("masks data:mask --recipe T5", "T5 is denoising"),
+        ("masks data:mask --recipe ELECTRA", "audit its generator"),
+        ("masks data:mask --recipe BERTA", "unknown recipe 'BERTA': choose one of BERT"),
+        ("masks data:mask --rate 15", "state a share between 0 and 1"),
+        ("masks data:mask --workers 1", "at least 2 workers"),
+        ("masks data:mask --n-tokens 1", "state the number with special tokens"),
+        ("masks data:mask --n-tokens 70 --special 0,70", "not all below n_tokens = 70"),
+        ("masks data:mask --html nowhere/report.html", "cannot write nowhere/report.html"),
+        ("masks data:mask --seconds-per-call 0", "--seconds-per-call 0 is not above 0"),
+        ("masks data:mask --seconds-per-call inf", "--seconds-per-call inf is not above 0 and below 1e6"),
+        ("masks data:mask --special 1,x", "'1,x' is not a list of ids separated by commas"),
+        ("masks data:mask --seed -1", "the seed is -1"),
+        ("masks", "TARGET"),
+        ("mask data:mask", "invalid choice"),
+        ("pipeline json", "no function make_model: it needs make_model, make_batches, loss_and_logits"),
+        ("pipeline json --html missing/a.html", "cannot write missing/a.html"),
     ],
 )
 def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, arguments, line):
     monkeypatch.chdir(folder)
-    assert main(arguments) == 2
+    assert main(arguments.split()) == 2
     (own,) = capsys.readouterr().err.splitlines()
     assert own.startswith("audit.py: ")
     assert line in own
