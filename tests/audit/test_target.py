@@ -116,10 +116,6 @@ def test_arrays_and_lists(kind, target):
     assert answer.inputs.dtype == np.int64
 
 
-def returns(value):
-    return lambda x: value(x)
-
-
 @pytest.mark.parametrize(
     ("target", "line"),
     [
@@ -128,16 +124,16 @@ def returns(value):
         (lambda: [5], "instead of a masker: `audit.py loader` audits batches"),
         (TensorMasker, "the target TensorMasker is a class: name an instance, or a function that makes one"),
         (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
-        (returns(lambda x: x), "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
-        (returns(lambda x: (x, x[0])), "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]"),
-        (returns(lambda x: (x.float(), x)), "inputs holds float32 instead of integers"),
-        (returns(lambda x: (x, None)), "returned (int64 [32, 64], None): labels is not a tensor"),
-        (returns(lambda x: (x, x.to("meta"))), "labels is on another device than the argument"),
+        (lambda x: x, "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
+        (lambda x: (x, x[0]), "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]"),
+        (lambda x: (x.float(), x), "inputs holds float32 instead of integers"),
+        (lambda x: (x, None), "returned (int64 [32, 64], None): labels is not a tensor"),
+        (lambda x: (x, x.to("meta")), "labels is on another device than the argument"),
         (MagicMock(), "the target returned MagicMock instead of the two tensors"),
-        (returns(lambda x: exec("raise KeyboardInterrupt")), "the target raised KeyboardInterrupt"),
-        (returns(lambda x: x / "x"), "the target raised TypeError: unsupported operand"),
-        (returns(lambda x: os.fork() and os.wait()), "the target forked, and its child returned from the call as well"),
-        (returns(lambda x: os._exit(3)), "called with ids int64 [32, 64]: the target ended the process that called it"),
+        (lambda x: exec("raise KeyboardInterrupt"), "the target raised KeyboardInterrupt"),
+        (lambda x: x / "x", "the target raised TypeError: unsupported operand"),
+        (lambda x: os.fork() and os.wait(), "the target forked, and its child returned from the call as well"),
+        (lambda x: os._exit(3), "called with ids int64 [32, 64]: the target ended the process that called it"),
     ],
 )
 def test_what_is_no_masker_ends_in_one_line(target, line):
