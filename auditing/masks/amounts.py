@@ -152,9 +152,9 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
 def check_words(main: Table, structure: Structure, expected: Expected) -> Iterator[Finding]:
     """Whether words are selected as a whole. `expected.whole_words`: the target or the recipe says that they are."""
     whole, rate = structure.whole_words, structure.rate.value
-    if structure.words is None or main.words is None or not structure.words[1].any():
-        return
     sizes, chosen = structure.words
+    if main.words is None or not chosen.any():
+        return
     touched = chosen > 0
     independent = float((rate**sizes).sum() / (1 - (1 - rate) ** sizes).sum())
     evidence = f"{(touched & (chosen == sizes)).sum():,} of {touched.sum():,} words"

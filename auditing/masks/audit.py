@@ -11,7 +11,7 @@ from auditing.findings import Finding, Verdict, by_verdict, finding, without_con
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
 from auditing.masks.measure import Measured, measure, measure_batches
-from auditing.masks.recipes import RECIPES, Recipe, Structure, nearest_recipe, recipe_named, structure_of
+from auditing.masks.recipes import RECIPES, Recipe, Structure, nearest_recipe, recipe_named
 from auditing.masks.repeats import check_repeats, repeats_of
 from auditing.masks.rules import check_ids, check_rules
 from auditing.masks.tokens import KINDS, MaskOptions
@@ -95,7 +95,7 @@ def audit_measured(measured: Measured, target: str) -> Report:
     pairs = battery(measured.main)
     for name, table in measured.others.items():
         pairs += of_lengths(table, name) if table.selected.any() and name != "short" else []
-    structure = structure_of(measured.main, pairs)
+    structure = Structure(measured.main, pairs)
     expected = expected_of(measured, structure)
     recipe, masks = expected.recipe, "static" if repeats.in_all_calls or repeats.for_same_text else "dynamic"
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from auditing.masks.battery import Pair
-from auditing.masks.table import Table
+from auditing.masks.table import Table, shifted
 from auditing.statistics import Share
 
 Shares = tuple[float, float, float]  # of [MASK], random and unchanged among the selected positions
@@ -61,64 +61,40 @@ def nearest_recipe(rate: float, shares: Shares, unit: str, varies: bool) -> Reci
     return min(RECIPES, key=apart)
 
 
-@dataclass(frozen=True)
 class Structure:
-    """The statistics of the selected positions."""
+    """The statistics of the selected positions of the main text, given what its battery found."""
 
-    rate: Share  # selected among ordinary tokens
-    parts: tuple[Share, ...]  # of [MASK], random and unchanged among the selected
-    mean_run: float
-    counts: np.ndarray  # [n_windows] labels per window
-    independent_variance: float  # of as many independent positions
-    words: tuple[np.ndarray, np.ndarray] | None  # the sizes of words of several tokens, and how many are selected
-    is_clustered: bool  # whether neighbors are selected together
-    varies: bool  # whether each window has its own rate
-
-    @property
-    def shares(self) -> Shares:
+    def __init__(self, table: Table, pairs: list[Pair]):
+        selected, totals = table.selected, table.per_call(table.selected)
+        self.rate = Share(totals, table.per_call(table.eligible))  # selected among ordinary tokens
+        # Of [MASK], random and unchanged among the selected.
+        self.parts = [Share(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)]
         masked, random, kept = (part.value for part in self.parts)
-        return masked, random, kept
+        self.shares: Shares = masked, random, kept
+        runs = selected & ~shifted(selected, 1, False)
+        self.mean_run = float(selected.sum() / max(1, runs.sum()))
+        self.counts = table.per_window(selected)  # [n_windows] labels per window
+        self.is_fixed = bool(self.counts.var() < 1e-9)  # every window has the same number of labels
+        # Of the counts of as many independent positions.
+        self.independent_variance = self.rate.value * (1 - self.rate.value) * table.per_window(table.eligible).mean()
+        found = {pair.circumstance: pair.found for pair in pairs if pair.outcome == "selected" and pair.is_found}
+        near = found.get("neighbors")
+        self.is_clustered = near is not None and near.shares[0] > near.mean  # neighbors are selected together
+        # Whether each window has its own rate.
+        self.varies = "window" in found and self.counts.var() > 3 * self.independent_variance
+        self.words = sizes, chosen = words_of(table)
+        # The share of words of several tokens that are selected as a whole, among those that are at all.
+        self.whole_words = float((chosen == sizes)[chosen > 0].mean()) if chosen.any() else 0.0
+        self.unit = "word" if self.whole_words > 0.5 else "span" if self.is_clustered else "token"
 
-    @property
-    def whole_words(self) -> float:
-        """The share of words of several tokens that are selected as a whole, among those that are at all."""
-        sizes, chosen = self.words or (np.ones(0), np.ones(0))
-        return float((chosen == sizes)[chosen > 0].mean()) if chosen.any() else 0.0
 
-    @property
-    def unit(self) -> str:
-        """token, span or word."""
-        return "word" if self.whole_words > 0.5 else "span" if self.is_clustered else "token"
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether every window has the same number of labels."""
-        return bool(self.counts.var() < 1e-9)
-
-
-def structure_of(table: Table, pairs: list[Pair]) -> Structure:
-    """The structure of the main text, given what its battery found."""
-    selected, totals = table.selected, table.per_call(table.selected)
-    rate = Share(totals, table.per_call(table.eligible))
-    counts, sizes = table.per_window(selected), table.per_window(table.eligible)
-    independent = float((sizes * rate.value * (1 - rate.value)).mean())
-    found = {pair.circumstance: pair.found for pair in pairs if pair.outcome == "selected" and pair.is_found}
-    near = found.get("neighbors")
-    runs = selected & ~np.pad(selected, ((0, 0), (0, 0), (1, 0)))[..., :-1]
-    words = None
-    if table.words is not None and (where := (table.words >= 0) & table.eligible).any():
-        n_rows, width = table.words.shape[1], int(table.words.max()) + 1
-        windows = np.arange(len(table.words) * n_rows).reshape(-1, n_rows, 1)
-        numbers = (windows * width + table.words)[where]
-        sizes, chosen = np.bincount(numbers), np.bincount(numbers, selected[where]).astype(int)
-        words = sizes[sizes > 1], chosen[sizes > 1]
-    return Structure(
-        rate,
-        tuple(Share(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)),
-        float(selected.sum() / max(1, runs.sum())),
-        counts,
-        independent,
-        words,
-        near is not None and near.shares[0] > near.mean,
-        "window" in found and counts.var() > 3 * independent,
-    )
+def words_of(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of words of several tokens, and how many of these are selected; empty if words are unknown."""
+    if table.words is None:
+        return np.zeros(0), np.zeros(0)
+    where = (table.words >= 0) & table.eligible
+    n_rows, width = table.words.shape[1], int(table.words.max()) + 1
+    windows = np.arange(len(table.words) * n_rows).reshape(-1, n_rows, 1)
+    numbers = (windows * width + table.words)[where]
+    sizes, chosen = np.bincount(numbers), np.bincount(numbers, table.selected[where]).astype(int)
+    return sizes[sizes > 1], chosen[sizes > 1]
