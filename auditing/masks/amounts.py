@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from auditing.findings import CATALOGUE, Finding, Verdict, finding
 from auditing.masks.measure import Measured
-from auditing.masks.recipes import RECIPES, Recipe, Shares, Structure, distance
+from auditing.masks.recipes import RECIPES, Shares, Structure, distance, nearest_recipe, recipe_named
 from auditing.masks.rules import HINT
 from auditing.masks.table import Table, shifted
 from auditing.statistics import LEVEL, Share, of_means, sums_by
@@ -20,17 +19,22 @@ TOLERANCE = 0.0025  # differences of a share below this are not reported, even i
 MANY_WORDS = 5  # the mean run of selected tokens, in words, above which words are joined
 
 
-@dataclass(frozen=True)
 class Expected:
-    """The rate and the shares that a target should have, and who states them: the user, its attributes, or a recipe."""
+    """The rate and the shares that a target should have, by the options, by its attributes, or else by the nearest
+    recipe."""
 
-    rate: float | None  # None: each window has its own
-    shares: Shares
-    rate_is_stated: bool
-    shares_are_stated: bool
-    source: str
-    whole_words: bool
-    recipe: Recipe
+    def __init__(self, measured: Measured, structure: Structure):
+        options, claims = measured.options, measured.facts
+        stated = recipe_named(options.recipe) if options.recipe else None
+        nearest = nearest_recipe(structure.rate.value, structure.shares, structure.unit, structure.varies)
+        self.recipe = stated or nearest
+        rates = (options.rate, stated.rate if stated else None, claims.rate, nearest.rate)
+        self.rate = next((rate for rate in rates if rate is not None), None)  # None: each window has its own
+        self.rate_is_stated = bool(options.rate or stated or claims.rate is not None)
+        self.shares = stated.shares if stated else claims.shares or self.recipe.shares
+        self.shares_are_stated = bool(stated or claims.shares)
+        self.source = "the target's own attributes" if claims.shares and not stated else self.recipe.name
+        self.whole_words = claims.whole_words or (stated is not None and stated.unit == "word")
 
 
 def check_amounts(measured: Measured, structure: Structure, expected: Expected) -> Iterator[Finding]:

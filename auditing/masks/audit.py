@@ -11,8 +11,8 @@ from auditing.findings import Finding, Verdict, by_verdict, finding, without_con
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
 from auditing.masks.measure import Measured, measure, measure_batches
-from auditing.masks.recipes import RECIPES, Recipe, Structure, nearest_recipe, recipe_named
-from auditing.masks.repeats import check_repeats, repeats_of
+from auditing.masks.recipes import RECIPES, Recipe, Structure, recipe_named
+from auditing.masks.repeats import Repeats, check_repeats
 from auditing.masks.rules import check_ids, check_rules
 from auditing.masks.tokens import KINDS, MaskOptions
 from auditing.process import TargetProcess
@@ -90,13 +90,13 @@ def audit_measured(measured: Measured, target: str) -> Report:
         findings += check_empty(measured, np.zeros(1)) if hides_tokens else []
         summary = f"Nothing is masked and predicted, so no recipe is near. {counts_of(findings)}."
         return Report(title, by_verdict(findings), summary)
-    repeats, whole = repeats_of(main, measured.n_passes), measured
+    repeats, whole = Repeats(main, measured.n_passes), measured
     measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():
         pairs += of_lengths(table, name) if table.selected.any() and name != "short" else []
     structure = Structure(measured.main, pairs)
-    expected = expected_of(measured, structure)
+    expected = Expected(measured, structure)
     recipe, masks = expected.recipe, "static" if repeats.in_all_calls or repeats.for_same_text else "dynamic"
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
     findings += [check_ids(measured.main), *check_random(measured.main)]
@@ -104,23 +104,6 @@ def audit_measured(measured: Measured, target: str) -> Report:
     findings = by_verdict(without_consequences(findings))
     summary = f"Nearest recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
     return Report(title, findings, summary)
-
-
-def expected_of(measured: Measured, structure: Structure) -> Expected:
-    """The rate and the shares by the options, by the target's attributes, or else by the nearest recipe."""
-    options, claims = measured.options, measured.facts
-    nearest = nearest_recipe(structure.rate.value, structure.shares, structure.unit, structure.varies)
-    stated = recipe_named(options.recipe) if options.recipe else None
-    rates = (options.rate, stated.rate if stated else None, claims.rate, nearest.rate)
-    return Expected(
-        next((rate for rate in rates if rate is not None), None),
-        stated.shares if stated else claims.shares or nearest.shares,
-        bool(options.rate or stated or claims.rate is not None),
-        bool(stated or claims.shares),
-        stated.name if stated else "the target's own attributes" if claims.shares else nearest.name,
-        claims.whole_words or (stated is not None and stated.unit == "word"),
-        stated or nearest,
-    )
 
 
 def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list[Finding]:

@@ -1,7 +1,6 @@
 """Checks that masks are new in every call and worker, and the same for the same seed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,15 +12,28 @@ from auditing.masks.table import Table
 MOST, FEWEST = 0.5, 0.02  # shares of equal masks: above not due to chance, below not reported
 
 
-@dataclass(frozen=True)
 class Repeats:
     """How the selections of calls are related."""
 
-    in_all_calls: bool  # whatever the text is
-    for_same_text: bool
-    returning: float  # the share of calls whose selection is that of an earlier call with another text
-    lag: int  # the most frequent distance of such calls
-    n_batches: int  # of a pass
+    def __init__(self, main: Table, n_passes: int):
+        """Correlate the selections of all pairs of calls, position by position; and those of the same windows in the
+        first and the last pass."""
+        sizes = np.maximum(1, main.eligible.sum(2, keepdims=True))
+        scores = np.where(main.eligible, main.selected - main.selected.sum(2, keepdims=True) / sizes, 0.0)
+        rows = unit(scores.reshape(len(scores), -1).astype(np.float32))
+        one, two = np.triu_indices(len(rows), 1)
+        self.n_batches = n_batches = max(1, len(rows) // n_passes)  # of a pass
+        related, same_text = (rows @ rows.T)[one, two], (two - one == n_batches) & (one < n_batches)
+        others, middle = related[~same_text], float(np.median(related[~same_text])) if len(rows) > 2 else 0.0
+        self.in_all_calls = middle > MOST  # whatever the text is
+        passes = np.zeros((2, int(main.source.max()) + 1))
+        for values, part in zip(passes, (slice(0, n_batches), slice(-n_batches, None)), strict=True):
+            values[main.source[part][main.source[part] >= 0]] = scores[part][main.source[part] >= 0]
+        self.for_same_text = max(float(np.median(related[same_text])), float(unit(passes).prod(0).sum())) > MOST
+        back = ~same_text & (related > middle + max(0.2, 12 * float(np.median(np.abs(others - middle)))))
+        # The share of calls whose selection is that of an earlier call with another text, and their usual distance.
+        self.returning = len(np.unique(two[back])) / len(rows)
+        self.lag = int(np.bincount((two - one)[back], minlength=1).argmax())
 
     def independent(self, table: Table) -> Table:
         """The part of the main text whose calls are independent."""
@@ -29,25 +41,6 @@ class Repeats:
             alike = (table.selected[0, :-1] == table.selected[0, 1:]).all(1)
             return table.part(slice(0, 1), one_window_each=not alike.size or bool(alike.mean() < MOST))
         return table.part(slice(0, self.n_batches)) if self.for_same_text else table
-
-
-def repeats_of(main: Table, n_passes: int) -> Repeats:
-    """Correlate the selections of all pairs of calls, position by position; and those of the same windows in the first
-    and the last pass."""
-    sizes = np.maximum(1, main.eligible.sum(2, keepdims=True))
-    scores = np.where(main.eligible, main.selected - main.selected.sum(2, keepdims=True) / sizes, 0.0)
-    rows = unit(scores.reshape(len(scores), -1).astype(np.float32))
-    one, two = np.triu_indices(len(rows), 1)
-    related, n_batches = (rows @ rows.T)[one, two], max(1, len(rows) // n_passes)
-    same_text = (two - one == n_batches) & (one < n_batches)
-    others, middle = related[~same_text], float(np.median(related[~same_text])) if len(rows) > 2 else 0.0
-    back = ~same_text & (related > middle + max(0.2, 12 * float(np.median(np.abs(others - middle)))))
-    passes = np.zeros((2, int(main.source.max()) + 1))
-    for values, part in zip(passes, (slice(0, n_batches), slice(-n_batches, None)), strict=True):
-        values[main.source[part][main.source[part] >= 0]] = scores[part][main.source[part] >= 0]
-    again = max(float(np.median(related[same_text])), float(unit(passes).prod(0).sum())) > MOST
-    lag = int(np.bincount((two - one)[back], minlength=1).argmax())
-    return Repeats(middle > MOST, again, len(np.unique(two[back])) / len(rows), lag, n_batches)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
