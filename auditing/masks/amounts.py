@@ -138,11 +138,9 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     bug: str | None = None
     fields: dict[str, Any] = {}
     if not fits(structure, expected.shares, same):
-        of_bugs = [(shares, bug.name) for bug in CATALOGUE.values() for shares in bug.shares]
-        known = [
-            (distance(structure.shares, shares), name) for shares, name in of_bugs if fits(structure, shares, same)
-        ]
-        bug = min(known)[1] if known else "other-shares"
+        of_bugs = [(shares, each.name) for each in CATALOGUE.values() for shares in each.shares]
+        known = {distance(structure.shares, shares): name for shares, name in of_bugs if fits(structure, shares, same)}
+        bug = known[min(known)] if known else "other-shares"
         kept = bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
         fields["verdict"] = Verdict.BROKEN if kept or expected.shares_are_stated else Verdict.DIFFERS
         fields["recipes"] = tuple(sorted({each.name for each in RECIPES if fits(structure, each.shares, same)}))

@@ -108,9 +108,8 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
     counts, sizes = main.per_call(main.selected), main.per_call(main.eligible)
     expected = sizes * np.median(counts / np.maximum(1, sizes))
     unmasked, few = (counts == 0) & (expected > MANY), (counts > 0) & (counts < expected / 4)
-    yield never(
-        "calls without masks", unmasked * (unmasked.sum() > few.sum()), len(counts), "of calls", "calls-unmasked"
-    )
+    unmasked &= unmasked.sum() > few.sum()
+    yield never("calls without masks", unmasked, len(counts), "of calls", "calls-unmasked")
     drawn = main.inputs[main.randomized]
     special = np.isin(drawn, [id for id in tokens.special if id != main.mask])
     fields = {"verdict": Verdict.DIFFERS, "recipes": ("BERT's own code, with 5 special of 30,522 tokens",)}

@@ -49,9 +49,7 @@ class Table:
 
     @cached_property
     def labelled(self) -> np.ndarray:
-        return (self.labels != self.ignored if self.ignored is not None else np.ones_like(self.real)) & (
-            self.source > -2
-        )
+        return self.is_output & (True if self.ignored is None else self.labels != self.ignored)
 
     @cached_property
     def selected(self) -> np.ndarray:
