@@ -64,7 +64,7 @@ class Service:
         if self.words is None and tokenizer:
             try:
                 self.words = random_words(tokenizer, self.tokens, np.random.default_rng(seed))
-            except (ValueError, TypeError, NotImplementedError):  # a tokenizer without words or of another interface
+            except (ValueError, TypeError, NotImplementedError):  # a tokenizer of another interface
                 self.words = []
         of_words: list[Any] = [tokenizer, self.words] if tokenizer and self.words else []
         write: Callable[..., Text] = tokenized_text if of_words else abstract_text
