@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from auditing.errors import TargetError, raised
 from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
-from auditing.masks.tokens import Facts, MaskOptions, facts_of, most_frequent, token_ids, tokenizer_of
+from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
 
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
@@ -55,7 +55,7 @@ class Service:
                 continue
             if not tokens.special and masked.inputs.shape == text.ids.shape:
                 self.tokens = tokens.with_mask(most_frequent(masked.inputs[masked.inputs != text.ids], 0.5))
-            return facts_of(self.function, target.kind, self.tokens)
+            return Facts(self.function, target.kind, self.tokens)
         raise TargetError(problems[0])
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:

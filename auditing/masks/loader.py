@@ -13,7 +13,7 @@ from auditing.errors import TargetError, describe
 from auditing.masks.calls import seed
 from auditing.masks.target import matrix, read
 from auditing.masks.texts import Masked
-from auditing.masks.tokens import Facts, MaskOptions, facts_of, token_ids
+from auditing.masks.tokens import Facts, MaskOptions, token_ids
 
 
 class Service:
@@ -41,7 +41,7 @@ class Service:
         tokens = token_ids(owner, options)
         if tokens is None:
             raise TargetError("the number of tokens is unknown: state --n-tokens, --mask, and --special")
-        return facts_of(owner, "loader", tokens)
+        return Facts(owner, "loader", tokens)
 
     def batches(self, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:
         """The first batches of an epoch, each with the tokens of the examples that the loader gave to its collator;

@@ -78,18 +78,6 @@ class TokenIds:
         return np.where(is_id, labels, inputs)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts about a target that are known before it is measured: what it and its attributes state."""
-
-    kind: str  # of KINDS
-    name: str  # of the function or class
-    tokens: TokenIds
-    rate: float | None  # None if nothing is stated
-    shares: tuple[float, float, float] | None  # of [MASK], random, unchanged
-    whole_words: bool
-
-
 def attribute(target: Any, names: Iterable[str]) -> Any:
     """The first attribute with one of these names that is not None: of the target, of what a partial wraps, or of the
     object of a method."""
@@ -138,11 +126,16 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     return TokenIds(n_tokens, mask, padding, tuple(sorted(known)), edges, unknown, options.ignored)
 
 
-def facts_of(target: Any, kind: str, tokens: TokenIds) -> Facts:
-    """The facts about a target that is called as `kind`, with the rate and shares that its attributes state."""
-    rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
-    masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
-    shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
-    name = getattr(target, "__name__", type(target).__name__)
-    whole = bool(attribute(target, ["whole_word_mask"])) or "wholeword" in name.lower().replace("_", "")
-    return Facts(kind, name, tokens, rate, shares, whole)
+class Facts:
+    """The facts about a target that are known before it is measured: what it and its attributes state."""
+
+    def __init__(self, target: Any, kind: str, tokens: TokenIds):
+        """`kind` is of KINDS, or a loader of batches."""
+        self.kind, self.tokens = kind, tokens
+        self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
+        self.rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
+        masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
+        # Of [MASK], random and unchanged tokens; None if they are not stated, as for the rate.
+        self.shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
+        by_name = "wholeword" in self.name.lower().replace("_", "")
+        self.whole_words = bool(attribute(target, ["whole_word_mask"])) or by_name

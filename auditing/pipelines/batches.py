@@ -53,7 +53,7 @@ def answer_of(batch: Masked, tokens: Tokens) -> Masked:
 def check_table(batches: Sequence[Masked], table: Table, tokens: Tokens, which: str) -> list[Finding]:
     """The rules for masks, on "training" or "evaluation" batches."""
     options = MaskOptions(ignored=table.ignored)
-    facts = Facts("loader", which, table.tokens, None, None, False)
+    facts = Facts(None, "loader", table.tokens)  # nothing is stated
     measured = Measured(options, facts, table, [answer_of(batch, tokens) for batch in batches], {})
     findings = without_consequences([each for each in check_rules(measured) if each.bug != ALLOWED])
     findings += [] if table.selected.any() else check_empty(measured, np.zeros(1))

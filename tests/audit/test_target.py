@@ -15,7 +15,7 @@ from auditing.errors import TargetError
 from auditing.masks.calls import Service
 from auditing.masks.target import COMMON, read
 from auditing.masks.texts import Masked
-from auditing.masks.tokens import MaskOptions, facts_of, token_ids
+from auditing.masks.tokens import Facts, MaskOptions, token_ids
 from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, PAD, SEP, TensorMasker, bert
 from tests.audit.museum.tokenizers import PIECES, WHOLE_WORDS, collator, word_pieces
 from tests.tokenizers import MAKERS
@@ -93,7 +93,7 @@ def test_attributes_state_ids_rate_and_shares():
     tokens = token_ids(target, MaskOptions())
     assert tokens is not None
     assert (tokens.n_tokens, tokens.mask, tokens.padding, tokens.special) == (100, 99, 98, (97, 98, 99))
-    facts = facts_of(target, "tensor", tokens)
+    facts = Facts(target, "tensor", tokens)
     assert facts.rate == 0.2
     assert facts.shares == pytest.approx((0.6, 0.1, 0.3))
     stated = token_ids(target, MaskOptions(n_tokens=200, mask=5, special=()))
