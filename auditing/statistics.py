@@ -32,10 +32,10 @@ class Share:
         """How many standard errors the share is above `expected`."""
         return float(z_of_sums(self.parts - expected * self.totals))
 
-    def differs(self, expected: float) -> bool:
-        """Whether the share differs from `expected` by more than chance (Student's t-test)."""
-        n_units = len(self.parts)
-        return n_units >= FEWEST_UNITS and two_sided_p(self.z(expected), n_units - 1) < LEVEL
+    def differs(self, expected: float, effect: float = 0.0) -> bool:
+        """Whether the share differs from `expected` by more than chance (Student's t-test) and than `effect`."""
+        n_units, is_large = len(self.parts), abs(self.value - expected) > effect
+        return n_units >= FEWEST_UNITS and is_large and two_sided_p(self.z(expected), n_units - 1) < LEVEL
 
 
 def two_sided_p(t: float, degrees_of_freedom: int) -> float:

@@ -63,7 +63,7 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
     lengths, mean = (main.originals.shape[2], float(main.per_window(main.eligible).mean())), structure.counts.mean()
     fits = any(max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths)
     reach = max(RATE_TOLERANCE * rate, structure.mean_run / lengths[0] if structure.is_clustered else 0)
-    if (structure.is_fixed and fits) or not found.differs(rate) or abs(found.value - rate) <= reach:
+    if (structure.is_fixed and fits) or not found.differs(rate, reach):
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
@@ -124,10 +124,8 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
     probabilities `same`, and then looks unchanged."""
     masked, random, kept = shares
     seen = [(masked, random * (1 - p), kept + random * p) for p in same]
-    return any(
-        all(abs(part.value - share) <= TOLERANCE or not part.differs(share)
-            for part, share in zip(structure.parts, each, strict=True)) for each in seen
-    )  # fmt: skip
+    pairs = [list(zip(structure.parts, each, strict=True)) for each in seen]
+    return any(not any(part.differs(share, TOLERANCE) for part, share in each) for each in pairs)
 
 
 def check_shares(main: Table, structure: Structure, expected: Expected) -> Finding:
