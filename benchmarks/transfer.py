@@ -48,6 +48,7 @@ from writing.judge import ratio
 CORPORA = (PLAY, TINY_SHAKESPEARE)
 PEER, MODERNBERT = "peer", "Hugging Face ModernBERT"
 PRESETS = ("base", "quick", "modernbert", PEER)
+MANY = 1e6  # degrees of freedom of a variance over many test texts; `t_quantile` is wrong above 1e8
 SECONDS_PER_DRAW = 150  # of a task, for `base` on two cores
 
 
@@ -113,7 +114,7 @@ def interval_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     if len(runs) == 1:
         return {"mean": means[0], "margin": None}
     variances = [float(np.var(means, ddof=1)) / len(runs), fmean(run["variance"] for run in runs)]
-    return {"mean": fmean(means), "margin": margin_of_sum(variances, [len(runs) - 1, np.inf])}  # of many test texts
+    return {"mean": fmean(means), "margin": margin_of_sum(variances, [len(runs) - 1, MANY])}
 
 
 def scores_of(runs: Results, variant: str, task: str, kind: str = "scores") -> dict[str, dict[str, Any]]:

@@ -119,7 +119,7 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     return math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # 1.6 MB each
 def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df - 1)."""
     angles = np.linspace(0.0, math.pi / 2, 100_001)

@@ -19,7 +19,7 @@ INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 4
 REACH = 4  # characters on each side of one
 OUTSIDE = "\0"  # of the text
-FEW_TEXTS = 2_048  # from here on, the products of all pairs cost more than they save
+FEW_UNITS = 2_048  # of more, the products of all pairs cost more than they save
 MAX_CHARACTERS = 16_384  # that a regression is fitted on
 NEVER = -1e9  # the score of a label without examples
 
@@ -68,9 +68,10 @@ def _contexts(texts: list[str]) -> np.ndarray:
 def in_few_dimensions(labelled: csr_matrix, test: csr_matrix) -> tuple[Any, Any]:
     """Both in coordinates of the space that the labelled rows span, if these are few.
 
-    The weights of a regression with an L2 penalty lie in this space, so its scores are the same, in less time.
+    The weights of a regression with an L2 penalty lie in this space, so its scores are the same up to the solver's
+    tolerance, in less time.
     """
-    if labelled.shape[0] > FEW_TEXTS:
+    if labelled.shape[0] > FEW_UNITS:
         return labelled, test
     products = (labelled @ labelled.T).toarray()
     values, vectors = np.linalg.eigh(products)

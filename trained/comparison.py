@@ -1,6 +1,5 @@
 """Compares a pretrained model with the same model from scratch, and with simpler methods, on tasks with few labels."""
 
-import copy
 import math
 import sys
 import time
@@ -181,7 +180,9 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor
     if probe.kind != CHARACTER:
         return GENTLE
     n = len(labels) // FOLDS
-    inner = probed(copy.deepcopy(probe), ids[n:], labels[n:])
+    inner = Classifier(probe.model, probe.output.out_features, probe.kind)
+    inner.chosen = probe.chosen
+    inner = probed(inner, ids[n:], labels[n:])
 
     def loss(effort: Effort) -> float:
         scores = scores_of(fine_tuned(inner, ids[n:], labels[n:], **effort, seed=seed), ids[:n])

@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import random_array
+from scipy.sparse import random_array, vstack
 from sklearn.linear_model import LogisticRegression
 
 from data.tasks.task import CHARACTER, CHOICE, PAIR, TEXT, Example, Task
@@ -128,12 +128,13 @@ def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with
 
 def test_few_dimensions_give_the_scores_of_all_features():
     labelled, test = (random_array((n, 300), density=0.1, rng=n, format="csr") for n in (12, 30))
+    labelled = vstack([labelled, labelled[:3]]).tocsr()  # equal texts add no dimension
 
     def scores(labelled, test):
-        return LogisticRegression(tol=1e-8).fit(labelled, np.arange(12) % 3).decision_function(test)
+        return LogisticRegression(tol=1e-8).fit(labelled, np.arange(15) % 3).decision_function(test)
 
     fewer = in_few_dimensions(labelled, test)
-    assert fewer[0].shape == (12, 12)
+    assert fewer[0].shape == (15, 12)
     np.testing.assert_allclose(scores(*fewer), scores(labelled, test), atol=1e-5)
 
 
