@@ -1,4 +1,4 @@
-"""Checks of several keys together, and of keys that are rows, before anything is built and PyTorch is imported."""
+"""Checks of several keys together and of keys with rows, before anything is built or PyTorch is imported."""
 
 import re
 from collections.abc import Collection, Mapping

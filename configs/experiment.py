@@ -73,7 +73,7 @@ def configs_of(values: Mapping[str, Any]) -> Configs:
 def torch_device(c: Configs) -> "torch.device":
     import torch
 
-    torch.set_flush_denormal(True)  # sharp attention has probabilities below 1e-38, which processors are slow with
+    torch.set_flush_denormal(True)  # processors are slow with denormal numbers, of which sharp attention has many
     # Each process that torchrun has started has a CUDA device of its own.
     return torch.device("cuda", local_rank()) if c.device == "cuda" and n_started() > 1 else torch.device(c.device)
 

@@ -40,7 +40,7 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_numbers_that_are_too_small_for_fast_processors_become_zeros(corpus_file):
+def test_denormal_numbers_become_zeros(corpus_file):
     tiny = torch.full((4,), 1e-38)
     assert (tiny * 1e-3 > 0).all()
     assert configs_for(corpus_file).torch_device == torch.device("cpu")
