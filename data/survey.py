@@ -13,7 +13,7 @@ import numpy as np
 
 from data.in_order import in_order
 from data.sources import Block, CorpusError, Source, is_plain, read_blocks
-from runs.files import write_atomically
+from runs.files import append_line, write_atomically
 
 Counted = tuple[Source, Block, np.ndarray]  # a block of a file, and how often each code point occurs in it
 
@@ -44,18 +44,17 @@ def survey(
         announce(f"reading {len(new):,} of {len(sources):,} files ({size}), which are new or have changed")
     n_bytes_read(sum(source.size for source, entry in entries.items() if entry))
     blocks = ((source, block) for source in new for block in read_blocks(source))
-    with open(cache, "a", buffering=1) as file:  # an interrupted survey goes on from the last line
-        for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
-            entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
-            file.write(_line(entry))
+    for source, counted in groupby(in_order(_count, blocks), key=itemgetter(0)):
+        entries[source] = known[source.path] = entry = _summed(source, counted, n_bytes_read)
+        append_line(cache, _line(entry))  # an interrupted survey goes on from the last line
     found = [entry for entry in entries.values() if entry]
     if len(before) + len(new) > len(found) or known != {entry.path: entry for entry in found}:  # lines out of date
-        write_atomically(cache, "".join(map(_line, found)).encode())
+        write_atomically(cache, "".join(_line(entry) + "\n" for entry in found).encode())
     return found
 
 
 def _line(entry: Surveyed) -> str:
-    return json.dumps(vars(entry), default=str) + "\n"
+    return json.dumps(vars(entry), default=str)
 
 
 def _load(cache: Path) -> Iterator[Surveyed]:

@@ -100,7 +100,7 @@ def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
     """Each block of a file with the part that it belongs to; the block at the border is cut."""
     left = n_training
     for block in read_blocks(source):
-        source.check_unchanged()  # before the block is noted as converted
+        source.check_unchanged()  # so that only text of the listed file is noted as converted
         if left > len(block.text):
             yield TRAINING, block
         elif left:

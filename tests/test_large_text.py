@@ -62,7 +62,12 @@ CASES: dict[str, dict[str, Any]] = {
         "masking__random_tokens": "unigram",
     },
     "BPE": {"data__tokens": "bpe:300", "masking__strategy": "span", "data__within_documents": True},
-    "bytes and sop": {"data__tokens": "bytes", "objective__sop": True, "masking__strategy": "entity"},
+    "bytes and sop": {
+        "data__tokens": "bytes",
+        "objective__sop": True,
+        "masking__strategy": "mixture",
+        "masking__mixture": [{"until": 1.0, "entity": 1, "contextual": 1}],
+    },
 }
 
 

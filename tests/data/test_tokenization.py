@@ -88,7 +88,7 @@ def test_a_damaged_conversion_is_repeated(name: str, text: Path):
     assert tokens.training.ids.tolist() == VOCABULARY.encode(TEXT[:N_TRAINING]).tolist()
 
 
-def test_a_survey_that_fails_goes_on_from_its_last_write(text: Path):
+def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
     (text / "z.txt").write_bytes(b"a\0b")
     with one_line(CorpusError, "is a binary file"):
         load_corpus(str(text))
