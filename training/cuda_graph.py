@@ -86,6 +86,7 @@ class CudaGraphs(Callback):
                 self._record(shape_of(step, stage), lambda: step.draw(stage))
         except Exception as error:  # training can do without anything that PyTorch cannot record
             self.is_given_up = True
+            self._recorded.clear()
             report(f"training without CUDA graphs: {first_line(error.__context__ or error)}")
 
     def _record(self, shape: Shape, draw: Callable[[], Batches]) -> None:

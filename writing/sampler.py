@@ -28,15 +28,15 @@ def margin(probabilities: Tensor) -> Tensor:
     return best[:, 0] - best[:, 1]
 
 
-# The orders: the blanks with the highest scores come first. Some compare the probabilities of the blanks' tokens, from
-# `[n_blanks, n_ordinary]` to scores `[n_blanks]`. MaskGIT (Chang et al. 2022) compares the probabilities of tokens that
-# it has drawn, which favors probable ones. Here the draw comes later.
+# Orders give each blank a score, and the blanks with the highest scores come first. These read the probabilities
+# `[n_blanks, n_ordinary]` of the blanks' tokens and return scores `[n_blanks]`. MaskGIT (Chang et al. 2022) compares
+# the probabilities of tokens that it has drawn, which favors probable ones. Here the draw comes later.
 BY_PROBABILITY: Mapping[str, Callable[[Tensor], Tensor]] = {
     "confidence": lambda probabilities: probabilities.amax(-1),
     "entropy": lambda probabilities: -torch.special.entr(probabilities).sum(-1),  # in nats
     "margin": margin,
 }
-# Others compare only the blanks, from random numbers `[n, length]` to scores of the same shape.
+# These do not read the model: random numbers `[n, length]` become scores of the same shape.
 BLIND: Mapping[str, Callable[[Tensor], Tensor]] = {
     "random": lambda uniform: uniform,
     "left-to-right": lambda uniform: -torch.ones_like(uniform).cumsum(1),  # falls from column to column

@@ -137,8 +137,9 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     fields: dict[str, Any] = {}
     if not fits(structure, expected.shares, same):
         of_bugs = [(shares, each.name) for each in CATALOGUE.values() for shares in each.shares]
-        known = {distance(structure.shares, shares): name for shares, name in of_bugs if fits(structure, shares, same)}
-        bug = known[min(known)] if known else "other-shares"
+        fitting = [(shares, name) for shares, name in of_bugs if fits(structure, shares, same)]
+        known = [(distance(structure.shares, shares), name) for shares, name in fitting]
+        bug = min(known)[1] if known else "other-shares"
         kept = bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
         fields["verdict"] = Verdict.BROKEN if kept or expected.shares_are_stated else Verdict.DIFFERS
         fields["recipes"] = tuple(sorted({each.name for each in RECIPES if fits(structure, each.shares, same)}))

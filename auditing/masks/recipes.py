@@ -67,7 +67,7 @@ class Structure:
     def __init__(self, table: Table, pairs: list[Pair]):
         selected, totals = table.selected, table.per_call(table.selected)
         self.rate = Share(totals, table.per_call(table.eligible))  # selected among ordinary tokens
-        # Of [MASK], random and unchanged among the selected.
+        # The shares of [MASK], random and unchanged tokens among the selected.
         self.parts = [Share(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)]
         masked, random, kept = (part.value for part in self.parts)
         self.shares: Shares = masked, random, kept
@@ -75,12 +75,12 @@ class Structure:
         self.mean_run = float(selected.sum() / max(1, runs.sum()))
         self.counts = table.per_window(selected)  # [n_windows] labels per window
         self.is_fixed = bool(self.counts.var() < 1e-9)  # every window has the same number of labels
-        # Of the counts of as many independent positions.
+        # The variance of the counts if positions were independent.
         self.independent_variance = self.rate.value * (1 - self.rate.value) * table.per_window(table.eligible).mean()
         found = {pair.circumstance: pair.found for pair in pairs if pair.outcome == "selected" and pair.is_found}
         near = found.get("neighbors")
         self.is_clustered = near is not None and near.shares[0] > near.mean  # neighbors are selected together
-        # Whether each window has its own rate.
+        # Each window has its own rate.
         self.varies = "window" in found and self.counts.var() > 3 * self.independent_variance
         self.words = sizes, chosen = words_of(table)
         # The share of words of several tokens that are selected as a whole, among those that are at all.

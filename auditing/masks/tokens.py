@@ -130,12 +130,12 @@ class Facts:
     """The facts about a target that are known before it is measured: what it and its attributes state."""
 
     def __init__(self, target: Any, kind: str, tokens: TokenIds):
-        """`kind` is of KINDS, or a loader of batches."""
+        """`kind` is one of KINDS, or "loader"."""
         self.kind, self.tokens = kind, tokens
         self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
         self.rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
         masked = 1 - random - kept if masked is None and None not in (random, kept) else masked
-        # Of [MASK], random and unchanged tokens; None if they are not stated, as for the rate.
+        # The shares of [MASK], random and unchanged tokens. Rate and shares are None if they are not stated.
         self.shares = None if masked is None or random is None else (masked, random, 1 - masked - random)
         by_name = "wholeword" in self.name.lower().replace("_", "")
         self.whole_words = bool(attribute(target, ["whole_word_mask"])) or by_name

@@ -32,7 +32,7 @@ CASES = {  # keys, the step after which the run is stopped, knobs that a user ch
     "before the first evaluation": (DROPOUT | {"masking.strategy": "span", "masking.corrupt": "unit"}, 2, None),
     "right after an evaluation": (DROPOUT | {"masking.masks": "static", "masking.random_tokens": "unigram"}, 8, None),
     "bytes": (DROPOUT | {"data.tokens": "bytes", "training.grad_accum_steps": 4}, 7, None),  # in the middle of a stage
-    "bpe": ({"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"}, 7, None),
+    "bpe": (HALVES | {"data.tokens": "bpe:400", "masking.strategy": "adaptive", "data.sampling": "shuffled"}, 7, None),
     "mixture": ({"masking.strategy": "mixture", "masking.mixture": MIXTURE, "training.optimizer": "adamw"}, 7, None),
     "n-grams": (HALVES | {"model.ngrams": 4, "model.ngram_dropout": 0.1, "data.unknown_below": 0.01}, 7, None),
     "labml_nn": (LABML, 7, None),

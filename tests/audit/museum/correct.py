@@ -56,6 +56,13 @@ class Correct:
         return [each for each in wrong if each.verdict == Verdict.BROKEN or each.bug not in self.known]
 
 
+def folio_mlm(seed: int) -> TensorMasker:
+    mlm = MLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS, SEP], n_tokens=N_TOKENS)
+    masker = TensorMasker(mlm)
+    masker.masking_prob = mlm.masking_prob  # states the rate
+    return masker
+
+
 def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
     """Folio's Masker: exactly round(rate * length) positions per window, at random offsets of a play."""
 
@@ -165,9 +172,8 @@ REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]
 
 DRAWS_SPECIAL = frozenset({"special-as-replacement"})
 IN_ONE_PROCESS = {"workers": 0}  # Folio's Masker has a generator of its own, and runs in the training process
-FOLIO_MLM = TensorMasker(MLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS, SEP], n_tokens=N_TOKENS))
 CORRECT = [
-    Correct("Folio's MLM", lambda seed: FOLIO_MLM, options={"rate": RATE}),
+    Correct("Folio's MLM", folio_mlm),
     Correct("Folio's Masker, random", folio_masker("random"), options=IN_ONE_PROCESS),
     Correct("Folio's Masker, span_characters", folio_masker("span_characters"), options=IN_ONE_PROCESS),
     Correct(
