@@ -49,7 +49,7 @@ CORPORA = (PLAY, TINY_SHAKESPEARE)
 PEER, MODERNBERT = "peer", "Hugging Face ModernBERT"
 PRESETS = ("base", "quick", "modernbert", PEER)
 MANY = 1e6  # degrees of freedom of a variance over many test texts; `t_quantile` is wrong above 1e8
-SECONDS_PER_DRAW = 150  # of a task, for `base` on two cores
+SECONDS_PER_DRAW = 40  # of a task, for `base` on two cores
 
 
 def main(options: Namespace, path: Path) -> None:
