@@ -10,12 +10,19 @@ from data import corpus
 from runs.files import locked
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"  # names the folder in which PyTorch keeps compiled code
+# PyTorch keeps no code in which autocast is switched, unless these functions are named with a version of their own.
+AUTOCAST = {f"torch.amp.autocast_mode.{name}": "1" for name in ("_enter_autocast", "_exit_autocast")}
 
 
 @contextmanager
 def kept_code(report: Callable[[str], None]) -> Iterator[None]:
     """Keeps compiled code beside the corpus between runs, unless the environment names another folder."""
+    from torch._inductor import config
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # the import takes seconds
+
+    config.unsafe_marked_cacheable_functions = config.unsafe_marked_cacheable_functions | AUTOCAST
+    if config.cpp.vec_isa_ok is None:
+        config.cpp.vec_isa_ok = True  # saves test programs for AVX, ten seconds; those for newer instructions remain
 
     folder = (corpus.CACHE / "compiled").resolve()
     with ExitStack() as stack:

@@ -44,6 +44,7 @@ class Compiled:
         # Splitting the graph lets the exchange of gradients overlap with computing, for which a CPU has no cores left.
         config.optimize_ddp = step.update.device.type != "cpu"
         config.nested_graph_breaks = _leave_out(step.update.model)  # one graph after what is left out, not several
+        config.specialize_float = True  # as inputs of the code, constants such as 1e-5 would make PyTorch trace twice
         reason = ""
         try:
             with around, without_side_effects(step):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._functorch._aot_autograd.autograd_cache import check_cacheable
 
 from configs.compiled_code import CACHE_VARIABLE, kept_code
 from configs.experiment import Configs
@@ -144,6 +145,7 @@ def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(
     compiled.compiled.compile(compiled.step, stages, lines.append, kept_code(lines.append))
     assert lines[-1].startswith("compiled in "), lines
     assert graphs["unique_graphs"] == 2  # before the lookup of n-grams and after it
+    assert counts["total"] == 2  # each was traced once
     assert counts["autograd_cache_saved"] + counts["autograd_cache_hit"] == 2  # the next run can load both
     assert torch.equal(weights(compiled), before)  # compiling trains nothing
     assert str(compiled.step.state_dict()) == str(eager.step.state_dict())  # and draws nothing
@@ -179,6 +181,24 @@ def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file,
     compiled.compiled.compile(compiled.step, compiled.training.stage_rows, print)
     check_like_eager(eager, compiled, eager.training.stage_rows)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_code_in_bfloat16_can_be_kept(corpus_file, monkeypatch):
+    """Attention switches autocast off, which PyTorch keeps no code of by default."""
+    graphs = []
+
+    def checked(graph, inputs):
+        check_cacheable(graph)
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=checked))
+    torch._dynamo.reset()
+    configs = configs_for(corpus_file, **COMPILED, training__precision="bfloat16")
+    lines: list[str] = []
+    configs.compiled.compile(configs.step, configs.training.stage_rows, lines.append, kept_code(lines.append))
+    assert lines[-1].startswith("compiled in "), lines
+    assert "_enter_autocast" in graphs[-1].code
 
 
 def test_a_compiled_run_is_resumed_bit_for_bit_by_another_process(two_threads, train, fork_server):
