@@ -46,14 +46,15 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     from training import tracking
     from training.resume import begin, resume
 
-    restarted = None if command.resumed else restarted_run(command.logs)
+    restarted = None if command.resumed else restarted_run(command.logs)  # torchrun starts lost processes again
     if restarted:
         command = parse(["--resume", str(restarted.path)])
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     len(configs.data.training_ids)  # converts a large text, which may take hours
-    command = processes.from_first(replace(command, values=command.values | {"data.corpus": configs.data.loaded.name}))
+    values = command.values | {"data.corpus": configs.data.loaded.name}  # `auto` may have become `play`
+    command = processes.from_first(replace(command, values=values))
     trainer = build_trainer(configs, command, processes)
     run = command.resumed or RunFolder.create(path)
     with run.locked():
@@ -71,10 +72,10 @@ def build_trainer(configs: Configs, command: Command, processes: "Processes") ->
     from trained.initial_weights import copy_weights
 
     processes.connect(command.values["device"], configs.data)
-    trainer, initial = configs.trainer, command.values["initial_weights"]  # builds the model and all other parts
-    if initial and not command.resumed:
+    trainer = configs.trainer  # builds the model and all other parts
+    if (initial := command.values["initial_weights"]) and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
-    trainer.callbacks = [*steering(configs), *trainer.callbacks]
+    trainer.callbacks = steering(configs)
     return trainer
 
 

@@ -12,7 +12,7 @@ from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, mean_rate, stage_at
 from training.step import TrainingStep
 
-SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")
+SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")  # in checkpoints, as they are
 
 
 class Now(NamedTuple):
@@ -30,26 +30,27 @@ class Trainer:
         self.training_step, self.model = training_step, training_step.update.model
         self.schedule, self.evaluator, self.clock = schedule, evaluator, clock
         self.callbacks: list[Callback] = []
-        self.step = self.chars = self.n_evaluations = 0
+        self.step = self.chars = self.n_evaluations = 0  # so far
         self.began = self.last_save = self.wall_seconds = 0.0
         self.best_loss, self.must_stop = float("inf"), False
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self) -> None:
         """Train until the last evaluation, at the end of the budget, or until `must_stop` is set, as by a signal."""
-        self.began, self.last_save = time.monotonic() - self.wall_seconds, time.monotonic()
+        self.began = time.monotonic() - self.wall_seconds  # the parts of a resumed run before this one count
+        self.last_save = time.monotonic()
         self.call("begin")
         self.model.train()
         self.clock.start()
         now = self.now()
-        while self.n_evaluations < self.schedule.evaluations and not now.must_stop:  # the last ends the budget
+        while self.n_evaluations < self.schedule.evaluations and not now.must_stop:
             stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
-            factor = self.schedule.learning_rate_at(now.progress)  # of the peak rates
+            factor = self.schedule.learning_rate_at(now.progress)  # the learning rate as a share of its peak
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # knobs, and recording on a GPU
+                stage, factor = callback.adjust(self, stage, factor)  # the dashboard's knobs; CUDA graphs record here
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)  # losses, labels, ...; `Evaluator.row` divides them
+            sums = self.training_step(stage, now.progress)  # loss, n_labels, ...; `Evaluator.row` divides them
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
@@ -59,7 +60,7 @@ class Trainer:
             if self.schedule.evaluations_due(now.progress) > self.n_evaluations:
                 with self.clock.stopped():
                     self.evaluate(stage, now.progress)
-                now = self.now()._replace(progress=now.progress)  # new flags; progress 1 must not go unevaluated
+                now = self.now()  # a signal may have arrived meanwhile
             if now.must_save:
                 with self.clock.stopped():
                     self.save()
@@ -100,7 +101,7 @@ class Trainer:
         return Now(self.progress(), self.must_stop, must_save)
 
     def progress(self) -> float:
-        return min(1.0, self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds))
+        return self.schedule.progress(step=self.step, chars=self.chars, seconds=self.clock.seconds)
 
     def position(self) -> dict[str, Any]:
         return {"step": self.step, "chars": self.chars, "seconds": round(self.clock.seconds, 3)}

@@ -25,7 +25,7 @@ def masking_rates(row: Mapping[str, Any], default: float) -> list[float]:
 
 
 def stage_at(stages: Sequence[Stage], progress: float, step: int = 0) -> Stage:
-    """The stage of a step at `progress`, the share of the training budget that is spent; from 1 on, of the last row.
+    """The stage of a step at `progress`, the share of the training budget that is spent; at 1, of the last row.
 
     The steps of a row with several masking rates cycle through them.
     """
@@ -58,9 +58,9 @@ class Schedule:
     seconds_per_checkpoint: float
 
     def progress(self, *, step: int, chars: int, seconds: float) -> float:
-        """The share of the budget that is spent: the largest share of any limit. At 1 or more the run ends."""
+        """The share of the budget that is spent: the largest share of any limit, at most 1."""
         spent = ((step, self.max_steps), (chars, self.max_chars), (seconds, self.max_seconds))
-        return max(value / limit for value, limit in spent if limit is not None)
+        return min(1.0, max(value / limit for value, limit in spent if limit is not None))
 
     def learning_rate_at(self, progress: float) -> float:
         """The learning rate as a share of its peak: a linear rise, constant, then a linear fall to the final rate.
@@ -71,10 +71,10 @@ class Schedule:
         if progress < self.warmup:
             return max(progress / self.warmup, 0.01)
         if progress > 1 - self.decay:
-            left = max(0.0, (1 - progress) / self.decay)
+            left = (1 - progress) / self.decay
             return self.final_learning_rate + (1 - self.final_learning_rate) * left
         return 1.0
 
     def evaluations_due(self, progress: float) -> int:
         """The number of evaluations up to `progress`."""
-        return int(min(progress, 1) * self.evaluations + 1e-9)
+        return int(progress * self.evaluations + 1e-9)

@@ -23,9 +23,9 @@ class TrainingStep:
         masker: Masker,
         update: "Update",
         *,
-        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # in place of `update`: CUDA graphs
+        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # `update` itself, or its CUDA graphs
         chars_per_step: int,
-        grad_accum_steps: int = 1,  # batches per step
+        grad_accum_steps: int = 1,  # micro-batches per step
     ):
         self.windows, self.masker, self.update, self.change_weights = windows, masker, update, change_weights or update
         self.chars_per_step, self.grad_accum_steps = chars_per_step, grad_accum_steps
@@ -36,7 +36,7 @@ class TrainingStep:
         sums, losses = self.change_weights(batches)
         if self.masker.learns:
             for batch, batch_losses in zip(batches, losses, strict=True):
-                self.observe(batch, batch_losses.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
+                self.observe(batch, batch_losses.nan_to_num(posinf=0.0, neginf=0.0))  # what it learns must stay finite
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
@@ -44,9 +44,9 @@ class TrainingStep:
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            windows = self.windows.draw(batch_size, stage.seq_len)
-            batch = self.masker(windows.tokens, windows.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(further=windows.further))  # segments and labels of a second objective
+            drawn = self.windows.draw(batch_size, stage.seq_len)
+            batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
+            batches.append(batch._replace(further=drawn.further))  # for objectives on pairs; empty otherwise
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
@@ -87,15 +87,16 @@ class Update:
     def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
         counts = self.objective.counts(batches)
-        outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
+        outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]  # and forward
         totals = self.summed([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for loss.train; without a second objective
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for metrics; `backward` has used its own
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
         self.model.zero_grad()
         self.skipped_in_a_row.copy_(torch.where(is_finite, 0, self.skipped_in_a_row + 1))
-        sums = {"loss": loss, "grad_norm": grad_norm, "n_steps": (counts["n_labels"] > 0).long(), **totals, **counts}
+        n_steps = (counts["n_labels"] > 0).long()  # 0 if nothing was masked
+        sums = {"loss": loss, "grad_norm": grad_norm, "n_steps": n_steps, **totals, **counts}
         counted = {name: torch.where(is_finite, value, torch.zeros_like(value)) for name, value in sums.items()}
         return counted, [outcome.losses for outcome in outcomes]
 
@@ -111,7 +112,8 @@ class Update:
 
     def clip(self) -> torch.Tensor:
         """Scale the gradients down to a norm of at most `grad_norm_clip`; returns their norm before that."""
-        norm = self.total_norm(gradients := gradients_of(self.model))
+        gradients = gradients_of(self.model)
+        norm = self.total_norm(gradients)
         torch._foreach_mul_(gradients, (self.grad_norm_clip / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
@@ -127,11 +129,8 @@ class Update:
                 optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "rng_states": [rng_states(self.device)],
-            "skipped_in_a_row": self.skipped_in_a_row,
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-        }
+        state = {"rng_states": [rng_states(self.device)], "skipped_in_a_row": self.skipped_in_a_row}
+        return state | {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.skipped_in_a_row.copy_(state["skipped_in_a_row"])
