@@ -113,7 +113,7 @@ def gradients(configs: Configs, batch: MaskedBatch) -> dict[str, torch.Tensor]:
 def repeatable(step: Step) -> None:
     """The same step twice, bit by bit, per window length and attention kernel; kernels that are not used may differ."""
     configs = configs_of(step.values({"training.compile": False}))
-    for stage in configs.training.stage_rows:
+    for stage in configs.training.all_stages:
         for _ in range(2):  # or outputs that start at zero would hide differences
             configs.step(stage)
         batch = configs.step.draw(stage)[0]
@@ -130,8 +130,8 @@ def graph(step: Step) -> None:
     """As many replayed steps as eager ones from the same weights, through all stages."""
     eager, replayed = (configs_of(step.values({"training.cuda_graph": on})) for on in (False, True))
     lines: list[str] = []
-    for stage in eager.training.stage_rows:
-        for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.stage_rows)):
+    for stage in eager.training.all_stages:
+        for i in range(2 + EAGER_STEPS if step.is_dry else 200 // len(eager.training.all_stages)):
             if replayed.cuda_graphs and i == EAGER_STEPS:
                 replayed.cuda_graphs.record(replayed.step, stage, lines.append)
             losses = []
@@ -148,8 +148,8 @@ def agreement(step: Step) -> None:
     """One model and one batch on the CPU and on the device: rows of n-grams, loss, gradients and an evaluation."""
     one = configs_of(step.values(EXACT | {"device": "cpu", "training.precision": "float32"}))
     for _ in range(4 if step.is_dry else 20):
-        one.step(one.training.stage_rows[0])
-    batch = one.step.draw(one.training.stage_rows[0])[0]
+        one.step(one.training.all_stages[0])
+    batch = one.step.draw(one.training.all_stages[0])[0]
     expected = gradients(one, batch)
     for precision, limit in (("bfloat16", 1e-2), ("float32", 1e-5)):
         other = configs_of(step.values(EXACT | {"training.precision": precision}))

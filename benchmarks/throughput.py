@@ -98,7 +98,7 @@ def configured(keys: dict[str, Any]) -> Configs:
 
 def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
     """A function that takes a warmed-up step of the only stage and returns the loss, on the device."""
-    step, (stage,) = warmed_up(configs, report), configs.training.stage_rows
+    step, (stage,) = warmed_up(configs, report), configs.training.all_stages
     return lambda: step(stage)["loss"]
 
 

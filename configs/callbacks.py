@@ -60,7 +60,7 @@ def steering(c: Configs) -> list[Callback]:
         found.append(c.cuda_graphs)
     if c.sample.every_evaluations:
         found.append(Samples(prompts(c), c.data.vocabulary, c.sample.every_evaluations))
-    if len(c.training.stage_rows) > len(c.training.stages):  # some row has several masking rates
+    if len(c.training.all_stages) > len(c.training.stages):  # some row has several masking rates
         found.append(AnyOrderBound())
     if c.objective.pairs:
         found.append(PairMeasure(c.objective.pairs, validation_pairs(c)))

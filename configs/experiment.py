@@ -180,7 +180,7 @@ def schedule(c: Configs) -> Schedule:
         c.training.max_steps,
         c.training.max_chars,
         c.training.max_seconds,
-        stages=c.training.stage_rows,
+        stages=c.training.all_stages,
         warmup=c.training.warmup,
         decay=c.training.decay,
         final_learning_rate=c.training.final_learning_rate,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MaskingConfigs(Branch):
-    """Keys `masking.*`. `strategy` is computed to the masker that its name selects."""
+    """Keys `masking.*`. Reading `strategy` gives the masker with that strategy."""
 
     strategy: Annotated[Any, Key("how characters are selected for masking")] = "random"
     masking_prob: Annotated[float, Key("share of the characters that are selected", above=0, high=1)] = 0.15
@@ -30,7 +30,6 @@ class MaskingConfigs(Branch):
     mixture: Annotated[list, Key("rows {until: share of the budget, STRATEGY: share of the windows, ...}")] = []
     no_mask_tokens: Annotated[str, Key("characters that are never selected, without separators")] = ""
 
-    # Computed from the keys and from the training text.
     no_mask_ids: list[int]
     random_token_weights: "torch.Tensor"
 
@@ -43,7 +42,7 @@ def no_mask_ids(c: MaskingConfigs) -> list[int]:
     vocabulary = c.root().data.vocabulary
     unknown = set(c.no_mask_tokens) - set(vocabulary.ordinary)
     if unknown:
-        raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the corpus")
+        raise ConfigError(f"masking.no_mask_tokens: {sorted(unknown)[0]!r} is not in the vocabulary")
     special = [token for token in vocabulary.special_tokens if token not in (PAD, MASK)]
     return [vocabulary.id_of(token) for token in (*special, *c.no_mask_tokens)]
 
@@ -69,7 +68,7 @@ def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
     from data.masking import Corruption, Masker
 
     root = c.root()
-    segmenter = segmented(c, strategy)
+    segmenter = segmenter_of(c, strategy)
     if c.masks == "static" and not segmenter.allows_static_masks:
         raise ConfigError("masking.masks=static: this masking.strategy draws units or weights anew; use dynamic")
     corruption = Corruption(
@@ -89,7 +88,7 @@ def build_masker(c: MaskingConfigs, strategy: "Strategy") -> "Masker":
     )
 
 
-def segmented(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
+def segmenter_of(c: MaskingConfigs, strategy: "Strategy") -> "Segmenter":
     """The segmenter of a strategy for the tokens of the training text."""
     data = c.root().data
     if data.vocabulary.is_characters and not data.loaded.is_sample:

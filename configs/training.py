@@ -55,7 +55,7 @@ class TrainingConfigs(Branch):
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
 
     network: "nn.Module"
-    stage_rows: list[Stage]
+    all_stages: list[Stage]
     autocast: bool
 
 
@@ -64,8 +64,8 @@ def network(c: TrainingConfigs) -> "nn.Module":
     return c.root().network
 
 
-@option(TrainingConfigs.stage_rows)
-def stages(c: TrainingConfigs) -> list[Stage]:
+@option(TrainingConfigs.all_stages)
+def all_stages(c: TrainingConfigs) -> list[Stage]:
     """One stage per row and masking rate. Rows without a rate of their own use `masking.masking_prob`."""
     rate = c.root().masking.masking_prob
     return [Stage(row["until"], row["seq_len"], each) for row in c.stages for each in masking_rates(row, rate)]
@@ -73,7 +73,7 @@ def stages(c: TrainingConfigs) -> list[Stage]:
 
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
-    """Whether to compute in bfloat16. `auto` does where that is faster: on CPUs, with AMX and large matrices."""
+    """Whether to compute in bfloat16. `auto` does on GPUs that have it, and on CPUs with AMX and large matrices."""
     import torch
 
     from model import MaskedLanguageModel
@@ -95,7 +95,7 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
     if not hasattr(getattr(c.network, "encoder", None), "layers"):
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
     matrices = [p for p in c.network.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
-    by_adamw, *by_row = adamw_for_all(c, but=matrices)
+    by_adamw, *by_row = adamw_of(c, left_out=matrices)
     by_muon = in_all_processes(Muon)(
         matrices, lr=c.muon_learning_rate, momentum=c.muon_momentum, weight_decay=c.weight_decay
     )
@@ -104,10 +104,10 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
 
 @option(TrainingConfigs.optimizer)
 def adamw(c: TrainingConfigs) -> "list[Optimizer]":
-    return adamw_for_all(c)
+    return adamw_of(c)
 
 
-def adamw_for_all(c: TrainingConfigs, but: "Sequence[nn.Parameter]" = ()) -> "list[Optimizer]":
+def adamw_of(c: TrainingConfigs, left_out: "Sequence[nn.Parameter]" = ()) -> "list[Optimizer]":
     from training import optimizers
 
     return optimizers.adamw(
@@ -115,5 +115,5 @@ def adamw_for_all(c: TrainingConfigs, but: "Sequence[nn.Parameter]" = ()) -> "li
         learning_rate=c.learning_rate,
         table_learning_rate=c.table_learning_rate,
         weight_decay=c.weight_decay,
-        left_out=but,
+        left_out=left_out,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from data.corpus import CorpusError
+from data.sources import CorpusError
 
 WINDOW_LEN = 256
 N_MASKED = round(0.15 * WINDOW_LEN)
@@ -27,7 +27,7 @@ class ValidationSet:
 
     @property
     def n_windows(self) -> int:
-        """1 to 1,024."""
+        """The number of windows, 1 to 1,024."""
         return len(self.windows)
 
     @property

@@ -13,7 +13,7 @@ from data.sources import CorpusError
 
 PAD, MASK, UNK = "[PAD]", "[MASK]", "[UNK]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # the text of [UNK]
-MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; a step on a CPU would take seconds
+MOST_CHARACTERS = 30_000  # three times as many as Chinese texts use; with more, a step on a CPU takes seconds
 
 
 class Vocabulary:
@@ -72,8 +72,8 @@ class Vocabulary:
         return "".join(map(tokens.__getitem__, torch.as_tensor(ids).tolist()))
 
     def text_of(self, ids: torch.Tensor, original: str | None = None) -> tuple[str, torch.Tensor | None]:
-        """The text of `ids` `[n]`, or `original` if it is that text, for masking strategies to cut into units; and for
-        each token the offset of the character that decides its unit, `[n]`, or None if token i is character i."""
+        """The text of `ids` `[n]`, which masking strategies cut into units; `original` is that text if it is known. And
+        for each token the offset of the character that decides its unit, `[n]`; None if token i is character i."""
         return self.decode(ids) if original is None else original, None
 
     def description(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def n_weights(model: Any) -> int:
 
 def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
     """A warmed-up training step, compiled and recorded as the configs say. Reports why it is not."""
-    step, stages = configs.step, configs.training.stage_rows
+    step, stages = configs.step, configs.training.all_stages
     if configs.compiled:
         configs.compiled.compile(step, stages, report, kept_code(report))
     graphs = configs.cuda_graphs
@@ -86,7 +86,7 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
     """A shape with its speed: the mean over the stages of the schedule."""
     configs = built(values, corpus, keys | more)
     step, before, speed = warmed_up(configs, say), 0.0, 0.0
-    for until, row in groupby(configs.training.stage_rows, lambda stage: stage.until):
+    for until, row in groupby(configs.training.all_stages, lambda stage: stage.until):
         turns, began, n_steps, seconds = cycle(list(row)), time.perf_counter(), 0, 0.0  # a stage per masking rate
         while seconds < TIMED_SECONDS:
             step(next(turns))["loss"].item()

@@ -147,7 +147,7 @@ def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
 ADDRESSES = ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]
 WRONG = [
     ("masking.masking_probb=0.2", {}, "did you mean masking.masking_prob?"),  # before the corpus is loaded
-    ("masking.no_mask_tokens=Ω", {}, "'Ω' is not in the corpus"),  # after it
+    ("masking.no_mask_tokens=Ω", {}, "'Ω' is not in the vocabulary"),  # after it
     ("data.corpus=/nowhere.txt", {}, "No such file"),  # tests/data/test_corpus.py has the other reasons
     ("data.corpus=tiny_shakespeare", {ENVIRONMENT_VARIABLE: "/nowhere.txt"}, "FOLIO_TINY_SHAKESPEARE: cannot read"),
     *(("seed=1", {"labml_app_url": address}, "is not of the form http://127.0.0.1:5005") for address in ADDRESSES),

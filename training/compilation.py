@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from training.schedule import Stage
 from training.step import TrainingStep
 
 Report = Callable[[str], None]
-NOTHING = nullcontext()
 
 
 class Compiled:
@@ -29,12 +28,12 @@ class Compiled:
         self.outcome = torch.compile(objective.outcome, dynamic=True, options=options)
 
     def compile(
-        self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any] = NOTHING
+        self, step: TrainingStep, stages: Sequence[Stage], report: Report, around: AbstractContextManager[Any]
     ) -> None:
         """Compile, inside of `around`. No weight, optimizer or RNG state changes.
 
         All stages share the code, except those with one window per batch or one masked position per window: PyTorch
-        compiles sizes of 1 separately. So a batch of each kind runs here.
+        compiles sizes of 1 separately. So a batch of each length runs here, with one masked position if a stage has it.
         """
         began = time.monotonic()
         report("compiling the step (training.compile=false skips this)")

@@ -1,4 +1,4 @@
-"""The headline number: the masked cross-entropy of the validation protocol, in nats per masked token."""
+"""The validation loss: the masked cross-entropy of the validation protocol, in nats per masked token."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -77,10 +77,10 @@ def evaluate(
         cut = [per_window(outcomes_of(model, *piece, mask_token), piece[1])[0] for piece in pieces]
         at_seq_len = torch.stack(cut).sum(0)
     n, n_masked = validation.n_windows, validation.n_masked
-    loss = losses / n_masked  # [n_windows], each a mean over the window's masked positions
+    per_token = losses / n_masked  # [n_windows]; their mean is the loss per masked position, also with [UNK]
     return Evaluation(
-        loss=loss.mean().item(),
-        loss_stderr=(loss.std() / n**0.5).item() if n > 1 else math.nan,
+        loss=per_token.mean().item(),
+        loss_stderr=(per_token.std() / n**0.5).item() if n > 1 else math.nan,
         loss_at_seq_len=(at_seq_len / n_masked).mean().item(),
         accuracy=correct.sum().item() / (n_masked * n),
         window_losses=losses.numpy(),
@@ -106,23 +106,23 @@ class Evaluator:
     corpus: str  # its name
     outcomes_of: Measure = masked_outcomes
 
-    def row(self, now: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
-        """A row, and the evaluation in it. `now` holds its step, chars, seconds and settings, `before` the chars and
+    def row(self, facts: Mapping[str, Any], before: Mapping[str, Any], sums: Sums) -> tuple[dict[str, Any], Evaluation]:
+        """A row, and the evaluation in it. `facts` holds its step, chars, seconds and settings, `before` the chars and
         seconds of the last evaluation, `sums` those of the steps since then."""
-        evaluation = evaluate(self.model, self.validation, self.mask_token, now["seq_len"], self.outcomes_of)
-        chars, seconds = (now[name] - before[name] for name in ("chars", "seconds"))
+        evaluation = evaluate(self.model, self.validation, self.mask_token, facts["seq_len"], self.outcomes_of)
+        chars, seconds = (facts[name] - before[name] for name in ("chars", "seconds"))
         totals = {name: float(total) for name, total in sums.items()}
-        n_labels = totals["n_labels"] or math.nan  # nan: every step was skipped
+        n_labels, n_steps = (totals[name] or math.nan for name in ("n_labels", "n_steps"))  # nan: no step had labels
         row = {
-            **now,
+            **facts,
             "corpus": self.corpus,
-            "loss.train": totals["loss"] / (totals["n_steps"] or math.nan),
+            "loss.train": totals["loss"] / n_steps,
             "accuracy.train": totals["n_correct"] / n_labels,
             "loss.valid": evaluation.loss,
             "loss.valid_stderr": evaluation.loss_stderr,
             "loss.valid_at_seq_len": evaluation.loss_at_seq_len,
             "accuracy.valid": evaluation.accuracy,
-            "grad_norm": totals["grad_norm"] / (totals["n_steps"] or math.nan),
+            "grad_norm": totals["grad_norm"] / n_steps,
             "chars_per_second": round(chars / max(seconds, 1e-9), 1),
         }
         if totals["n_labels"] < totals["n_positions"]:

@@ -21,9 +21,9 @@ def local(tensor: Any) -> torch.Tensor:
 class Muon(Optimizer):
     """Momentum with orthogonal updates (Jordan et al. 2024) and decoupled weight decay, for matrices only.
 
-    Computes the function of `torch.optim.Muon`. That one updates one matrix at a time and always in bfloat16, which is
-    many times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together,
-    and in float32 on a CPU.
+    Computes the same as `torch.optim.Muon`, which updates one matrix at a time and always in bfloat16. That is many
+    times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together, and in
+    float32 on a CPU.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class MaskedObjective:
         positions = batch.positions
         if batch.is_even and getattr(model, "takes_positions_per_window", False):
             positions = positions.view(len(batch.inputs), -1)
-        return masked_outcome(model(batch.inputs, positions), batch.labels)
+        return outcome_of(model(batch.inputs, positions), batch.labels)
 
     def counts(self, batches: Sequence[MaskedBatch]) -> Sums:
         """The numbers that the sums over the batches of a step are divided by."""
@@ -47,7 +47,7 @@ class MaskedObjective:
         return sums["loss_sum"] / counts["n_labels"].clamp(min=1)
 
 
-def masked_outcome(logits: torch.Tensor, labels: torch.Tensor) -> Outcome:
+def outcome_of(logits: torch.Tensor, labels: torch.Tensor) -> Outcome:
     """The cross-entropy (nats) of `logits` `[n_masked, n_tokens]` at the `labels` `[n_masked]` that count."""
     logits = logits.float()
     losses = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED_LABEL)

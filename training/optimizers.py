@@ -43,7 +43,7 @@ def adamw(
 
 
 def gradients_of(model: nn.Module) -> list[torch.Tensor]:
-    """The gradients of all parameters that have one; of a table with a sparse gradient, those of its rows."""
+    """The gradients of all parameters that have one. Sparse ones are coalesced first, and only their rows returned."""
     gradients = []
     for parameter in model.parameters():
         if parameter.grad is not None:

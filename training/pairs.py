@@ -12,7 +12,7 @@ from data.masking import MaskedBatch
 from data.windows import WindowBatch
 from runs.callbacks import Callback
 from training.evaluation import CHARS_AT_ONCE, evaluating
-from training.objective import MaskedObjective, Outcome, Sums, masked_outcome
+from training.objective import MaskedObjective, Outcome, Sums, outcome_of
 
 
 class PairObjective(MaskedObjective):
@@ -21,7 +21,7 @@ class PairObjective(MaskedObjective):
     def outcome(self, model: nn.Module, batch: MaskedBatch) -> Outcome:
         segments, labels = batch.further
         logits, pair_logits = model.forward_pairs(batch.inputs, batch.positions, segments)  # type: ignore[operator]
-        masked = masked_outcome(logits, batch.labels)
+        masked = outcome_of(logits, batch.labels)
         losses, correct = pair_outcomes(pair_logits, labels)
         return Outcome(masked.losses, masked.sums | {"pair_loss_sum": losses.sum(), "n_pairs_correct": correct.sum()})
 

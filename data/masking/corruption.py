@@ -6,11 +6,8 @@ import torch
 
 
 class Corruption:
-    """Replaces a selected token by `[MASK]`, a random token, or the token itself.
-
-    One uniform draw u per token decides, so the shares are exact in expectation: u < randomize_prob gives a random
-    token, the next no_change_prob of the range leaves the token, and the rest gives `[MASK]`.
-    """
+    """One uniform draw u per token decides, so the shares are exact in expectation: u < randomize_prob gives a random
+    token, the next no_change_prob of the range leaves the token, and the rest gives `[MASK]`."""
 
     def __init__(
         self,

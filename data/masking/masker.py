@@ -64,17 +64,15 @@ class Masker:
         draws = self._uniform(3, batch, seq_len) if self.static_draws is None else self.static_draws[:, offsets]
         selectable = ~torch.isin(tokens, self.no_mask_tokens) if len(self.no_mask_tokens) else None
         order, times = sampling_order(units, weights, draws[0], selectable)
-        columns, eligible = order[:, :n_masked], times[:, :n_masked].isfinite().flatten()
+        columns, is_selected = order[:, :n_masked], times[:, :n_masked].isfinite().flatten()
         positions = (columns + torch.arange(0, batch * seq_len, seq_len, device=tokens.device)[:, None]).flatten()
 
-        branch, which = draws[1], draws[2]
-        if self.corrupt_units:
-            branch = branch.gather(1, first_columns(units))
+        branch = draws[1].gather(1, first_columns(units)) if self.corrupt_units else draws[1]
         flat = tokens.flatten()
         originals = flat[positions]
-        corrupted = self.corruption(originals, torch.stack([branch, which]).flatten(1)[:, positions])
-        inputs = flat.index_put((positions,), torch.where(eligible, corrupted, originals))
-        labels = torch.where(eligible, originals, IGNORED_LABEL)
+        corrupted = self.corruption(originals, torch.stack([branch, draws[2]]).flatten(1)[:, positions])
+        inputs = flat.index_put((positions,), torch.where(is_selected, corrupted, originals))
+        labels = torch.where(is_selected, originals, IGNORED_LABEL)
         return MaskedBatch(inputs.view(batch, seq_len), positions, labels, offsets.flatten()[positions], is_even=True)
 
     @property

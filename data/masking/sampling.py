@@ -12,19 +12,19 @@ SMALLEST_DRAW = 2**-25  # replaces a draw of 0, which would never finish; all ot
 
 
 def sampling_order(
-    units: torch.Tensor, weights: torch.Tensor, draws: torch.Tensor, eligible: torch.Tensor | None = None
+    units: torch.Tensor, weights: torch.Tensor, draws: torch.Tensor, selectable: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The columns of each window in the order of selection, `[batch, seq_len]`, and their finishing times.
 
     `units` and `weights` `[batch, seq_len]` come from a `Segmenter`. The time is infinite for characters that must not
-    be selected: their unit has a weight of 0 or less, or they are not `eligible`. `draws` `[batch, seq_len]` are
+    be selected: their unit has a weight of 0 or less, or they are not `selectable`. `draws` `[batch, seq_len]` are
     uniform in [0, 1); a unit uses the draw and the weight of its first character.
     """
     seq_len = units.shape[1]
     first = first_columns(units)
     times = torch.where(weights > 0, -draws.clamp(min=SMALLEST_DRAW).log() / weights, torch.inf).gather(1, first)
-    if eligible is not None:
-        times = times.masked_fill(~eligible, torch.inf)
+    if selectable is not None:
+        times = times.masked_fill(~selectable, torch.inf)
     # Each unit begins at a random character. The draw of a unit's second character has no other use.
     lengths = torch.zeros_like(first).scatter_add_(1, first, torch.ones_like(first)).gather(1, first)
     begin = (draws.gather(1, (first + 1) % seq_len) * lengths).long()

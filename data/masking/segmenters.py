@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Self
 import torch
 
 Units = tuple[torch.Tensor, torch.Tensor]  # the unit of each character and its weight, both [batch, seq_len]
-RARELY = 1e-3  # the least weight of a unit that is only rarely selected: a weight of 0 means never
 
 
 class Segmenter:

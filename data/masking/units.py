@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 import torch
 
 from data.masking.sampling import unit_begins
-from data.masking.segmenters import RARELY, Segmenter, Units
+from data.masking.segmenters import Segmenter, Units
 
+RARELY = 1e-3  # the least weight of a unit that is only rarely selected: a weight of 0 means never
 RATE = 0.05  # how far a running mean moves towards the losses of one batch
 Rule = Callable[[str], tuple[list[str], Sequence[float] | None]]  # cuts a text into pieces; their weights, or all 1
 

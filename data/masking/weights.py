@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.counting import Hashes, Ints, context_hashes, looked_up, mixed
-from data.masking.segmenters import RARELY
+from data.masking.units import RARELY
 from data.masking.words import WORD, cut
 
 CONTEXTS = ((1, 0), (1, 1), (2, 1), (2, 2))  # characters to the left and right, smaller contexts first

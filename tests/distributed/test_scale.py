@@ -65,7 +65,7 @@ def test_hours():
 
 def test_memory(tmp_path):
     c = configs_for("play", model__d_model=64, model__n_layers=8)
-    c.trainer.training_step(c.training.stage_rows[0])
+    c.trainer.training_step(c.training.all_stages[0])
     adamw, muon = c.update.optimizers
     matrices = muon.param_groups[0]["params"]
     for matrix in c.network.parameters():

@@ -78,7 +78,7 @@ def test_a_step_on_the_device_does_what_one_on_the_cpu_does(built):
     for configs, context in ((plain, nullcontext()), (on_device, computing(places()))):
         torch.manual_seed(0)  # of dropout
         with context:
-            configs.step(configs.training.stage_rows[0])
+            configs.step(configs.training.all_stages[0])
     for one, other in zip(plain.network.parameters(), on_device.network.parameters(), strict=True):
         torch.testing.assert_close(other.inner, one.data, rtol=1e-3, atol=1e-5)
 
@@ -98,4 +98,4 @@ def test_planted_mistakes_are_caught(built, monkeypatch):
     ):
         monkeypatch.setattr(configs.update, "clip", planted)
         with computing(places()), pytest.raises(error, match=message) if error else nullcontext():
-            configs.step(configs.training.stage_rows[0])
+            configs.step(configs.training.all_stages[0])

@@ -163,7 +163,7 @@ def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_
 def test_measuring_the_threads_trains_nothing_and_draws_nothing(corpus_file, two_threads):
     configs = configs_for(corpus_file, model__ngrams=2)
     before, state = weights(configs), str(configs.step.state_dict())
-    seconds = seconds_per_gradient(configs.step, configs.training.stage_rows[0], (2, 1))
+    seconds = seconds_per_gradient(configs.step, configs.training.all_stages[0], (2, 1))
     assert min(seconds.values()) > 0
     assert torch.equal(weights(configs), before)
     assert str(configs.step.state_dict()) == state

@@ -4,6 +4,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -115,9 +116,9 @@ def test_a_compiler_that_fails_is_reported_with_its_reason(corpus_file, monkeypa
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
     configs, lines = configs_for(corpus_file, training__compile=True), []
-    configs.compiled.compile(configs.step, configs.training.stage_rows, lines.append)
+    configs.compiled.compile(configs.step, configs.training.all_stages, lines.append, nullcontext())
     assert lines[-1] == "training without torch.compile: register allocation failed"
-    assert configs.step(configs.training.stage_rows[0])["n_labels"] > 0
+    assert configs.step(configs.training.all_stages[0])["n_labels"] > 0
 
 
 def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage]) -> None:
@@ -137,7 +138,7 @@ def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage])
 def test_a_compiled_step_does_what_an_eager_one_does_for_windows_of_all_lengths(two_threads, corpus_file):
     """In the first stage, a window is as long as d_model by chance."""
     eager, compiled = (configs_for(corpus_file, **COMPILED | {"training__compile": on}) for on in (False, True))
-    before, stages = weights(compiled), eager.training.stage_rows
+    before, stages = weights(compiled), eager.training.all_stages
     counts, graphs = (torch._dynamo.utils.counters[name] for name in ("aot_autograd", "stats"))
     counts.clear()
     graphs.clear()
@@ -163,9 +164,9 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, monkeypatc
     keys = {"training__compile": True, "training__stages": rows, "training__chars_per_step": 64}
     configs, counts = configs_for(corpus_file, **keys), torch._dynamo.utils.counters["stats"]
     counts.clear()
-    configs.compiled.compile(configs.step, configs.training.stage_rows, print)
+    configs.compiled.compile(configs.step, configs.training.all_stages, print, nullcontext())
     assert counts["unique_graphs"] == 3
-    for stage in configs.training.stage_rows:
+    for stage in configs.training.all_stages:
         configs.step(stage)
     assert counts["unique_graphs"] == 3
 
@@ -178,8 +179,8 @@ def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file,
     eager, compiled = (configs_for(corpus_file, **COMPILED | {"training__compile": on}) for on in (False, True))
     for configs in (eager, compiled):
         configs.update.model.encoder.ngrams.table.sparse = False
-    compiled.compiled.compile(compiled.step, compiled.training.stage_rows, print)
-    check_like_eager(eager, compiled, eager.training.stage_rows)
+    compiled.compiled.compile(compiled.step, compiled.training.all_stages, print, nullcontext())
+    check_like_eager(eager, compiled, eager.training.all_stages)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
@@ -196,7 +197,7 @@ def test_code_in_bfloat16_can_be_kept(corpus_file, monkeypatch):
     torch._dynamo.reset()
     configs = configs_for(corpus_file, **COMPILED, training__precision="bfloat16")
     lines: list[str] = []
-    configs.compiled.compile(configs.step, configs.training.stage_rows, lines.append, kept_code(lines.append))
+    configs.compiled.compile(configs.step, configs.training.all_stages, lines.append, kept_code(lines.append))
     assert lines[-1].startswith("compiled in "), lines
     assert "_enter_autocast" in graphs[-1].code
 

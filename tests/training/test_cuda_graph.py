@@ -100,7 +100,7 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     eager, replayed = (configs_for(corpus_file, **keys) for _ in range(2))
     recordable(eager)
     recorded = recordable(replayed)
-    rows, n, n_replayed = eager.training.stage_rows, EAGER_STEPS + 3, 0
+    rows, n, n_replayed = eager.training.all_stages, EAGER_STEPS + 3, 0
     stages = rows * n if "training__stages" in keys else [stage for stage in (*rows, rows[0]) for _ in range(n)]
     for i, stage in enumerate(stages):
         before = state_of(replayed)
@@ -313,7 +313,7 @@ def test_training_goes_on_if_nothing_can_be_recorded(corpus_file):
 def test_a_graph_trains_like_the_steps_that_it_was_recorded_from(corpus_file, keys):
     eager, replayed = (configs_for(corpus_file, device="cuda", **keys) for _ in range(2))
     recorded = recordable(replayed)
-    for i, stage in enumerate(stage for stage in eager.training.stage_rows for _ in range(EAGER_STEPS + 4)):
+    for i, stage in enumerate(stage for stage in eager.training.all_stages for _ in range(EAGER_STEPS + 4)):
         recorded.adjust(stage)
         sums, others = step(eager, replayed, share=1 / (1 + i), stage=stage)
         assert sums["n_labels"] == others["n_labels"]

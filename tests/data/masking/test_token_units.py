@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from configs.experiment import configs_of
-from configs.masking import segmented
+from configs.masking import segmenter_of
 from data.byte_tokens import ByteVocabulary
 from data.corpus import Corpus, CorpusError
 from data.masking import IGNORED_LABEL, n_masked_in
@@ -41,7 +41,7 @@ def test_units_hold_whole_words(name, kind):
     vocabulary = VOCABULARIES[kind]
     configs = masking(vocabulary)
     ids = configs.data.training_ids
-    segmenter, by_character = segmented(configs.masking, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
+    segmenter, by_character = segmenter_of(configs.masking, STRATEGIES[name]), STRATEGIES[name](CORPUS.training)
     if isinstance(segmenter, Spans):
         segmenter, by_character = segmenter.base, by_character.base
     units, weights = (part[0] for part in segmenter(torch.arange(len(ids))[None], torch.Generator(), 0.0))
