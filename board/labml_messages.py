@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from runs.schema import MISSING, STATUSES, checked, is_number, matches
+from runs.schema import MISSING, STATUS, checked, is_number, matches
 
 CHECKED = re.compile(r"/api/v1/([^/]+/(track|computer)|(run|session)/[^/]+)|/track")
 COUNTS = ("rank", "world_size", "main_rank")  # in the query
@@ -54,7 +54,7 @@ MESSAGE: dict[str, Any] = {
     "start_step": (int, str, None, MISSING),
     "configs": ({str: {"name": str, "computed": object}}, MISSING),
     "track": (are_series, MISSING),
-    "status": ({"status": lambda value: value in STATUSES, "time": (float, None, MISSING)}, None, MISSING),
+    "status": ({"status": STATUS["status"], "time": (float, None, MISSING)}, None, MISSING),
 }
 
 

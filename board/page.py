@@ -28,7 +28,7 @@ VENDORED = (
     (f"{ORIGINS[2]}/ajax/libs/font-awesome/5.9.0/css/all.css", "vendor/fonts/css/all.css", FONTS / "css/all.css"),
 )
 IS_OFFLINE = all(path.is_file() for _, _, path in VENDORED)  # else some files come from CDNs
-# What labml's script has, and what replaces it. labml-app is pinned; another version may lack a text.
+# Texts of labml's script, and their replacements. labml-app is pinned; another version may lack a text.
 PATCHES = {
     "this.remainingTime=120": "this.remainingTime=6",  # seconds between refreshes; the page keeps answers for 5
     "0<this.remainingTime?": "document.hidden||0<this.remainingTime?",  # a hidden tab asks nothing
@@ -58,7 +58,7 @@ def add_pages(app: FastAPI, records: RunRecords, static: Path) -> None:
     async def run(request: Request, name: str, below: str = "") -> Response:
         uuid = records.find(name)
         if uuid != name:
-            return RedirectResponse(request.url.replace(path=f"/run/{uuid}"))
+            return RedirectResponse(request.url.replace(path=f"/run/{uuid}/{below}".rstrip("/")))
         return page(request, None if below or records.record(uuid) is None else "run")
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])

@@ -116,8 +116,8 @@ class RunRecords:
 
     def hide(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
         """Hide a run in the list, or show it again. Raises ValueError."""
-        record = self.known(uuid)
-        self._put(uuid, record | checked(message, {"hidden": bool}, "the message"), record)
+        record, hidden = self.known(uuid), checked(message, {"hidden": bool}, "the message")["hidden"]
+        self._put(uuid, record | {"hidden": hidden}, record)
         return {}
 
     def delete(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
@@ -179,11 +179,11 @@ class RunRecords:
         if record is None or record["status"] != "in progress":
             self._heard.pop(uuid, None)
             return
-        folder = RunFolder(Path(record["about"]["folder"]))
-        if record["about"]["folder"] and os.path.isdir(folder.path) and not folder.is_locked():
+        path = self.folder(uuid)
+        if path is not None and not RunFolder(path).is_locked():
             status = "in progress"
             with contextlib.suppress(RunFolderError):
-                status = folder.status()["status"]
+                status = RunFolder(path).status()["status"]
             status = "dead" if status == "in progress" else status
             labml_run.mark(uuid, status)
             self._put(uuid, record | {"status": status}, record)

@@ -1,4 +1,4 @@
-"""Strings in one SQLite file, which is checked before it is used: it is ours and whole."""
+"""Strings in one SQLite file. Before use, it is checked: it must be ours, and not damaged."""
 
 import contextlib
 import shutil
@@ -34,7 +34,8 @@ class Store:
             with self.transaction("EXCLUSIVE"):  # and the lock stays until the connection is closed
                 self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
         except (OSError, sqlite3.Error) as error:
-            raise StoreError("another dashboard uses it" if "locked" in str(error) else str(error)) from error
+            is_in_use = isinstance(error, sqlite3.Error) and "locked" in str(error)  # a path may contain the word, too
+            raise StoreError("another dashboard uses it" if is_in_use else str(error)) from error
         self._identity = identity(self.path)
 
     def reopened(self) -> bool:

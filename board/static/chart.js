@@ -7,7 +7,7 @@ const MOST_DOTS = 60; // of a line that shows its points
 const MOST_VALUES = 16; // at the pointer
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]; // that a saved chart keeps
 
-// The top of a range that one diverged line cannot flatten.
+// The top of the y axis: above the usual lines, so that one diverged line does not flatten the others.
 function robustTop(series) {
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
   const low = d3.min(series, ({ points }) => d3.min(points, ([, y]) => y));
@@ -59,9 +59,8 @@ export function chart(title, height = 200) {
     const lines = references.filter((line) => line.y <= top * 1.25 && line.y >= lowest - (top - lowest));
     const ys = [lowest, top, ...lines.map((line) => line.y)];
     const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
-    const labels = [...lines, ...series.map(({ name, color, points: drawn }) =>
-      ({ name, color, y: drawn[drawn.length - 1][1] }))].map((each) =>
-      ({ ...each, said: `${each.name} ${y.format(each.y)}` }));
+    const ends = series.map(({ name, color, points: drawn }) => ({ name, color, y: drawn[drawn.length - 1][1] }));
+    const labels = [...lines, ...ends].map((each) => ({ ...each, said: `${each.name} ${y.format(each.y)}` }));
     const [left, right] = [48, width - 12 - (hasLabels ? 7 * d3.max(labels, ({ said }) => said.length) : 0)];
     const [above, bottom] = [stages.length ? STRIP + 6 : 8, height - 38];
     const [first, last] = d3.extent(points, (p) => p[0]);
@@ -76,7 +75,7 @@ export function chart(title, height = 200) {
       svg.append("g").call(make(of).ticks(n).tickFormat(isLog ? of.tickFormat(n, format) : format).tickSizeOuter(0));
     const yFormat = y.format === show.loss ? show.number : (value) => y.format(value).replace(".0%", "%");
     axis(d3.axisLeft, up, y, yFormat, (bottom - above) / 40).attr("transform", `translate(${left},0)`)
-      .selectAll(".tick line").attr("class", "grid").attr("x2", right - left);
+      .selectAll(".tick line").attr("x2", right - left);
     axis(d3.axisBottom, across, x, x.format, (right - left) / 80).attr("transform", `translate(0,${bottom})`);
     text(right, bottom + 32, x.title, "end");
     stages.forEach((stage, i) => { // 0 has no place on a logarithmic axis

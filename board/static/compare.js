@@ -1,8 +1,8 @@
 // Curves of chosen runs on common axes, and the keys in which they differ.
 import { chart } from "./chart.js";
 import {
-  AXES, LINE_COLORS, accepts, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, row,
-  runFilter, show, stateOf, table, toggle, view,
+  AXES, LINE_COLORS, accepts, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, linkTo,
+  liveRuns, nameOf, row, runFilter, show, stateOf, table, toggle, view,
 } from "./page.js";
 
 const PER_CHARACTER = "loss.valid_per_character"; // the one loss that runs with other texts and tokens may share
@@ -35,7 +35,6 @@ function meanOf(curves) {
 }
 
 const titleOf = (name) => METRICS[name].title ?? name;
-const isCharacters = (run) => run.tokens === "characters";
 const valuesOf = (run, name) => run.curve[name === PER_CHARACTER && isCharacters(run) ? "loss.valid" : name];
 // The name of a run without the words that all listed runs share.
 function labelOf(run) {
@@ -95,8 +94,7 @@ function swatch(run) {
 }
 
 function drawKeys(columns) {
-  const head = (run) => el("span.nowrap", swatch(run),
-    el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, idOf(run)));
+  const head = (run) => el("span.nowrap", swatch(run), linkTo(run, idOf(run)));
   const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
   const all = new Set(columns.flatMap((run) => Object.keys(run.configs)).filter((key) => !NO_SETTINGS.has(key)));
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
@@ -139,7 +137,7 @@ function load(found) {
   const wanted = view.getAll("run");
   const asked = ({ uuid }) => wanted.some((id) => uuid.startsWith(id));
   const first = wanted.length ? runs.filter(asked) : runs.filter((run) => !run.hidden).slice(0, FIRST);
-  const isNew = ({ uuid }) => !known.has(uuid); // it has just begun
+  const isNew = ({ uuid }) => !known.has(uuid); // it was not there before
   const kept = known ? runs.filter((run) => chosen.has(run.uuid) || isNew(run)) : first;
   [chosen, known] = [kept, runs].map((some) => new Set(some.map((run) => run.uuid)));
   drawList();

@@ -36,8 +36,13 @@ export const AXES = { // of time: the column, and its format
   chars: { title: "characters", format: show.count },
 };
 
+export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+export const isCharacters = (run) => run.tokens === "characters";
+export const linkTo = (run, text) => el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, text);
+
 export async function ask(path, method = "GET", message = undefined) {
-  const response = await fetch(`/api/folio/${path}`, { method, body: message && JSON.stringify(message) });
+  const sent = fetch(`/api/folio/${path}`, { method, body: message && JSON.stringify(message) });
+  const response = await sent.catch(() => { throw new Error("the dashboard does not answer"); });
   const body = await response.json();
   if (!response.ok) throw new Error(body.error);
   return body;
@@ -46,7 +51,7 @@ export async function ask(path, method = "GET", message = undefined) {
 // Calls `draw` with what `path()` has, now and whenever it changes. A hidden tab asks nothing.
 export async function live(path, draw) {
   const absent = el("p", { id: "absent", role: "status" });
-  for (let last = ""; ; await new Promise((resolve) => setTimeout(resolve, SECOND))) {
+  for (let last = ""; ; await pause(SECOND)) {
     try {
       if (document.hidden) continue;
       const found = await ask(path());
@@ -56,8 +61,7 @@ export async function live(path, draw) {
       absent.remove();
     } catch (error) {
       console.error(error);
-      const why = error instanceof TypeError ? "the dashboard does not answer" : error.message;
-      absent.textContent = `This page may be old: ${why}.`;
+      absent.textContent = `This page may be old: ${error.message}.`;
       document.body.append(absent);
     }
   }

@@ -1,7 +1,7 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
 import { chart } from "./chart.js";
 import {
-  AXES, ask, card, choice, controls, el, frame, live, nameOf, row, seen, show, stateOf, toggle,
+  AXES, ask, card, choice, controls, el, frame, isCharacters, live, nameOf, row, seen, show, stateOf, toggle,
 } from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
@@ -63,7 +63,7 @@ function drawCharts() {
   const points = (name) => rows.map((each) => [each[axis], each[name]]);
   const withError = ({ [axis]: at, "loss.valid": value, "loss.valid_stderr": error }) =>
     [at, value, value - error, value + error];
-  const unit = run.tokens === "characters" ? "character" : "token";
+  const unit = isCharacters(run) ? "character" : "token";
   loss.draw({
     x,
     y: { title: `nats per masked ${unit}`, format: show.loss, isLog: axes.ylog.checked },
@@ -148,7 +148,7 @@ function drawKeys() {
   nOthers.textContent = `${others.rows.length} keys of the preset`;
 }
 
-// Knobs: a field that was changed here keeps its value until it is sent, since only its default value follows the run.
+// Knobs. Updates change only a field's default value, so a value that was typed here stays until it is sent.
 const shownKnob = (value) => (value == null ? "as scheduled" : String(value));
 const factor = el("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
 const rate = el("input", { name: "masking_prob", type: "number", step: "any", min: 0.05, max: 1,
@@ -187,16 +187,17 @@ function drawKnobs() {
 
 function draw(found) {
   run = found;
-  const isNew = Object.entries(run.pieces).filter(([name, piece]) => {
-    files[name] = { to: piece.to, text: (piece.from === files[name].to ? files[name].text : "") + piece.text };
-    return piece.text;
-  });
+  let isGrown = false;
+  for (const [name, { from, to, text }] of Object.entries(run.pieces)) {
+    files[name] = { to, text: (from === files[name].to ? files[name].text : "") + text };
+    isGrown ||= text !== "";
+  }
   title.replaceChildren(nameOf(run), " ", stateOf(run));
   const missing = run.is_here ? "" : " is not on this machine: labml's page has the curves";
   note.textContent = `${run.name} · ${run.uuid} · ${run.folder}${missing}`;
   drawKeys();
   drawKnobs();
-  if (!isNew.length && figures.children.length) return;
+  if (!isGrown && figures.children.length) return;
   drawCharts();
   readSamples();
   const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;

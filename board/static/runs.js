@@ -1,7 +1,7 @@
 // All runs as a table that sorts and filters.
 import {
-  accepts, ask, button, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, row, runFilter, show, stateOf, table,
-  toggle, view,
+  accepts, ask, button, controls, el, fill, frame, idOf, keep, linkTo, liveRuns, nameOf, row, runFilter, show, stateOf,
+  table, toggle, view,
 } from "./page.js";
 
 const TIME = { dateStyle: "short", timeStyle: "short" };
@@ -45,8 +45,7 @@ function rowOf(run) {
     button(text, onclick, { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
   const actions = [does(run.hidden ? "Show" : "Hide", hide, "hide"), does("Delete", () => remove(run), "delete")];
   const values = COLUMNS.slice(1, -3).map(([, value, format]) => (format ? format(value(run)) : value(run)));
-  const line = row(el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, nameOf(run)), ...values,
-    stateOf(run), sparkline(run), el("span.actions", ...actions));
+  const line = row(linkTo(run, nameOf(run)), ...values, stateOf(run), sparkline(run), el("span.actions", ...actions));
   line.cells[0].append(` ${idOf(run)}`);
   COLUMNS.forEach(([title, , format], i) => {
     line.cells[i].dataset.title = title;

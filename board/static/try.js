@@ -1,6 +1,7 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
 import {
-  ask, button, card, choice, controls, el, fill, frame, idOf, keep, liveRuns, nameOf, seen, show, toggle, view,
+  ask, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, liveRuns, nameOf, pause, seen, show,
+  toggle, view,
 } from "./page.js";
 
 const EXAMPLES = {
@@ -15,7 +16,6 @@ let [reply, exact, current] = [null, null, 0];
 let [answering, isDirty, writer, timer] = [null, false, null, 0]; // writer: the loop that fills blanks
 
 const filled = new Set(); // positions that the model has filled
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const picker = el("select", { id: "run" });
 const input = el("textarea", { id: "text", rows: 3, oninput: () => load(input.value) });
 const sheet = el("div.sheet", { role: "group", ariaLabel: "Text: the space bar hides a character, arrow keys move" });
@@ -48,13 +48,12 @@ const everywhere = () => d3.range(truth.length);
 const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE * truth.length)));
 
 // Where blanks are in the text: one per character, or with other tokens one per row of hidden characters.
-const isCharacters = () => run.tokens === "characters";
-const isStart = (i) => value[i] === null && (isCharacters() || value[i - 1] !== null || i === 0);
+const isStart = (i) => value[i] === null && (isCharacters(run) || value[i - 1] !== null || i === 0);
 const escaped = (character) => character.replace(/[_[\\]/, "\\$&");
 const template = () => value.map((character, i) => (isStart(i) ? "_" : escaped(character ?? ""))).join("");
 
 function blanks() {
-  const starts = isCharacters() ? reply.offsets : d3.range(value.length).filter(isStart);
+  const starts = isCharacters(run) ? reply.offsets : d3.range(value.length).filter(isStart);
   return starts.map((at, k) => ({ at, candidates: reply.candidates[k], exact: exact?.candidates[k] }));
 }
 
@@ -77,7 +76,7 @@ async function answer() {
       status.textContent = `${n} blank${n === 1 ? "" : "s"}, answered in ${took} ms`;
       error.textContent = "";
     } catch (problem) {
-      [reply, error.textContent] = [null, problem.message];
+      [reply, status.textContent, error.textContent] = [null, "", problem.message];
     }
     if (!isDirty) draw();
   }
@@ -85,10 +84,10 @@ async function answer() {
 }
 
 async function askExact() {
-  const text = template();
+  const [asked, text] = [run, template()];
   try {
-    const found = await ask(`try/${run.uuid}`, "POST", { text, exact: true, top: 64 });
-    if (text !== template()) return;
+    const found = await ask(`try/${asked.uuid}`, "POST", { text, exact: true, top: 64 });
+    if (run !== asked || text !== template()) return;
     exact = found;
   } catch (problem) {
     status.textContent += `; ${problem.message}`;
@@ -144,8 +143,8 @@ function cardOf({ at, candidates, exact: known = [] }) {
 function put({ at, candidates }) {
   let rest = view.has("draw") ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
-  // A token that is no character fills a row of hidden characters.
-  for (let i = at; i === at || (value[i] === null && !isCharacters()); i += 1) {
+  // A token that is not a character fills a row of hidden characters.
+  for (let i = at; i === at || (value[i] === null && !isCharacters(run)); i += 1) {
     value[i] = i === at ? token : "";
     filled.add(i);
   }
