@@ -23,7 +23,7 @@ MOST_PRINTED = 4_000  # bytes of a target that reach standard error
 class TargetProcess:
     """A context manager: starts the process, imports the target in it, and ends it together with its children.
 
-    What the target prints goes to standard error, as far as it is not a flood.
+    The first 4,000 bytes of the target's output go to standard error.
     """
 
     def __init__(self, target: str, service: str, seconds_per_call: float):

@@ -1,4 +1,4 @@
-"""Tests of independence for a table of positions. Units that are independent are calls of the target, never positions.
+"""Tests of independence for a table of positions. The independent units are calls of the target, never positions.
 
 All tests of an audit together raise a false alarm in at most one of 1,000 audits of correct targets (Bonferroni).
 """

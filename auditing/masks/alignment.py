@@ -5,7 +5,8 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-CERTAIN, BETTER = 0.98, 0.02  # shares of equal tokens: no other order is tried; another order must explain more
+CERTAIN = 0.98  # the share of equal tokens above which no other order is tried
+BETTER = 0.02  # the share that another order must explain in addition
 
 
 def sources(
@@ -17,10 +18,9 @@ def sources(
     width]`: its inputs, and the same with labels put back. A place is found by `gram` tokens in a row; by default, as
     many as suffice for random tokens.
     """
-    candidates, extra = [], outputs.shape[1] - ids.shape[1]
-    for left in sorted({0, extra}) if len(outputs) == len(ids) and extra >= 0 else ():
-        places = np.arange(ids.size).reshape(ids.shape)
-        candidates.append(np.pad(places, ((0, 0), (left, extra - left)), constant_values=-1))
+    places, extra = np.arange(ids.size).reshape(ids.shape), outputs.shape[1] - ids.shape[1]
+    lefts = sorted({0, extra}) if len(outputs) == len(ids) and extra >= 0 else []
+    candidates = [np.pad(places, ((0, 0), (left, extra - left)), constant_values=-1) for left in lefts]
 
     def fit(found: np.ndarray, shown: np.ndarray) -> float:
         return float(((found >= 0) & (shown == ids.ravel()[found]) & real.ravel()[found]).sum() / max(1, real.sum()))

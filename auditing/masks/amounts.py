@@ -61,9 +61,9 @@ def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding
         return finding("selected share", f"{found.value:.2%}", "a rate per window", count)
     line = "selected share", f"{found.value:.2%}", f"{100 * rate:g}%", z_or(count, found, rate)
     lengths, mean = (main.originals.shape[2], float(main.per_window(main.eligible).mean())), structure.counts.mean()
-    fits = any(max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths)
+    is_rounded = any(max(1, math.floor(rate * n)) <= mean <= max(1, math.ceil(rate * n)) for n in lengths)
     reach = max(RATE_TOLERANCE * rate, structure.mean_run / lengths[0] if structure.is_clustered else 0)
-    if (structure.is_fixed and fits) or not found.differs(rate, reach):
+    if (structure.is_fixed and is_rounded) or not found.differs(rate, reach):
         return finding(*line)
     if drawn_with_replacement(structure, rate, lengths):
         return finding(*line, "drawn-with-replacement")
@@ -137,8 +137,7 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     fields: dict[str, Any] = {}
     if not fits(structure, expected.shares, same):
         of_bugs = [(shares, each.name) for each in CATALOGUE.values() for shares in each.shares]
-        fitting = [(shares, name) for shares, name in of_bugs if fits(structure, shares, same)]
-        known = [(distance(structure.shares, shares), name) for shares, name in fitting]
+        known = [(distance(structure.shares, wrong), name) for wrong, name in of_bugs if fits(structure, wrong, same)]
         bug = min(known)[1] if known else "other-shares"
         kept = bug == "kept-without-label" and abs(structure.rate.value / (0.9 * (expected.rate or 1)) - 1) < 0.03
         fields["verdict"] = Verdict.BROKEN if kept or expected.shares_are_stated else Verdict.DIFFERS

@@ -21,7 +21,8 @@ from auditing.report import Report, counts_of
 # Batches and windows are correlated also if calls or rows have their own rate; tokens by them if positions are.
 COARSE = {(outcome, name): rank for outcome in ("selected", "kind") for rank, name in ((1, "batch"), (2, "window"))}
 FINE = {"token before": 0.7, "token after": 0.7}
-EDGE, LARGE = 10, 0.5  # positions at either end of a window at which it cuts spans and words; a relative difference
+EDGE = 10  # positions at each end of a window, where cut spans and words change the rate
+LARGE = 0.5  # the relative difference of a rate elsewhere that such cuts do not explain
 
 
 def audit_masks(target: Any, **options: Any) -> Report:

@@ -1,6 +1,5 @@
 """Serves the calls of an audit of masks, next to the target: in its own process, or in a test's."""
 
-import os
 import random
 import warnings
 from collections.abc import Callable
@@ -86,10 +85,10 @@ class Service:
         device = torch.get_default_device()
 
         def answer(index: int) -> tuple[int, Masked | TargetError]:
-            info = get_worker_info()
+            worker: Any = get_worker_info()
             try:
                 with device:
-                    return info.id if info else 0, self.mask(name, rows)
+                    return worker.id, self.mask(name, rows)
             except TargetError as error:
                 return 0, error
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
@@ -99,10 +98,9 @@ class Service:
         with warnings.catch_warnings(), torch.device("cpu"):
             warnings.simplefilter("ignore", UserWarning)  # that there are fewer cores than workers
             numbers: Any = range(n_workers * n_calls)
-            own: dict[str, Any] = {"generator": torch.Generator("cpu").manual_seed(seed), "collate_fn": answer}
-            own |= {"num_workers": n_workers, "multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
+            own: dict[str, Any] = {"num_workers": n_workers, "multiprocessing_context": "fork", "collate_fn": answer}
             try:
-                answers = list(DataLoader(numbers, None, **own))
+                answers = list(DataLoader(numbers, None, generator=torch.Generator("cpu").manual_seed(seed), **own))
             except RuntimeError as error:  # a worker is gone
                 ids = [len(rows), self.texts[name].ids.shape[1]]
                 raise TargetError(

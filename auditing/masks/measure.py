@@ -1,6 +1,5 @@
 """Calls a target with every text of an audit of masks: over a million positions in windows of many kinds."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,8 @@ BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
 # Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
 OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (1024, 64, 1)}
-CALLS_PER_WORKER, N_BATCHES, EPOCHS = 2, 128, 2  # in a DataLoader worker; of an epoch of a loader; of it
+CALLS_PER_WORKER = 2  # of a DataLoader
+N_BATCHES, EPOCHS = 128, 2  # batches that are read per epoch of a loader, and epochs
 
 Call = Callable[..., Any]
 
@@ -28,7 +28,7 @@ class Measured:
     facts: Facts
     main: Table  # full windows, over a million positions. Its first two passes have the same batches
     answers: Sequence[Masked]  # of all calls
-    others: dict[str, Table]  # of OTHERS; none is padded if padding is unknown
+    others: dict[str, Table]  # of OTHERS; without `padded` if padding is unknown
     workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
     n_passes: int = PASSES  # of the main table over its text
 
@@ -41,7 +41,7 @@ def measure(call: Call, options: MaskOptions) -> Measured:
     facts: Facts = call("probe", options)
     texts = {"main": call("write", "main", POOL, WIDTH, False, options.seed)}
     workers, answers, rng = [], list[Masked](), np.random.default_rng(options.seed)
-    if options.workers and hasattr(os, "fork"):  # first: a masker's own generator is still unused
+    if options.workers:  # first: a masker's own generator is still unused
         draw = ("mask_in_workers", "main", np.arange(BATCH), options.workers, CALLS_PER_WORKER, options.seed)
         workers = [call(*draw), call(*draw)]
     call("seed", options.seed)

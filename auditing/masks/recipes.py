@@ -28,16 +28,16 @@ class Recipe:
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 RECIPES = tuple(Recipe(name, **entry) for name, entry in TABLE.items())
-NAMES = {"roberta": "BERT", "mosaicbert": "ModernBERT", "maskgit": "masked diffusion", "mdlm": "masked diffusion"}
-OTHERS = dict.fromkeys(("bart", "t5", "ul2", "mass"), "is denoising, whose inputs and labels are different texts")
-OTHERS["electra"] = "labels replaced tokens with 0 and 1: audit its generator, with the recipe ELECTRA's code"
+SYNONYMS = {"roberta": "BERT", "mosaicbert": "ModernBERT", "maskgit": "masked diffusion", "mdlm": "masked diffusion"}
+REFUSED = dict.fromkeys(("bart", "t5", "ul2", "mass"), "is denoising, whose inputs and labels are different texts")
+REFUSED["electra"] = "labels replaced tokens with 0 and 1: audit its generator, with the recipe ELECTRA's code"
 
 
 def recipe_named(name: str) -> Recipe:
     """The recipe of a name, in any case; RoBERTa is BERT with new masks every time. Raises ValueError."""
-    if name.lower() in OTHERS:
-        raise ValueError(f"{name} {OTHERS[name.lower()]}; `masks` audits masked language modeling")
-    wanted = NAMES.get(name.lower(), name).lower()
+    if name.lower() in REFUSED:
+        raise ValueError(f"{name} {REFUSED[name.lower()]}; `masks` audits masked language modeling")
+    wanted = SYNONYMS.get(name.lower(), name).lower()
     for recipe in RECIPES:
         if recipe.name.lower() == wanted:
             return recipe

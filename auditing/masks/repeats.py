@@ -20,7 +20,7 @@ class Repeats:
         first and the last pass."""
         sizes = np.maximum(1, main.eligible.sum(2, keepdims=True))
         scores = np.where(main.eligible, main.selected - main.selected.sum(2, keepdims=True) / sizes, 0.0)
-        rows = unit(scores.reshape(len(scores), -1).astype(np.float32))
+        rows = normalized(scores.reshape(len(scores), -1).astype(np.float32))
         one, two = np.triu_indices(len(rows), 1)
         self.n_batches = n_batches = max(1, len(rows) // n_passes)  # of a pass
         related, same_text = (rows @ rows.T)[one, two], (two - one == n_batches) & (one < n_batches)
@@ -29,7 +29,7 @@ class Repeats:
         passes = np.zeros((2, int(main.source.max()) + 1))
         for values, part in zip(passes, (slice(0, n_batches), slice(-n_batches, None)), strict=True):
             values[main.source[part][main.source[part] >= 0]] = scores[part][main.source[part] >= 0]
-        self.for_same_text = max(float(np.median(related[same_text])), float(unit(passes).prod(0).sum())) > MOST
+        self.for_same_text = max(float(np.median(related[same_text])), float(normalized(passes).prod(0).sum())) > MOST
         back = ~same_text & (related > middle + max(0.2, 12 * float(np.median(np.abs(others - middle)))))
         # The share of calls whose selection is that of an earlier call with another text, and their usual distance.
         self.returning = len(np.unique(two[back])) / len(rows)
@@ -43,7 +43,7 @@ class Repeats:
         return table.part(slice(0, self.n_batches)) if self.for_same_text else table
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
+def normalized(vectors: np.ndarray) -> np.ndarray:
     """Vectors along the last axis, divided by their lengths."""
     return vectors / np.maximum(1e-6, np.sqrt((vectors**2).sum(-1, keepdims=True)))
 

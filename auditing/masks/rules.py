@@ -11,7 +11,7 @@ from auditing.masks.table import Table
 from auditing.masks.tokens import KINDS
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
-HARMLESS = 0.01  # the share of special tokens among random ones of BERT's own code is far below
+HARMLESS = 0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
 MANY = 40  # expected count from which zero is not due to chance
 HINT = "If these ids are special, state --special."
 # Tensors of a batch that a model takes as its inputs; others, such as a mask of the loss, may mark the selection.

@@ -108,8 +108,8 @@ def parts_of(batch: Any) -> tuple[dict[Any, Any], Any, Any]:
 
 
 def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) -> Masked:
-    """What a target returned; `shape` is what inputs must have, None for any. Raises TargetError, which begins with
-    `line`."""
+    """The arrays that a target returned. `shape` is the shape that inputs must have, None for any. The message of a
+    TargetError begins with `line`."""
     parts, *keys = parts_of(returned)
     if None in keys:
         wanted = "a dict with input_ids and labels" if shape is None else "the two tensors (inputs, labels)"

@@ -1,4 +1,4 @@
-"""Audits a whole pipeline: what needs no training first, then trains it on the play and compares it with the floor."""
+"""Audits a whole pipeline: first the checks without training, then a training on the play, compared with the floor."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def _without_training(call: Call, play: Play, seed: int) -> tuple[list[Finding],
         every.append(Predictions(call, which, batches, table))
         findings += check_table(batches, table, play.tokens, which)
         if table.masked.any():
-            found, rebuilt = check_rebuilt(batches, table, build, text, play.tokens, which)
+            found, rebuilt = check_rebuilt(every[-1], build, text, play.tokens)
             findings += [found, *check_others(every[-1], rebuilt)]
     measured = every[1] if every[1].table.masked.sum() >= MIN_SCORED else every[0]
     if measured.table.masked.any():

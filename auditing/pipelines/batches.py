@@ -32,7 +32,7 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
     whole, row = Text(text[None], np.ones((1, len(text)), dtype=bool)), np.zeros(1, dtype=int)
     calls = [aligned(whole, row, answer_of(batch, tokens), tokens.ids, GRAM) for batch in batches]
     table = stacked(calls, tokens.ids)
-    visible = tokens.is_ordinary(table.inputs) & table.is_output
+    visible = (table.inputs >= 0) & (table.inputs < tokens.n_ordinary) & table.is_output
     agrees = (table.source >= 0) & ~table.changed
     if not agrees[visible].sum() > FOUND * visible.sum():
         raise TargetError(
@@ -75,17 +75,15 @@ def altered(table: Table, text: Array, tokens: Tokens, letters: bool) -> Array:
     return other
 
 
-def check_rebuilt(
-    before: Sequence[Masked], table: Table, build: Build, text: Array, tokens: Tokens, which: str
-) -> tuple[Finding, Sequence[Masked]]:
+def check_rebuilt(first: Predictions, build: Build, text: Array, tokens: Tokens) -> tuple[Finding, Sequence[Masked]]:
     """Do the inputs stay if hidden characters change? Returns the rebuilt batches too, none if the inputs differ."""
-    name, expected, after = f"{which} batches of another hidden text", "only labels change", build("again", text)
-    if any(differ(one, two) for one, two in zip(before, after, strict=False)):
+    name, expected, after = f"{first.name} batches of another hidden text", "only labels change", build("again", text)
+    if any(differ(one, two) for one, two in zip(first.batches, after, strict=False)):
         return finding(name, "they differ anyway, so leaks do not show", expected, "exact", "not-reproducible"), []
     for letters in (False, True):  # the windows may be cut at line ends or words, which may be hidden
-        other = altered(table, text, tokens, letters)
+        other = altered(first.table, text, tokens, letters)
         after = build("rebuilt", other)
-        bug = leak_of(table, after[: len(before)], other, tokens)
+        bug = leak_of(first.table, after[: len(first.batches)], other, tokens)
         if not bug:
             break
     found, evidence = "inputs change" if bug else expected, f"{(other != text).sum():,} hidden characters"

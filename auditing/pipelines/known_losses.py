@@ -13,7 +13,7 @@ PROBABILITY_SUM = 1e-3  # from 1
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLoss:
     """Windows that a loss was measured on; all arrays are `[batch, seq_len]`."""
 
     loss: float
@@ -54,7 +54,7 @@ def mean_of(values: Array) -> float:
     return float(values.mean()) if values.size else np.nan
 
 
-def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[str, str]:
+def name_of(measured: Sequence[MeasuredLoss], characters: Sequence[str]) -> tuple[str, str]:
     """The known number that the loss equals each time, and its bug, "" if it is right; "unknown-loss" if none.
 
     `characters` are the text of each ordinary id. The right mean comes first, so it is preferred.
@@ -69,7 +69,7 @@ def name_of(measured: Sequence[Measured], characters: Sequence[str]) -> tuple[st
     return "none of the usual means", "unknown-loss"
 
 
-def known_numbers(m: Measured, characters: Sequence[str]) -> dict[tuple[str, str], float]:
+def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str, str], float]:
     """The value of every number, by its description and its bug; the right one first."""
     mean, total = m.mean(), m.mean() * m.labelled.sum()
     losses, places = losses_of(m.log_probs, m.labels), np.arange(m.labels.shape[1])

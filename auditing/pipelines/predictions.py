@@ -12,7 +12,7 @@ from auditing.errors import TargetError
 from auditing.findings import Finding, finding
 from auditing.masks.table import Table
 from auditing.masks.texts import Masked
-from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, losses_of, name_of
+from auditing.pipelines.known_losses import MeasuredLoss, are_probabilities, log_softmax, losses_of, name_of
 from auditing.pipelines.target_batch import Array, Call, Tokens
 
 STILL = 1e-3  # nats: a prediction that must not move may move by less, if a kernel rounds otherwise
@@ -34,7 +34,7 @@ class Predictions:
         rows, width = self.batches[i].inputs.shape
         return column[i, :rows, :width]
 
-    def measured(self, i: int, changes: Mapping[str, Array] | None = None) -> Measured:
+    def measured(self, i: int, changes: Mapping[str, Array] | None = None) -> MeasuredLoss:
         """The loss of batch `i`, and log P at every position, nan where the model does not predict."""
         loss, logits = self.call("measure", self.name, i, changes or {})
         t, shape = self.table, self.batches[i].inputs.shape
@@ -50,7 +50,7 @@ class Predictions:
         are = are_probabilities(logits)
         log_probs = np.log(np.maximum(logits, 1e-30)) if are else log_softmax(logits)
         truth = self.of_batch(i, np.where(t.source >= 0, t.originals, -1))
-        return Measured(loss, log_probs, self.of_batch(i, t.labels), labelled, truth, t.ignored, are)
+        return MeasuredLoss(loss, log_probs, self.of_batch(i, t.labels), labelled, truth, t.ignored, are)
 
     def losses(self) -> Array:
         """The losses at the positions of all batches that show [MASK] and have a label, `[n_scored]`."""

@@ -43,10 +43,6 @@ class Tokens:
         shifted = (ids + by * self.first_character) % self.n_tokens
         return np.where((ids >= 0) & (ids < self.n_tokens), shifted, ids)
 
-    def is_ordinary(self, ids: Array) -> Array:
-        """Whether the audit's ids are characters."""
-        return (ids >= 0) & (ids < self.n_ordinary)
-
 
 def read_batch(batch: Any, tokens: Tokens) -> Masked:
     """The arrays of a batch, with the audit's ids. Raises TargetError if it has another form."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, nll_loss
 
-from auditing.pipelines.known_losses import Measured, are_probabilities, log_softmax, name_of
+from auditing.pipelines.known_losses import MeasuredLoss, are_probabilities, log_softmax, name_of
 
 BATCH, SEQ_LEN, IGNORED, PADDING = 6, 20, -100, 8
 generator = torch.Generator().manual_seed(0)
@@ -53,7 +53,7 @@ def test_means_are_named(of_batch, bug, what):
     for x, truth, where in zip(LOGITS, TRUTH, LABELLED, strict=True):
         value = of_batch(x, torch.where(where, truth, IGNORED), truth)
         labels = torch.where(where, truth, ignored).numpy()
-        measured.append(Measured(value, log_softmax(x.numpy()), labels, where.numpy(), truth.numpy(), ignored))
+        measured.append(MeasuredLoss(value, log_softmax(x.numpy()), labels, where.numpy(), truth.numpy(), ignored))
     found, found_bug = name_of(measured, "abcdefgh")
     assert found_bug == bug
     assert what in found
