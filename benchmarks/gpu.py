@@ -27,7 +27,7 @@ from runs.files import ROOT, write_atomically, write_json
 MINUTES = {"environment": 1, "tests": 4, "repeatable": 2, "graph": 2, "agreement": 2, "resume": 3, "ceilings": 1}
 MINUTES |= {"throughput": 8, "search": 6, "finalists": 8, "long": 12, "peers": 9}
 IN_ALL, DRY_MINUTES = 40.0, 5.0
-RESULTS = ROOT / "docs" / "results.md"
+RESULTS_PAGE = ROOT / "docs" / "results.md"
 
 
 def main(options: Namespace, path: Path) -> int:
@@ -96,10 +96,10 @@ def report(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
 def add_section(path: Path) -> None:
     """Give the result a section of docs/results.md, if it has none, and fill the pages."""
     name = f"{path.parent.name}/{path.name}.json"
-    text = RESULTS.read_text(encoding="utf-8")
+    text = RESULTS_PAGE.read_text(encoding="utf-8")
     if name not in text:
         section = f"## GPU: {path.parent.name}\n\n`python -m benchmarks.gpu`.\n\n<!-- from {name} -->\n<!-- end -->\n\n"
-        write_atomically(RESULTS, text.replace("## Not measured", f"{section}## Not measured", 1).encode())
+        write_atomically(RESULTS_PAGE, text.replace("## Not measured", f"{section}## Not measured", 1).encode())
     for page in PAGES:
         write_atomically(page, filled(page.read_text(encoding="utf-8")).encode())
 

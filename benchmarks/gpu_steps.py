@@ -273,11 +273,11 @@ def long(step: Step) -> None:
     while run is None or run.status()["status"] != "completed":
         command = [sys.executable, "experiment.py", *(["--resume", str(run.path)] if run else words)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(None if run or step.is_dry else seconds / 2 + 60)  # with the start
-        if process.poll() is None:
+        try:
+            output = process.communicate(timeout=None if run or step.is_dry else seconds / 2 + 60)[0]  # with the start
+        except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-        output = process.communicate()[0]
+            output = process.communicate()[0]
         if process.returncode not in (0, 130) or (run := run_in(output)) is None:
             raise RuntimeError(output[-500:])
     step.add(f"{seconds:.0f} s in two halves", f"{last_losses(run)['loss.valid']:.3f}")

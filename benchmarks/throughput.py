@@ -52,7 +52,7 @@ def main(options: Namespace, path: Path) -> None:
     compare(path, groups, 3 if options.quick else options.repeats, base="Folio", slower=slower)
 
 
-def candidate(keys: dict[str, Any], report: Callable[[str], None] = print) -> Callable[[], Measures]:
+def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
     configs = configured(keys)
     step, model, n_chars = warmed_up_step(configs, report), configs.model, configs.training.chars_per_step
@@ -91,9 +91,8 @@ def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.devi
 
 def configured(keys: dict[str, Any]) -> Configs:
     """The preset of this machine's device with `keys`, and with what all have in common."""
-    common = {"data.corpus": "tiny_shakespeare"} | {key: keys[key] for key in ("data.corpus",) if key in keys}
-    common |= {"model.ngrams": 0, "masking.masking_prob": 0.15}
-    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys | common))
+    keys = {"data.corpus": "tiny_shakespeare"} | keys | {"model.ngrams": 0, "masking.masking_prob": 0.15}
+    return configs_of(resolve(read_config(PRESETS / f"{device_preset()}.yaml"), keys))
 
 
 def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:

@@ -88,13 +88,10 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
         task = build(REPORT)
         # No two runs of a preset have the same draw.
         answers = answers_of(trained, task, labels, range(seed * draws, (seed + 1) * draws))
-        scores = {method: spread_of(right, answers.counts) for method, right in answers.right.items()}
-        own = answers.right[PRETRAINED]
-        gains = {
-            method: spread_of(own - right, answers.counts)
-            for method, right in answers.right.items()
-            if method in (FROM_SCRATCH, *BASELINES)
-        }
+        right, counts = answers.right, answers.counts
+        scores = {method: spread_of(each, counts) for method, each in right.items()}
+        others = [method for method in right if method in (FROM_SCRATCH, *BASELINES)]
+        gains = {method: spread_of(right[PRETRAINED] - right[method], counts) for method in others}
         tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained.longest)}
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 

@@ -35,7 +35,7 @@ Trial = dict[str, Any]  # {"variant", "preset", "seed", "keys"}; the keys are se
 def trials_of(
     variants: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any], seeds: int, preset: str = "quick"
 ) -> list[Trial]:
-    """Every variant with every seed, seed by seed: an interrupted comparison has compared all variants already."""
+    """Every variant with every seed, seed by seed, so an interrupted comparison has all variants of its first seeds."""
     return [
         {"variant": name, "preset": preset, "seed": seed, "keys": {**common, **keys}}
         for seed in range(seeds)
@@ -63,7 +63,7 @@ def run_trials(
     why_not = "not kept: the code is not that of a commit" if here["commit"].endswith("+") else ""
     print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:
-        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # or the first run would count meanwhile
+        window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # else the first run would compute them
     rows = []
     for trial, file in zip(trials, files, strict=True):
         if not file.exists():

@@ -21,7 +21,7 @@ class Uploader(threading.Thread):
         self.delivery = delivery
         self.report = report
         self.wake = threading.Event()  # set it when there is something to send
-        self.has_tried = threading.Event()
+        self.has_tried = threading.Event()  # set after the first message, or when the wait for it is over
         self.has_delivered = False
         self.is_ending = False
         self.trouble: str | None = f"no answer within {SECONDS_AT_FIRST:g} s"  # why the last message was not taken

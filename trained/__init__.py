@@ -1,1 +1,1 @@
-"""Loads trained runs and fills blanks with them."""
+"""Trained runs: loading, filling blanks, measures, tasks and export."""

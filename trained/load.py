@@ -33,7 +33,7 @@ class Trained:
 
     run: RunFolder
     values: dict[str, Any]  # every key with its value; `device` is the model's
-    model: nn.Module  # with the weights of the lowest validation loss, in evaluation mode
+    model: nn.Module  # with the best weights (`load_initial`: the first ones), in evaluation mode
     vocabulary: Vocabulary
 
     @property

@@ -60,12 +60,12 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
         taken.append(name)
         return {"passed": name != "graph" or taken.count("graph") > 1, "rows": [["x", 1]], "seconds": 2.0}
 
-    replaced = {"take": take, "ROOT": tmp_path, "PAGES": [], "RESULTS": tmp_path / "results.md"}
+    replaced = {"take": take, "ROOT": tmp_path, "PAGES": [], "RESULTS_PAGE": tmp_path / "results.md"}
     replaced |= {"best_device": lambda: "cuda", "machine": lambda: {"commit": "1234567", "torch": "2"}}
     replaced |= {"save_results": lambda path, table, steps: tables.append(table)}
     for name, value in replaced.items():
         monkeypatch.setattr(gpu, name, value)
-    gpu.RESULTS.write_text("before\n## Not measured\nafter\n")
+    gpu.RESULTS_PAGE.write_text("before\n## Not measured\nafter\n")
     assert gpu.main(Namespace(only=None, dry_run=False, minutes=40.0), path) == 1
     assert taken == list(gpu.MINUTES)
     assert set(taken) == set(STEPS)
@@ -73,7 +73,7 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
     assert gpu.main(Namespace(only=None, dry_run=False, minutes=40.0), path) == 0
     assert gpu.main(Namespace(only="tests", dry_run=False, minutes=40.0), path) == 0
     assert taken[len(gpu.MINUTES) :] == ["graph", "tests"]
-    assert gpu.RESULTS.read_text().count("<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured") == 1
+    assert gpu.RESULTS_PAGE.read_text().count("<!-- from machine/gpu.json -->\n<!-- end -->\n\n## Not measured") == 1
     for dry_run in (True, False):  # a dry run does not count
         gpu.main(Namespace(only=None, dry_run=dry_run, minutes=40.0), tmp_path / "other" / "gpu")
     assert taken[len(gpu.MINUTES) + 2 :] == 2 * list(gpu.MINUTES)
