@@ -25,7 +25,7 @@ from runs.reading import read_bytes
 
 SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting
 PIECE = 4_000  # characters of the sample that follow each other in the text
-VERSION = 2  # of the conversion; a new version converts again
+VERSION = 3  # of the conversion; a new version converts again
 
 
 def path_of_large_text(name: str, in_memory: int) -> Path | None:

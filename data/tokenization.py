@@ -106,7 +106,7 @@ def _parts(source: Source, n_training: int) -> Iterator[tuple[str, Block]]:
         elif left:
             yield TRAINING, Block(block.text[:left], [*(end for end in block.ends if end < left), left])
             if left < len(block.text):
-                yield VALIDATION, Block(block.text[left:], [])
+                yield VALIDATION, Block(block.text[left:], [end - left for end in block.ends if end > left])
         else:
             yield VALIDATION, block
         left = max(0, left - len(block.text))

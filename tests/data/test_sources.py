@@ -11,11 +11,13 @@ import pyarrow.parquet
 import pytest
 
 from data import corpus, sources
+from data.bpe import train
 from data.byte_tokens import ByteVocabulary
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
 from data.sources import list_sources, read_blocks
 from data.stored import StoredTokens
+from data.subwords import SubwordVocabulary
 from data.tokenization import convert
 from data.vocabulary import Vocabulary
 from tests.conftest import in_files, one_line, parts, written
@@ -77,6 +79,15 @@ def test_documents_are_files_and_rows_of_parquet(tmp_path: Path):
     ends = StoredTokens.open(tmp_path / "ids")
     assert ends.documents.tolist() == [6, 10, 15, 19, 49]  # in bytes
     assert ends.document_chars.tolist() == [5, 9, 14, 18, 48]
+
+
+def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
+    path = tmp_path / "text.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["ab", "a", "b", "ab"]}), path)
+    vocabulary = SubwordVocabulary(train("ab " * 100, 260))
+    convert(list_sources(path), vocabulary, [2], tmp_path / "ids")
+    ids = StoredTokens.open(tmp_path / "ids").validation.ids.tolist()
+    assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
 
 
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
