@@ -1,4 +1,4 @@
-"""Checks of several keys together and of keys with rows, before anything is built or PyTorch is imported."""
+"""Checks of several keys together and of keys with rows, before anything is built."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,6 +8,7 @@ from typing import Any
 from configs.keys import ConfigError, option_names, shortened
 from configs.masking import MaskingConfigs
 from configs.tokenizers import check_tokens
+from data.kinds import SHORTEST_PAIR
 from distributed.launch import n_started
 from runs.schema import matches
 from training.schedule import masking_rates
@@ -82,8 +83,6 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         raise ConfigError("objective.nsp and objective.sop exclude each other: choose one")
     if not (values["objective.nsp"] or values["objective.sop"]):
         return
-    from data.pairs import SHORTEST
-
     key = "objective.nsp" if values["objective.nsp"] else "objective.sop"
     if values["model.architecture"] == "labml_nn":
         raise ConfigError(f"{key}: model.architecture=labml_nn has no segment embeddings: use modern")
@@ -93,8 +92,8 @@ def _check_objective(values: Mapping[str, Any]) -> None:
         if values[other]:
             raise ConfigError(f"{key} draws its own windows: leave out {other}")
     shortest = min(row["seq_len"] for row in values["training.stages"])
-    if shortest < SHORTEST:
-        raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST}")
+    if shortest < SHORTEST_PAIR:
+        raise ConfigError(f"{key}: training.stages has seq_len={shortest}: [CLS] A [SEP] B [SEP] needs {SHORTEST_PAIR}")
 
 
 def _check_stages(values: Mapping[str, Any]) -> None:
@@ -121,7 +120,7 @@ def _check_mixture(rows: list[Any], strategies: Collection[str]) -> None:
                 choices = ", ".join(sorted(strategies))
                 raise ConfigError(f"{where}: unknown strategy {shortened(name)!r}: choose among {choices}")
             if type(share) not in NUMBER or not 0 <= share <= 1e6:
-                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number of at least 0")
+                raise ConfigError(f"{where}: {shortened(name)}={shortened(share)} must be a number from 0 to 1e6")
         if not sum(shares.values()) > 0:
             raise ConfigError(f"{where}: the shares must not all be 0")
     _check_untils("masking.mixture", rows)
@@ -136,7 +135,9 @@ def _check_weights(values: Mapping[str, Any]) -> None:
     shares = [share for _, share in pairs]
     is_wrong = any(type(share) not in NUMBER or not 0 <= share <= 1e6 for share in shares)
     if is_wrong or len({str(folder) for folder, _ in pairs}) < len(pairs):
-        raise ConfigError("data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0")
+        raise ConfigError(
+            "data.weights needs the form [books: 2, code: 1], with these spaces and numbers from 0 to 1e6"
+        )
     if rows and not sum(shares) > 0:
         raise ConfigError("data.weights: the weights must not all be 0")
     if rows and values["data.sampling"] != "random":

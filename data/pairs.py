@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 
 import torch
+from torch.utils._pytree import tree_map
 
 from data.protocol import SEED, WINDOW_LEN
 from data.sources import CorpusError
@@ -16,7 +17,6 @@ from data.windows import WindowBatch, Windows
 
 CLS, SEP = "[CLS]", "[SEP]"
 N_SPECIAL = 3  # special tokens per pair: [CLS] and two [SEP]s
-SHORTEST = N_SPECIAL + 2
 VALIDATION_PAIRS = 1_024
 
 
@@ -123,4 +123,4 @@ def held_out_pairs(
 ) -> WindowBatch:
     """Pairs of the validation text on `device`, the same for every run."""
     batch = PairWindows(objective, ids, text, vocabulary, SEED, WINDOW_LEN).draw(VALIDATION_PAIRS, WINDOW_LEN)
-    return WindowBatch(batch.tokens.to(device), batch.offsets, tuple(part.to(device) for part in batch.further))
+    return tree_map(lambda part: part.to(device), batch)

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from data.windows import WindowBatch, Windows
 
@@ -39,14 +40,12 @@ class Prefetched:
         if self._pool:
             self._state, self._shape = self.windows.state_dict(), (batch_size, seq_len)
             self._next = self._pool.submit(self._draw, batch_size, seq_len)
-        tokens, offsets = (part.to(self.device, non_blocking=True) for part in batch[:2])
-        return WindowBatch(tokens, offsets, tuple(part.to(self.device) for part in batch.further))
+        return tree_map(lambda part: part.to(self.device, non_blocking=True), batch)
 
     def _draw(self, batch_size: int, seq_len: int) -> WindowBatch:
         batch = self.windows.draw(batch_size, seq_len)
-        if self.device.type == "cuda":  # copies from pinned memory do not wait for the device
-            batch = batch._replace(tokens=batch.tokens.pin_memory(), offsets=batch.offsets.pin_memory())
-        return batch
+        # Copies from pinned memory do not wait for the device.
+        return tree_map(torch.Tensor.pin_memory, batch) if self.device.type == "cuda" else batch
 
     def _take_back(self) -> None:
         """Forget the next draw: the windows are in their state before it."""

@@ -103,7 +103,7 @@ WRONG = {
     "mixture's strategy": ([MIXTURE, "masking.mixture=[{until: 1.0, spam: 1}]"], "unknown strategy 'spam'"),
     "mixture's end": ([MIXTURE, "masking.mixture=[{until: 0.5, span: 1}]"], "the last row must have until=1.0"),
     "mixture's nan": ([MIXTURE, "masking.mixture=[{until: .nan, span: 1}, {until: 1.0, span: 1}]"], "until=nan must"),
-    "mixture's share": ([MIXTURE, "masking.mixture=[{until: 1.0, span: -1}]"], "must be a number of at least 0"),
+    "mixture's share": ([MIXTURE, "masking.mixture=[{until: 1.0, span: -1}]"], "must be a number from 0 to 1e6"),
     "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "requires masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),

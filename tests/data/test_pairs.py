@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpus import CorpusError
-from data.pairs import CLS, SEP, SHORTEST, PairWindows, speech_borders
+from data.kinds import SHORTEST_PAIR
+from data.pairs import CLS, SEP, PairWindows, speech_borders
 from data.play.grammar import play
 from data.vocabulary import MASK, PAD, Vocabulary
 
@@ -32,7 +33,7 @@ def test_borders_are_the_offsets_where_speeches_begin():
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
-@pytest.mark.parametrize("seq_len", [SHORTEST, 32, 63, 64])
+@pytest.mark.parametrize("seq_len", [SHORTEST_PAIR, 32, 63, 64])
 def test_a_pair_fills_its_window_with_two_segments(objective, seq_len):
     batch = pairs(TEXT, objective).draw(16, seq_len)
     assert batch.tokens.shape == batch.offsets.shape == batch.further[0].shape == (16, seq_len)
@@ -81,7 +82,7 @@ def test_half_of_the_labels_are_one(objective):
     assert abs(labels.float().mean() - 0.5) < 4 * 0.5 / 20_000**0.5
 
 
-@given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST, 30))
+@given(text=st.text(alphabet="ab\n", min_size=40, max_size=400), seq_len=st.integers(SHORTEST_PAIR, 30))
 def test_any_text_gives_pairs_inside_the_text_or_is_refused(text, seq_len):
     try:
         source = pairs(text, "nsp", longest=seq_len)
