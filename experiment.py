@@ -84,7 +84,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
     from configs.devices import gpu_uuid
     from distributed.interruption import Interruption
     from distributed.launch import python_command
-    from distributed.processes import naming_losses
+    from distributed.processes import naming_lost_processes
     from runs import hardware
     from training.tracking import Tracking
 
@@ -98,7 +98,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
             interruption.watched(),  # Ctrl-C and SIGTERM set trainer.must_stop
             tracker.training(lambda: not is_finished()),
             hardware.recorded(run, lambda: trainer.step, gpu_uuid(trainer.clock.device)),
-            naming_losses(),
+            naming_lost_processes(),
         ):
             trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
             trainer.train()

@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ class RunRecords:
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
             raise KnobError(f"this run {how}, so its knobs have no effect")
         before = record["knobs"] or record["about"]["knobs"] or {}
-        wanted = knobs_of(before | message).as_dict()
+        wanted = asdict(knobs_of(before | message))
         self._put(uuid, record | {"knobs": wanted}, record)
         return {"knobs": wanted}
 
@@ -137,7 +138,7 @@ class RunRecords:
             name: read_piece(folder / name, start, BYTES_PER_ANSWER, may_split=name == LOG)  # type: ignore[operator]
             for name, start in starts.items()
         }
-        current = record["about"]["knobs"] or Knobs().as_dict()
+        current = record["about"]["knobs"] or asdict(Knobs())
         knobs = {"current": current, "requested": record["knobs"] or current}
         return summary(uuid, record, []) | {"pieces": pieces, "knobs": knobs, "is_here": folder is not None}
 

@@ -47,7 +47,7 @@ class Command:
     def comment(self) -> str:
         """One line that distinguishes this run from others: its command, shortened."""
         words = (f"{key}={_in_yaml(value)}" for key, value in self.overridden.items() if key != "logs")
-        return " ".join([self.source.partition(":")[0], *words])
+        return " ".join([self.source.partition(": ")[0], *words])
 
 
 def parse(arguments: Sequence[str]) -> Command:

@@ -19,7 +19,7 @@ def available_device(name: str) -> str:
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
     n_found = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= n_found:
-        raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, from cuda:0; use another device")
+        raise ConfigError(f"device={name}: PyTorch found {n_found} CUDA devices, numbered from 0; use another device")
     if kind == "cuda" and n_started() > 1 and n_on_machine() > n_found:
         raise ConfigError(f"torchrun: PyTorch found {n_found} CUDA devices: use --nproc_per_node={n_found}")
     if kind == "cuda":

@@ -49,7 +49,7 @@ class Meeting:
         beats.start()
         try:
             yield
-            with suppress(RuntimeError):  # the first process may have the store, and may be here no more
+            with suppress(RuntimeError):  # the first process, which may hold the store, may have ended
                 self.of_all(None)
         finally:
             self._ended.set()

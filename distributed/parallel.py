@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from data.masking import MaskedBatch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
-from distributed.processes import VERSIONS, Processes, naming_losses
+from distributed.processes import VERSIONS, Processes, naming_lost_processes
 from distributed.sharding import is_sharded, load_whole, sharded_like, whole
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
@@ -130,7 +130,7 @@ class ParallelStep(InAllProcesses, TrainingStep):
 
 
 class ParallelMuon(InAllProcesses, Muon):
-    """Divides the matrices of a shape among the processes: in chunks of one per process, which bound the memory."""
+    """Divides the matrices of each shape among the processes. Chunks of one matrix per process bound the memory."""
 
     def update(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
         n, update = self.processes.n, self.update_sharded if is_sharded(matrices[0]) else self.update_whole
@@ -146,7 +146,7 @@ class ParallelMuon(InAllProcesses, Muon):
             self.apply([matrix], update, group)
 
     def update_sharded(self, chunk: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Each process gets the rows of one matrix, because an update needs all, and sends back those of the update."""
+        """Each process gathers the rows of one matrix, computes its update, and sends its rows to the others."""
         n, rows = self.processes.n, chunk[0].shape[0]
         size = -(-rows // n)
         n_rows = local(chunk[0]).shape[0]
@@ -189,7 +189,7 @@ def shared_outcomes(
 ) -> Outcomes:
     """`masked_outcomes` for all windows, of which each process computes its share."""
     size = -(-len(windows) // processes.n)
-    # All processes have as many windows, because a sharded model is gathered in each pass.
+    # Each process evaluates equally many windows, because every pass gathers the weights of a sharded model.
     mine = torch.arange(processes.rank * size, (processes.rank + 1) * size).clamp(max=len(windows) - 1)
     losses, correct = masked_outcomes(model, windows[mine], masked[mine], mask_token)
     n_masked = masked.sum(1).cpu()
@@ -240,7 +240,7 @@ def together(values: Mapping[str, Any]) -> Iterator[Processes]:
         return
     try:
         meeting = Meeting(rank(), n_started())
-        with naming_losses(), meeting.held():
+        with naming_lost_processes(), meeting.held():
             processes = Processes(rank(), n_started(), meeting)
             processes.compare(lambda: {**VERSIONS, **values})
             SUBSTITUTES.update({kind: partial(parallel, processes=processes) for kind, parallel in PARALLEL.items()})

@@ -37,7 +37,7 @@ class Processes:
     """This process among those of its run. Each method is to be called by all of them.
 
     Objects are exchanged patiently: a process waits for the others while they convert a text, compile or save. An
-    exchange of tensors must begin within 20 seconds in all processes; a single process has none.
+    exchange of tensors must begin within 20 seconds in all processes. A single process exchanges nothing.
     """
 
     rank: int = 0
@@ -70,8 +70,6 @@ class Processes:
 
         Raises DifferentProcessError in all processes if one of them differs.
         """
-        if self.n == 1:
-            return
         try:
             mine: Any = load()
         except ValueError as error:  # its message is one line for the user
@@ -81,8 +79,8 @@ class Processes:
             if isinstance(its, str):
                 raise DifferentProcessError(f"process {number}: {its}")
             for name, first in loaded[0].items():
-                if its[name] != first:
-                    found = f"its {name} is {_shown(its[name])}, not {_shown(first)}"
+                if its.get(name) != first:
+                    found = f"its {name} is {_shown(its.get(name))}, not {_shown(first)}"
                     raise DifferentProcessError(f"process {number} differs from process 0: {found}")
 
     def connect(self, device: str, data: Any) -> None:
@@ -129,7 +127,7 @@ class Processes:
 
 
 @contextmanager
-def naming_losses() -> Iterator[None]:
+def naming_lost_processes() -> Iterator[None]:
     """Raises LostProcessError, whose message is one line, in place of the errors of gloo, NCCL and the store."""
     try:
         yield

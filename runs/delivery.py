@@ -65,7 +65,8 @@ class Delivery:
         stored, self.knobs = reply["stored"], reply["knobs"]
         # A dashboard that lost rows may have lost the description too.
         self.about = about if stored == {name: piece["to"] for name, piece in pieces.items()} else {}
-        sizes = {name: self._size(name) for name in DELIVERED}
+        paths = {name: self.run.path / name for name in DELIVERED}
+        sizes = {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
         self.must_restart = any(stored[name] > size for name, size in sizes.items())
         self.stored = dict.fromkeys(DELIVERED, 0) if self.must_restart else stored
         # If the dashboard took nothing, the next message waits, although there is more to send.
@@ -74,10 +75,6 @@ class Delivery:
     def n_evaluations(self, start: int = 0) -> int:
         """The number of evaluations from byte `start` of metrics.jsonl."""
         return read_piece(self.run.path / METRICS, start, -1)["text"].count("\n")
-
-    def _size(self, name: str) -> int:
-        path = self.run.path / name
-        return path.stat().st_size if path.exists() else 0
 
 
 def ask(url: str, method: str, message: Mapping[str, Any], seconds: float, schema: Mapping[str, Any]) -> dict[str, Any]:

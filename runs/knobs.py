@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from runs.errors import InputError
@@ -26,9 +26,6 @@ class Knobs:
     def __str__(self) -> str:
         rate = "as scheduled" if self.masking_prob is None else f"{self.masking_prob:g}"
         return f"learning_rate_factor {self.learning_rate_factor:g}, masking_prob {rate}"
-
-    def as_dict(self) -> dict[str, float | None]:
-        return asdict(self)
 
 
 def knobs_of(values: Mapping[str, Any]) -> Knobs:

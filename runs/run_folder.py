@@ -13,7 +13,7 @@ import yaml
 
 from runs.files import append_line, flush, to_json, write_atomically, write_json
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
-from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, checked, for_tokens
+from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARIES, checked
 
 ATTEMPTS_TO_LOCK = 10
 
@@ -144,7 +144,8 @@ class RunFolder:
     def vocabulary(self) -> dict[str, Any]:
         """The tokens of the run: the content from which `data.vocabularies.load_vocabulary` makes its vocabulary."""
         found = read_object(self.vocabulary_path, {})
-        return checked(found, for_tokens(found), str(self.vocabulary_path), RunFolderError)
+        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])  # which have no `tokens`
+        return checked(found, schema, str(self.vocabulary_path), RunFolderError)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:
         """Write the reference losses by name, in nats per masked character."""

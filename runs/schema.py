@@ -70,11 +70,6 @@ def checked(
     return content
 
 
-def for_tokens(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of a vocabulary.json by its kind of tokens; files of earlier versions hold characters."""
-    return VOCABULARIES.get(str(content.get("tokens")), VOCABULARIES["characters"])
-
-
 def _shown(value: Any) -> str:
     try:
         return " ".join(reprlib.repr(value).split())

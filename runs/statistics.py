@@ -54,10 +54,10 @@ def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
 
 
-def with_error(value: str, stderr: float | None) -> str:
-    """A number with its standard error, with as many digits, if that is known."""
+def with_error(value: str, error: float | None) -> str:
+    """A number with its standard error, or half of its interval, in as many digits; alone if that is unknown."""
     n_digits = len(value.partition(".")[2])
-    return value if stderr is None or math.isnan(stderr) else f"{value} ± {stderr:.{n_digits}f}"
+    return value if error is None or math.isnan(error) else f"{value} ± {error:.{n_digits}f}"
 
 
 def paired_difference(values: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> Difference:

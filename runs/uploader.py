@@ -1,5 +1,6 @@
 """The thread that delivers a run to the dashboard while it trains."""
 
+import shlex
 import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ class Uploader(threading.Thread):
         """Start, and report within a second whether the dashboard answers."""
         self.start()
         self.has_tried.wait(SECONDS_AT_FIRST)
+        self.has_tried.set()  # from now on, `run` reports an answer
         if self.trouble is None:
             self.report(f"dashboard {self.delivery.page}")
         else:
@@ -67,5 +69,6 @@ class Uploader(threading.Thread):
         n_rows = self.delivery.n_evaluations(self.delivery.stored[METRICS])
         what = f"{n_rows} evaluation{'s' * (n_rows > 1)}" if n_rows else "how the run ended"
         port = urlsplit(self.delivery.server).port
-        command = f"python dashboard.py --import {self.delivery.run.path}" + (f" --port {port}" if port else "")
+        command = f"python dashboard.py --import {shlex.quote(str(self.delivery.run.path))}"
+        command += f" --port {port}" if port else ""
         return f"not on the dashboard: {what} ({reason}); when `make dashboard` runs, deliver with: {command}"

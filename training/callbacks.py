@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -163,7 +163,8 @@ class DataWaiting(Callback):
         row["waiting"] = windows.waited / max(row["seconds"] - trainer.evaluated_at["seconds"], 1e-9)
         windows.waited = 0.0
         if row["waiting"] > MOST_WAITING:
-            trainer.report(f"training waited for the disk for {row['waiting']:.0%} of its time: copy the text nearer")
+            share = f"{row['waiting']:.0%} of its time"
+            trainer.report(f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk")
 
 
 class PerCharacter(Callback):
@@ -250,7 +251,7 @@ class KnobPanel(Callback):
     def _turn(self, trainer: Any, knobs: Knobs) -> None:
         if knobs == self.knobs:
             return
-        before, after = self.knobs.as_dict(), knobs.as_dict()
+        before, after = asdict(self.knobs), asdict(knobs)
         self.knobs, self.is_changed_by_hand = knobs, True
         trainer.report(f"changed by hand at step {trainer.step:,}: {knobs}")
         event = {"event": "changed by hand", **trainer.position(), "before": before, "after": after}
@@ -262,7 +263,7 @@ class KnobPanel(Callback):
             row["masking_prob"] = self.knobs.masking_prob or row["masking_prob"]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"knobs": self.knobs.as_dict(), "is_changed_by_hand": self.is_changed_by_hand}
+        return {"knobs": asdict(self.knobs), "is_changed_by_hand": self.is_changed_by_hand}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.knobs, self.requested = knobs_of(state["knobs"]), state["knobs"]
@@ -271,7 +272,7 @@ class KnobPanel(Callback):
 
 @dataclass(frozen=True)
 class Guess:
-    """A part of a sample: a character or more visible to the model, or a token that was masked and guessed."""
+    """A token of a sample, which the model has seen or guessed."""
 
     truth: str
     guess: str | None = None  # None: it was visible
