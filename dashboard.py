@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def answer(options: Namespace) -> int:
-    port = urlsplit(dashboard_address() or "").port or 5005 if options.port is None else options.port
+    port = (urlsplit(dashboard_address() or "").port or 5005) if options.port is None else options.port
     if bool(options.knobs) != (options.changed is not None):
         raise ConfigError("knobs need --set RUN knob=value, such as --set last learning_rate_factor=0.5")
     server = f"http://127.0.0.1:{port}"
@@ -54,7 +54,7 @@ def answer(options: Namespace) -> int:
 
 
 def import_runs(name: str, logs: Path, server: str) -> int:
-    """Deliver a run, or all, to the dashboard. What the dashboard has already is not stored twice."""
+    """Deliver a run, or all, to the dashboard. It does not store twice what it has already."""
     n_failed = 0
     for run in all_runs(logs) if name == "all" else [find_run(name, logs)]:
         delivery = Delivery(run, server)

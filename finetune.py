@@ -11,6 +11,7 @@ explains the tasks.
 """
 
 import hashlib
+import shlex
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,6 @@ from trained.examples import label_names
 from trained.load import Trained, load_trained
 from trained.task_results import print_tasks
 
-MAY_CONTAIN = ", which may contain its test texts"
 DRAWS = 5
 LABELS = 64
 
@@ -65,7 +65,7 @@ def compare_models(options: Namespace) -> None:
         write_json(path, earlier | {name: measured}, indent=1)
         if options.save:
             save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
-            command = f"python predict.py {options.save}"
+            command = f"python predict.py {shlex.quote(str(options.save))}"
             command = rf"printf 'TEXT\tTEXT\n' | {command}" if task.kind == PAIR else f"{command} TEXT"
             print(f"the classifier is saved: {command}")
     print(f"written to {path}")
@@ -90,7 +90,8 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
     elif name in by_name:
         home, build = by_name[name]
         if corpus != home:
-            print(f"{name} is a task on {home}, and the run was trained on {corpus}" + MAY_CONTAIN * (home != PLAY))
+            leak = "" if home == PLAY else ", which may contain its test texts"
+            print(f"{name} is a task on {home}, and the run was trained on {corpus}{leak}")
         yield name, build(REPORT)
     elif name and (Path(name).suffix or Path(name).exists()):
         task = from_csv(Path(name))

@@ -8,6 +8,7 @@ python plan.py data.corpus=PATH --seconds 3600 --write plan.yaml && python exper
 Other keys of experiment.py may follow. docs/scaling.md explains the law behind the predictions.
 """
 
+import shlex
 import time
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
@@ -90,7 +91,7 @@ def plan(options: Namespace) -> None:
         limits = {"training.max_chars": choice.n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}
         content = yaml.safe_dump(resolve(values, choice.shape.keys | limits), sort_keys=False, allow_unicode=True)
         write_atomically(options.write, content.encode())
-        say(f"python experiment.py --config {options.write}")
+        say(f"python experiment.py --config {shlex.quote(str(options.write))}")
 
 
 def known_floor(data: Any) -> float | None:
@@ -103,9 +104,12 @@ def known_floor(data: Any) -> float | None:
 
 
 def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 1.0) -> Choice:
-    """The run of `factor` times the budget whose interval ends lowest: sizes far above the ladder's are a risk.
+    """The run of `factor` times the budget whose interval has the lowest upper end: predictions far above the ladder's
+    sizes are uncertain.
 
-    If a loss is asked for, the budget is the least time in which some run is expected to reach it."""
+    If a loss is asked for, the budget is the least time in which some run is expected to reach it, and the run with the
+    lowest expected loss is chosen.
+    """
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
     if seconds == np.inf:
         raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
@@ -133,9 +137,7 @@ def course(law: Law, choice: Choice, curve: Sequence[tuple[float, float]]) -> li
 
 def print_plan(choices: dict[str, Choice], law: Law, values: dict[str, Any]) -> None:
     """A table of the runs, and whether the text or the budget limits their loss."""
-    print(
-        f"{'':10} {'layers x d_model':>17} {'loss.valid (80%)':>23} {'characters':>12} {'epochs':>8} {'memory':>9} time"
-    )
+    print(f"{'layers x d_model':>28} {'loss.valid (80%)':>23} {'characters':>12} {'epochs':>8} {'memory':>9} time")
     for words, (shape, n_chars, p) in choices.items():
         n_bytes = least_bytes(values | shape.keys)
         amount = f"{n_chars / 1e6:>10,.1f} M {n_chars / law.n_text:>8,.1f} {n_bytes / 1e9:>6,.1f} GB"

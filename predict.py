@@ -16,7 +16,7 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -82,7 +82,7 @@ def answer(options: Namespace) -> int:
 
 
 def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> Counter[str]:
-    """Print the labels of texts or of pairs of texts; returns what their user should know, with numbers."""
+    """Print the labels of texts or of pairs of texts; returns notes for the user, with counts."""
     flat = [text for parts in texts for text in parts]
     for parts, probabilities in zip(texts, saved.probabilities(flat) if flat else [], strict=True):
         show_labels(SEPARATOR.join(parts), probabilities, saved, options)
@@ -115,7 +115,7 @@ def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
 
 
 def read(texts: Sequence[tuple[str, str | bytes]], reader: Callable[[str], T]) -> tuple[list[T], str]:
-    """`reader` of texts with names, up to the first that it cannot read, and what is wrong with that one."""
+    """The results of `reader` for texts with names, up to the first text that it cannot read, and why it cannot."""
     found: list[T] = []
     for name, text in texts:
         try:
@@ -153,11 +153,9 @@ def show_labels(text: str, probabilities: Tensor, saved: SavedClassifier, option
 
 def pieces_of(text: str, probabilities: Tensor) -> list[tuple[str, Tensor]]:
     """Neighboring characters with the same most probable label, and the mean of their probabilities."""
-    pieces = []
-    for _, group in groupby(range(len(probabilities)), probabilities.argmax(1).tolist().__getitem__):
-        first, *_, last = *(columns := list(group)), columns[-1]
-        pieces.append((text[first : last + 1], probabilities[first : last + 1].mean(0)))
-    return pieces
+    _, lengths = probabilities.argmax(1).unique_consecutive(return_counts=True)
+    ends = [0, *lengths.cumsum(0).tolist()]
+    return [(text[i:j], probabilities[i:j].mean(0)) for i, j in pairwise(ends)]
 
 
 def show(filled: Filled, of_characters: bool, options: Namespace) -> None:

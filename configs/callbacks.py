@@ -44,8 +44,7 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
 
 def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
-    found: list[Callback] = [in_all_processes(KnobPanel)(), HealthChecks(simple_losses(c)["unigram"])]
-    found.append(WeightNorm())
+    found: list[Callback] = [in_all_processes(KnobPanel)(), HealthChecks(simple_losses(c)["unigram"]), WeightNorm()]
     if c.data.stored_tokens:
         found.append(DataWaiting())
     if c.data.vocabulary.lengths is not None:

@@ -1,4 +1,4 @@
-"""Checkpoints, and samples: texts that the model of a run fills in."""
+"""Keys of checkpoints, of samples (texts that the model of a run fills in), and of plans."""
 
 from typing import Annotated, Any
 

@@ -53,9 +53,9 @@ class References:
 
     def meaning(self, is_complete: bool) -> str:
         """The losses' meaning in words."""
-        if self._why_not or not is_complete:
-            return self._why_not or "counting is being computed"
-        return f"a model should get below counting{self._counted}"
+        if not is_complete:
+            return "counting is being computed"
+        return self._why_not or f"a model should get below counting{self._counted}"
 
     def _receive(self) -> None:
         assert self._receiver is not None

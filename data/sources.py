@@ -20,7 +20,6 @@ from runs.errors import InputError
 BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
 COLUMN = "text"  # of Parquet files
 ROWS = 16  # of Parquet files that are decoded at once
-COMPRESSED = (".gz", ".zst")
 FORMATS = {  # how compressed files begin
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "Zstandard",
@@ -61,12 +60,12 @@ class Block(NamedTuple):
 
 def is_plain(path: Path) -> bool:
     """Whether the name of a file says that its bytes are the text."""
-    return path.suffix.lower() not in (*COMPRESSED, ".parquet")
+    return path.suffix.lower() not in (".gz", ".zst", ".parquet")
 
 
 def list_sources(path: Path) -> list[Source]:
-    """The files of a text, those of a folder and its subfolders in the order of their names, without names that begin
-    with a dot. Raises CorpusError, naming the file that cannot be used."""
+    """The files of a text. Those of a folder and its subfolders are in the order of their names, without names that
+    begin with a dot. Raises CorpusError, naming the file that cannot be used."""
     sources = []
     try:
         for file in _files(path, ()):
@@ -132,9 +131,9 @@ def read_ranges(source: Source, n_chars: int, ranges: Iterable[tuple[int, int]])
 
 
 def inside(ranges: deque[tuple[int, int]], offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """The parts of ascending ranges that are inside a text, as offsets in it. `ranges` keep what comes after it.
+    """The parts of ascending `ranges` that lie inside a text, as offsets in it; they are removed from `ranges`.
 
-    The text begins at `offset`; texts follow each other.
+    The text begins at `offset`. The next call continues with the text that follows.
     """
     while ranges and ranges[0][0] < offset + length:
         begin, end = ranges.popleft()

@@ -46,8 +46,7 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
         raise
     except Exception as error:  # not UTF-8, not JSON, too deep, not a tokenizer; `tokenizers` raises Exception itself
         reason = " ".join(str(error).split())[:100]
-        message = f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face ({reason})"
-        raise TokensError(message) from error
+        raise TokensError(f"data.tokens: {str(path)!r} is not a tokenizer.json of Hugging Face ({reason})") from error
 
 
 def renumbered(content: Mapping[str, Any]) -> dict[str, Any]:

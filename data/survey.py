@@ -111,9 +111,9 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
 def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:
     """How many characters at the beginning of each file are for training; the others are for validation.
 
-    Each folder is split by itself. The last tenth of a single file is for validation. Of several files, the last tenth
-    in the order of their hashes is: whole files, except that one with more than a tenth of its folder is cut. `folders`
-    are those of the files, ascending.
+    Each folder is split by itself. A single file is split after its first 90%. Several files are sorted by their
+    hashes, and the last tenth is for validation. Files stay whole, except that a file with more than a tenth of its
+    folder may be cut. `folders` are those of the files, ascending.
     """
     found: list[int] = []
     for _, numbers in groupby(range(len(files)), key=lambda i: folders[i]):

@@ -31,11 +31,10 @@ class FolioEmbeddings(ModernBertEmbeddings):
 
     def __init__(self, config: FolioConfig):
         super().__init__(config)
-        ngrams = [tuple(ngram) for ngram in config.ngrams or []]
         self.ngrams = NgramEmbedding(
             n_tokens=config.unk_token_id,
             d_model=config.hidden_size,
-            ngrams=ngrams,
+            ngrams=[tuple(ngram) for ngram in config.ngrams or []],
             n_rows=config.ngram_rows,
             n_parts=config.ngram_parts,
         )

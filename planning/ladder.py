@@ -69,7 +69,7 @@ def n_weights(model: Any) -> int:
 
 
 def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
-    """A warmed-up training step, compiled and recorded as the configs say. Reports why it is not."""
+    """A warmed-up training step, compiled and recorded as the configs say, or a report why it is not."""
     step, stages = configs.step, configs.training.all_stages
     if configs.compiled:
         configs.compiled.compile(step, stages, report, kept_code(report))
@@ -136,7 +136,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
 
 
 def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:
-    """Train all rungs; if that takes much longer than expected, without the longest ones.
+    """Train all rungs; leave out the longest ones if the others take much longer than expected.
 
     Returns the runs, and the rows of the last one.
     """

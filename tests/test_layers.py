@@ -18,9 +18,9 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_071, "data": 4_114, "model": 600, "training": 2_155, "distributed": 685, "runs": 1_170}
-LINES |= {"trained": 1_955, "writing": 850, "board": 980, "auditing": 3_315, "benchmarks": 2_008}
-LINES |= {"programs": 1_286, "planning": 290}
+LINES = {"configs": 2_071, "data": 4_108, "model": 600, "training": 2_156, "distributed": 681, "runs": 1_162}
+LINES |= {"trained": 1_946, "writing": 843, "board": 980, "auditing": 3_305, "benchmarks": 2_004}
+LINES |= {"programs": 1_287, "planning": 288}
 TRAINING_MODULES = 16
 
 PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}

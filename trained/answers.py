@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,19 +47,15 @@ def answer(
     windows = pieces(len(ids), trained.longest)
     if exact and (len(windows) > 1 or not is_of_play(trained)):
         raise ValueError("exact probabilities are known for runs on the play, and texts of one window")
-    blanks, find = ids == vocabulary.mask_token, exactly if exact else predicted
-    offsets = blanks.nonzero().flatten()
-    found = []
+    find = exactly if exact else predicted
+    offsets = (ids == vocabulary.mask_token).nonzero().flatten()
+    candidates, name_of = list[Any](), cache(lambda i: vocabulary.decode([i]))
     for window, part in windows:
         wanted = offsets[(part.start <= offsets) & (offsets < part.stop)] - window.start
         if len(wanted):
-            found.append(find(trained, ids[window], wanted))
-    best = torch.cat(found).topk(max(1, min(top, vocabulary.n_ordinary))) if found else None
-    names = {i: vocabulary.decode([i]) for i in set(best.indices.flatten().tolist())} if best else {}
-    candidates = [
-        [[names[i], round(p, 5)] for p, i in zip(values, tokens, strict=True)]
-        for values, tokens in (zip(best.values.tolist(), best.indices.tolist(), strict=True) if best else ())
-    ]
+            best = find(trained, ids[window], wanted).topk(max(1, min(top, vocabulary.n_ordinary)))
+            for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                candidates.append([[name_of(i), round(p, 5)] for p, i in zip(values, tokens, strict=True)])
     reply: dict[str, Any] = {"offsets": offsets.tolist(), "candidates": candidates, "is_of_play": is_of_play(trained)}
     if attention is not None and vocabulary.is_characters and type(trained.model) is MaskedLanguageModel:
         shares = torch.zeros(len(ids))
@@ -76,9 +73,8 @@ def predicted(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
 
 def exactly(trained: Trained, ids: Tensor, wanted: Tensor) -> Tensor:
     """P(character) by the play's grammar, as `predicted`. Raises ValueError if the grammar cannot generate the text."""
-    floor, alphabet = play.floor(), grammar().alphabet
-    vocabulary = trained.vocabulary
-    characters = torch.tensor([vocabulary.id_of(character) for character in alphabet])
+    floor, vocabulary = play.floor(), trained.vocabulary
+    characters = vocabulary.encode(grammar().alphabet)
     number_of = torch.full((vocabulary.n_tokens,), floor.n_chars + 1)
     number_of[characters], number_of[vocabulary.mask_token] = torch.arange(floor.n_chars), floor.n_chars
     is_wanted = torch.zeros(len(ids), dtype=torch.bool).index_fill(0, wanted, True)

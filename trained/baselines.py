@@ -19,7 +19,7 @@ INVERSE_PENALTIES = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 4
 REACH = 4  # characters on each side of one
 OUTSIDE = "\0"  # of the text
-FEW_UNITS = 2_048  # of more, the products of all pairs cost more than they save
+FEW_UNITS = 2_048  # above it, the products of all pairs cost more time than they save
 MAX_CHARACTERS = 16_384  # that a regression is fitted on
 NEVER = -1e9  # the score of a label without examples
 

@@ -1,4 +1,4 @@
-"""Batches of texts of different lengths."""
+"""Batches of texts of different lengths, and overlapping windows of long ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

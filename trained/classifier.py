@@ -76,7 +76,7 @@ class Classifier(nn.Module):
 
 @torch.inference_mode()
 def of_units(texts: Sequence[Tensor], function: Any, of_characters: bool) -> Tensor:
-    """`function` of padded batches of similar lengths, for each text or character in their order: `[n_units, ...]`."""
+    """The values of `function` for each text or character, `[n_units, ...]`, from padded batches of similar lengths."""
     results: dict[int, Tensor] = {}
     for batch in batches_by_length(texts):
         values = function(*padded([texts[i] for i in batch]))

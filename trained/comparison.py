@@ -96,7 +96,6 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
     test_ids = token_ids(test.texts, trained)
     right: dict[str, list[Tensor]] = {}
     tuned: list[Classifier] = []
-    counts = torch.ones(len(task.test), dtype=torch.float64)
     if task.kind == CHOICE:  # needs no labels
         print(f"    {ZERO_SHOT}: each character of {len(test.texts):,} texts", file=sys.stderr, flush=True)
         likelihoods = pseudo_log_likelihoods(trained, test_ids)
@@ -176,7 +175,8 @@ def methods_of(
 
 
 def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> Effort:
-    """For fine-tuning a pretrained model: of two for labels of characters, the better one on a quarter of the texts."""
+    """The effort for a pretrained model: gentle, or for labels of characters the one that is better on a quarter of the
+    texts."""
     if probe.kind != CHARACTER:
         return GENTLE
     n = len(labels) // FOLDS

@@ -81,7 +81,7 @@ def hugging_face_model(trained: Trained) -> PreTrainedModel:
 
 
 def settings_of(trained: Trained) -> dict[str, Any]:
-    """The arguments of the config of ModernBERT, and with n-gram embeddings, of FolioConfig.
+    """The arguments of ModernBERT's config; with n-gram embeddings, those of FolioConfig.
 
     Raises ConfigError if they cannot express the model.
     """

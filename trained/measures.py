@@ -128,8 +128,8 @@ def breakdown(
     distances = distance_to_visible(masked)[masked].clamp(max=len(DISTANCES))
     tables = {"by_class": (CLASSES, class_of), "by_distance": (DISTANCES, distances - 1)}
     return {
-        table: {name: _measure(losses[rows == i], correct[rows == i]) for i, name in enumerate(names)}
-        for table, (names, rows) in tables.items()
+        table: {name: _measure(losses[number == i], correct[number == i]) for i, name in enumerate(names)}
+        for table, (names, number) in tables.items()
     }
 
 

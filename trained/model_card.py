@@ -12,7 +12,7 @@ from trained.saved_classifier import SavedClassifier
 
 
 class Source(NamedTuple):
-    """What a card says of a text."""
+    """The facts about a text on a card."""
 
     language: str
     license: str
@@ -104,7 +104,7 @@ sees. 38 tokens of each 256 are replaced by `[MASK]`."""
 
 
 def results_of(saved: SavedClassifier) -> str:
-    """What a classifier and other methods reach, and their protocol, in Markdown."""
+    """The scores of a classifier and of other methods, and their protocol, in Markdown."""
     results = saved.results
     scores = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in results["scores"].items()}
     rows = "\n".join(f"| {name} | {score} |" for name, score in scores.items())

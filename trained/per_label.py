@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-SHOWN = 3  # labels for which one is taken most often
+SHOWN = 3  # labels that one is mistaken for most often
 
 
 def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
@@ -19,10 +19,8 @@ def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     f1 = 2 * right / np.maximum(found + given, 1)
     print(f"  macro F1 of the fine-tuned model: {f1.mean():.3f}")
     print(f"    {'label':16} {'precision':>9} {'recall':>9} {'F1':>9}   taken for")
-    for i, name in enumerate(names):
-        most = [
-            f"{names[j]} {confusion[i, j] / given[i]:.0%}" for j in np.argsort(-confusion[i])[:SHOWN] if confusion[i, j]
-        ]
+    for i, (name, row) in enumerate(zip(names, confusion, strict=True)):
+        most = [f"{names[j]} {row[j] / given[i]:.0%}" for j in np.argsort(-row)[:SHOWN] if row[j]]
         print(f"    {name[:16]:16} {precision[i]:9.3f} {recall[i]:9.3f} {f1[i]:9.3f}   {', '.join(most)}")
     columns = {"precision": precision.tolist(), "recall": recall.tolist(), "F1": f1.tolist()}
     labels = {name: {column: values[i] for column, values in columns.items()} for i, name in enumerate(names)}

@@ -63,7 +63,8 @@ def check_new(path: Path, option: str) -> None:
 
 
 def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> None:
-    """Write a new folder, complete or not at all; the `facts` are the others of `SavedClassifier`. Raises OSError."""
+    """Write a new folder, complete or not at all. The `facts` are the other fields of `SavedClassifier`. Raises
+    OSError."""
     with TemporaryDirectory(prefix=".classifier-", dir=folder.parent) as temporary:
         part = Path(temporary) / folder.name
         part.mkdir()

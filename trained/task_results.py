@@ -1,4 +1,4 @@
-"""What a run has learned of tasks, as a table and a picture, from the files that `finetune.py` writes."""
+"""The scores of a run on tasks, as a table and a picture, from the files that `finetune.py` writes."""
 
 from operator import itemgetter
 from pathlib import Path
@@ -38,7 +38,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
 
 
 def with_best_baseline(scores: Scores) -> Scores:
-    """The scores, and that of the best method without a model."""
+    """The scores, with the score of the best method without a model added."""
     return scores | {BEST_BASELINE: max((scores[name] for name in BASELINES if name in scores), key=itemgetter("mean"))}
 
 
@@ -83,8 +83,7 @@ def figure_of(found: dict[str, dict[int, dict[str, Any]]]) -> Figure:
         panel.remove()
     handles = [panel.get_legend_handles_labels() for panel in panels[: len(found)]]
     legend = {label: line for lines, labels in handles for line, label in zip(lines, labels, strict=True)}
-    lines, labels = list(legend.values()), list(legend)
-    figure.legend(lines, labels, loc="outside lower center", ncols=len(legend), frameon=False, fontsize=8)
+    figure.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=len(legend), fontsize=8)
     return figure
 
 
@@ -103,4 +102,3 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
     panel.set_title(plain_text(task), fontsize=9)
     panel.tick_params(labelsize=8)
     panel.set_xlabel("labelled examples", fontsize=8)
-    panel.spines[["top", "right"]].set_visible(False)

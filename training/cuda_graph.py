@@ -24,12 +24,13 @@ from training.step import TrainingStep, Update
 EAGER_STEPS = 3  # per shape before recording: they create the optimizer states, which must lie outside the graph
 EAGER_REPEATS = 3  # that a replayed step is compared with
 TOLERANCE = 1e-6  # relative difference between a replayed step and an eager one
-# The same if eager steps differ too, for losses and optimizer states, and for the changes of weights: noise of 1e-6 in
-# a gradient becomes 1e-2 in an update by Muon in bfloat16. A wrong learning rate changes an update by 0.25 or more.
+# Larger tolerances, where eager steps differ from each other: for losses and optimizer states, and for changes of
+# weights. Muon in bfloat16 turns noise of 1e-6 in a gradient into 1e-2 in an update. A wrong learning rate changes an
+# update by 0.25 or more.
 LARGEST_NOISE, LARGEST_NOISE_OF_UPDATES = 1e-3, 0.1
 Batches = Sequence[MaskedBatch]
 Shape = tuple[int, int]  # the length of a batch's windows, and the number of its positions: all batches have the same
-Outcome = tuple[Sums, Losses]
+Result = tuple[Sums, Losses]
 Limited = list[tuple[torch.Tensor, float]]  # tensors, each with its largest noise
 
 
@@ -54,9 +55,9 @@ class CudaGraphs(Callback):
         self.is_given_up = False
         self._rates = [torch.zeros((), device=update.device) for _ in self._groups()]
         self._n_eager: Counter[Shape] = Counter()
-        self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Outcome]] = {}
+        self._recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batches, Result]] = {}
 
-    def __call__(self, batches: Batches) -> Outcome:
+    def __call__(self, batches: Batches) -> Result:
         if self.is_given_up:
             return self.update(batches)
         shape = _shape(batches)
@@ -151,7 +152,7 @@ class CudaGraphs(Callback):
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self.update.optimizers for group in optimizer.param_groups]
 
-    def _outcome(self, update: Callable[[Batches], Outcome], start: list[torch.Tensor], batches: Batches) -> Limited:
+    def _outcome(self, update: Callable[[Batches], Result], start: list[torch.Tensor], batches: Batches) -> Limited:
         """Changes of the weights by an update from the state `start`, and all else that it returns or changes."""
         _copy_into(self._state(), start)
         with torch.random.fork_rng([self.update.device] if self.update.device.type == "cuda" else []):
@@ -167,11 +168,11 @@ class CudaGraphs(Callback):
         values = (value for state in states for value in state.values())
         return [*self.update.model.parameters(), *values, self.update.skipped_in_a_row]
 
-    def _eager(self, batches: Batches) -> Outcome:
+    def _eager(self, batches: Batches) -> Result:
         with self._rates_on_device():
             return self.update(batches)
 
-    def _replay(self, batches: Batches) -> Outcome:
+    def _replay(self, batches: Batches) -> Result:
         graph, static_batches, result = self._recorded[_shape(batches)]
         for static, batch in zip(static_batches, batches, strict=True):
             _copy_into(_inputs(static), _inputs(batch))

@@ -124,8 +124,8 @@ class HealthChecks(Callback):
 @torch.no_grad()
 def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
     """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf`, as PyTorch's fused
-    ones do, skip a step that is not finite; so tables need no copies, which would take most of a step. What any other
-    optimizer changes is put back."""
+    ones do, skip a step that is not finite; so tables need no copies, which would take most of a step. The
+    changes of other optimizers are undone."""
     skipped = 1.0 - is_finite.float()
     for optimizer in optimizers:
         if getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -141,5 +141,5 @@ def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -
 def changed_by(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
     """The weights and the states that a step of an optimizer changes; of sharded ones, the part of this process."""
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    named = [(id(p), {"": p, **optimizer.state.get(p, {})}) for p in parameters]  # the parts' ids would not last
+    named = [(id(p), {"": p, **optimizer.state.get(p, {})}) for p in parameters]  # each call makes new local parts
     return {(i, name): local(t) for i, each in named for name, t in each.items() if isinstance(t, torch.Tensor)}

@@ -172,7 +172,7 @@ class Tracking(Callback):
 
 
 def _marked(guess: Guess, in_color: bool = False) -> str:
-    """One character of a sample: as it is if it was visible, in brackets if it was guessed."""
+    """One token of a sample: as it is if it was visible, in brackets if it was guessed."""
     truth = _visible(guess.truth)
     if guess.guess is None:
         return truth

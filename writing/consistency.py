@@ -52,12 +52,10 @@ def joint_consistency(
 ) -> dict[str, Any]:
     """How far a model's products of conditionals are from the exact joint, and from each other, in nats per span.
 
-    The model is on the CPU.
-
     "kl" has for each order the KL divergence from the exact joint to the model's product along it, estimated at the
     true characters, which are a sample of the exact joint. "disagreement" has for right to left and random the
     divergence from the product along left to right, estimated at characters that the model writes left to right. Each
-    is {"nats", "stderr"}. "exact" is the entropy of the exact joint, estimated likewise.
+    is {"nats", "stderr"}. "exact" is the entropy of the exact joint, estimated likewise. The model must be on the CPU.
     """
     first, *others = ORDERS
 
@@ -68,14 +66,10 @@ def joint_consistency(
         return torch.multinomial(logs.exp(), 1, generator=generator)
 
     with evaluating(model, spans.inputs.device):
-        kl = {order: spans.exact - log_joint(order, spans.windows) for order in ORDERS}
+        kl = {order: _estimate(spans.exact - log_joint(order, spans.windows)) for order in ORDERS}
         written, chosen = _filled(model, spans, first, vocabulary.n_ordinary, draw)
-        disagreement = {order: chosen - log_joint(order, written) for order in others}
-    return {
-        "exact": _estimate(-spans.exact),
-        "kl": {order: _estimate(values) for order, values in kl.items()},
-        "disagreement": {order: _estimate(values) for order, values in disagreement.items()},
-    }
+        disagreement = {order: _estimate(chosen - log_joint(order, written)) for order in others}
+    return {"exact": _estimate(-spans.exact), "kl": kl, "disagreement": disagreement}
 
 
 def _filled(

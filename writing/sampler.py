@@ -1,7 +1,8 @@
 """Writes texts with a masked language model: masked diffusion, from blanks to text in a given number of steps.
 
 In each step the order chooses blanks, and each gets a token drawn from the model's probabilities. The tokens of a step
-do not see each other. If the probabilities are exact and each step writes one token, so are those of the texts.
+do not see each other. If the model's probabilities are exact and each step writes one token, the probabilities of the
+texts are exact too.
 
 Austin et al. 2021 (D3PM, arXiv 2107.03006), Sahoo et al. 2024 (MDLM, arXiv 2406.07524), Nie et al. 2025 (LLaDA, arXiv
 2502.09992).

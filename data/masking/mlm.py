@@ -60,12 +60,9 @@ class IndependentMasker:
         positions = torch.nonzero(labels.flatten() != self.mlm.padding_token).flatten()
         return MaskedBatch(inputs, positions, labels.flatten()[positions], offsets.flatten()[positions])
 
-    def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
-        """Does nothing: this masker does not learn."""
-
     def state_dict(self) -> dict[str, Any]:
-        """The state of PyTorch's global generator, which the MLM uses."""
-        return {"generator": torch.get_rng_state()}
+        """Empty: the MLM draws from PyTorch's own generators, whose states the update saves."""
+        return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        torch.set_rng_state(state["generator"].cpu())
+        pass

@@ -35,7 +35,7 @@ def on_tokens(segmenter: Segmenter, offsets: torch.Tensor) -> Segmenter:
 
 
 def with_parts(segmenter: Segmenter, function: Callable[[Segmenter], Segmenter]) -> Segmenter:
-    """A segmenter whose parts are replaced by `function` of them."""
+    """Replaces the parts of a segmenter by `function` of them, in place; returns the segmenter."""
     parts = {name: function(part) for name, part in segmenter.parts().items()}
     if isinstance(segmenter, Mixture):
         segmenter.segmenters = parts
@@ -96,10 +96,9 @@ def for_stored_text(segmenter: Segmenter, ids: torch.Tensor, vocabulary: Vocabul
     if isinstance(segmenter, CorpusUnits) and segmenter.rule:
         return WindowUnits(segmenter.rule, ids, vocabulary)
     if isinstance(segmenter, CorpusUnits | AdaptiveUnits):
-        is_adaptive = isinstance(segmenter, AdaptiveUnits)
-        remedy = "use another one" if is_adaptive else "use another one, or give yours a rule with CorpusUnits.by_rule"
+        hint = "" if isinstance(segmenter, AdaptiveUnits) else ", or give yours a rule with CorpusUnits.by_rule"
         raise CorpusError(
             f"this masking.strategy needs the whole text in memory, at least {8 * len(ids) / 1e6:,.0f} MB, and a text"
-            f" of this size stays on the disk: {remedy}"
+            f" of this size stays on the disk: use another one{hint}"
         )
     return with_parts(segmenter, lambda part: for_stored_text(part, ids, vocabulary))

@@ -110,16 +110,16 @@ def collocations(words: list[str]) -> set[tuple[str, ...]]:
     frequent = {gram: count for n in counts for gram, count in counts[n].items() if n == 1 or count >= PMI_MIN_COUNT}
     log_p = {gram: math.log(count / len(words)) for gram, count in frequent.items()}
 
-    def cut(gram: tuple[str, ...]) -> float:
+    def best_cut(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram in at least two parts."""
         return max((best(gram[:i]) + best(gram[i:]) for i in range(1, len(gram))), default=-math.inf)
 
     @cache
     def best(gram: tuple[str, ...]) -> float:
         """The highest sum of log p over all ways to cut an n-gram, no cut included."""
-        return max(log_p.get(gram, -math.inf), cut(gram))
+        return max(log_p.get(gram, -math.inf), best_cut(gram))
 
-    scored = sorted(((log_p[gram] - cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True)
+    scored = sorted(((log_p[gram] - best_cut(gram), gram) for gram in frequent if len(gram) > 1), reverse=True)
     return {gram for score, gram in scored[: max(1, int(PMI_SHARE * len(counts[1])))] if score > 0}
 
 

@@ -16,7 +16,7 @@ from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Exa
 
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech or a sentence
-PAIR = 80  # characters of a text with two words swapped
+EXCERPT = 80  # characters of a text with two words swapped
 SPEAKERS = 10
 SPEECH = re.compile(r"(?:^|\n\n)([^\n]+):\n(.+?)(?=\n\n|$)", re.DOTALL)
 SENTENCE = re.compile(r"[A-Z][^.?!:;]+[.?!](?=\s)")
@@ -118,8 +118,8 @@ def word_order(use: str) -> Task:
 def _swapped(text: str) -> Iterator[Example]:
     for match in NEIGHBORS.finditer(text):
         first, second = match.groups()
-        begin = max(0, match.start() - (PAIR - len(match[0])) // 2)
-        original = text[begin : begin + PAIR]
+        begin = max(0, match.start() - (EXCERPT - len(match[0])) // 2)
+        original = text[begin : begin + EXCERPT]
         at = match.start() - begin
-        if first != second and at + len(match[0]) <= PAIR:
+        if first != second and at + len(match[0]) <= EXCERPT:
             yield Example((original, original[:at] + f"{second} {first}" + original[at + len(match[0]) :]))

@@ -1,4 +1,4 @@
-"""What a task is, and the registry of tasks."""
+"""Tasks, their examples, and the registry of tasks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
