@@ -119,10 +119,10 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     return math.tan(np.interp(probability, cumulative, angles)) * degrees_of_freedom**0.5
 
 
-@lru_cache(maxsize=16)  # 1.6 MB each
+@lru_cache(maxsize=16)  # 80 kB each
 def _t_distribution(degrees_of_freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """P(|T| <= sqrt(df) * tan(angle)) at angles from 0 to pi/2: the integral of cos(angle) ** (df - 1)."""
-    angles = np.linspace(0.0, math.pi / 2, 100_001)
+    angles = np.linspace(0.0, min(math.pi / 2, 40 / degrees_of_freedom**0.5), 5_001)  # beyond, it is 0
     density = np.abs(np.cos(angles)) ** (degrees_of_freedom - 1)
     cumulative = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     return angles, cumulative / cumulative[-1]

@@ -29,6 +29,10 @@ def parameters(tmp_path_factory, text_file: Path) -> dict[str, str]:
         "3_look_inside": f'RUN, TEXT = "{runs[0]}", "the c_t sat_on"',
         "4_change_one_thing": f'CHANGE, COMMON, SEEDS = ["masking.no_change_prob=0"], {words}, 1',
         "5_what_it_believes": f"""
+import functools, sys
+sys.path.insert(0, "{ROOT}")
+import data.corpus, data.play.grammar, writing.judge
+data.corpus.play, writing.judge.OWN_TEXTS = functools.partial(data.play.grammar.play, 300_000), 16
 SNAPSHOTS, RATES = [2, 4], {{"one rate": 0.15, "two rates": [0.25, 0.75]}}
 SEQ_LEN, WINDOWS, NEIGHBORS, BACKGROUNDS, TEXTS = 32, 8, [2, 3], [0.0, 0.8], 2
 MODEL = {{key: value for key, value in {TINY}.items() if key.startswith("model.")}}

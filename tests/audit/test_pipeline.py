@@ -15,7 +15,6 @@ from auditing.errors import TargetError
 from auditing.findings import Verdict
 from auditing.host import import_target
 from auditing.pipelines.audit import _train as train
-from auditing.pipelines.references import Play
 from tests.audit.conftest import PIPELINES
 from tests.audit.pipelines.plain import mean, target
 
@@ -55,7 +54,6 @@ BUGS = {
     "softmax-twice": "softmax_twice",
     "weights-left-out": "not_in_optimizer",
     "weights-unchanged": "learning_rate_zero",
-    "padding-is-character": "ignored_label",
     "wrong-ignored-label": "ignored_label_counted",
     "wrong-mean": "mean_over_all",
 }
@@ -118,8 +116,8 @@ def test_training_takes_a_second_per_call_at_most():
     assert max(asked) <= 1
 
 
-def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: Play(50_000))
+def test_the_command_writes_reports_and_returns_the_exit_code(tmp_path, monkeypatch, capsys, small_play):
+    monkeypatch.setattr(auditing.pipelines.audit, "Play", lambda: small_play)
     monkeypatch.setattr(auditing.pipelines.audit, "N_CHECKED", 2048)
     monkeypatch.chdir(tmp_path)
     line = f"pipeline {PIPELINES}/broken.py:mean_over_all --minutes 0.01 --json a.json --html a.html"

@@ -124,7 +124,7 @@ def test_arrays_and_lists(kind, target):
         (lambda: [5], "instead of a masker: `audit.py loader` audits batches"),
         (TensorMasker, "the target TensorMasker is a class: name an instance, or a function that makes one"),
         (lambda: 5, "takes no arguments and returned 5 instead of a masker"),
-        (lambda x: x, "called with x = int64 [32, 64], the target returned int64 [32, 64] instead of the two"),
+        (lambda x: x, "the target returned int64 [32, 64] instead of the two"),
         (lambda x: (x, x[0]), "returned (int64 [32, 64], int64 [64]): the shape of labels is not [32, 64]"),
         (lambda x: (x.float(), x), "inputs holds float32 instead of integers"),
         (lambda x: (x, None), "returned (int64 [32, 64], None): labels is not a tensor"),
@@ -138,9 +138,14 @@ def test_arrays_and_lists(kind, target):
 )
 def test_what_is_no_masker_ends_in_one_line(target, line):
     with pytest.raises(TargetError) as error:
-        Service(target).probe(MaskOptions(n_tokens=N_ORDINARY))
+        Service(target).probe(MaskOptions(n_tokens=N_ORDINARY, kind="tensor"))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_reason_is_that_of_the_most_likely_way_to_call_it():
+    with pytest.raises(TargetError, match=r"called with x = int64 \[32, 64\], the target returned int64"):
+        Service(lambda x: x).probe(MaskOptions(n_tokens=N_ORDINARY))
 
 
 def test_a_dict_without_labels():

@@ -1,4 +1,4 @@
-"""Deleted, replaced, foreign and shared databases."""
+"""Databases that are deleted or replaced while a dashboard uses them."""
 
 import contextlib
 import sqlite3
@@ -9,7 +9,7 @@ from tests.waiting import until
 SECONDS_TO_NOTICE = 5
 
 
-def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dashboard, make_run, browser):
+def test_a_deleted_database_is_created_again_and_runs_send_again(dashboard: Dashboard, make_run):
     run = make_run()
     with run.locked():
         delivery = dashboard.receive(run)

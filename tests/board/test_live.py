@@ -16,7 +16,7 @@ def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_d
         show(page, delivery.page, ".state.in-progress")
         drawn = shape(page)
         assert drawn == ""
-        for step in (10, 20, 30):
+        for step in (10, 20):
             run.append_metrics(
                 {"step": step, "seconds": 0.1 * step, "loss.valid": 30.0 / step, "loss.train": 40.0 / step}
             )
@@ -75,13 +75,15 @@ def test_the_focus_stays_when_lists_are_drawn_again(page, live, shared_dashboard
 def test_a_hidden_tab_asks_nothing_and_catches_up(page, live):
     run, delivery = live
     drawn = shape(page)
-    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
-    page.wait_for_timeout(1_500)  # a request may be under way
+    # Counts how often the page's loop looks whether the tab is hidden: once a second.
+    hide = "window.looks = 0; Object.defineProperty(document, 'hidden', {configurable: true, get: () => ++looks})"
+    page.evaluate(hide)
+    page.wait_for_function("() => looks >= 1")  # so no request is under way
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     run.append_metrics({"step": 40, "seconds": 4.0, "loss.valid": 0.5})
     delivery.send()
-    page.wait_for_timeout(3_000)  # three times the interval of questions
+    page.wait_for_function("() => looks >= 3")  # two more, each of which would have asked
     assert asked == []
     page.evaluate("delete document.hidden")
     grown(page, drawn)

@@ -10,7 +10,7 @@ from configs.keys import ConfigError
 from tests.conftest import one_line, written
 
 
-@pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick"])
+@pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick", "write", "write-gpu"])
 def test_presets_are_valid(name: str):
     assert name in presets()
     values = parse(["--preset", name]).values

@@ -53,6 +53,7 @@ from_text = Corpus.from_text
 FAULTS = {
     "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
     "none": lambda: None,
+    "restart": lambda: None,  # with the timeouts of a real run
     "checkpoint": lambda: setattr(experiment, "build_trainer", no_checkpoint),
     "memory": lambda: setattr(experiment, "build_trainer", no_memory),
     "key": lambda: sys.argv.append("seed=5"),
@@ -65,7 +66,9 @@ FAULTS = {
 if __name__ == "__main__":
     fault = sys.argv.pop(1)
     if fault != "full disk":
-        processes.TIMEOUT, meeting.SECONDS_PER_BEAT, meeting.SECONDS_TO_END = timedelta(seconds=5), 0.2, 3.0
+        meeting.SECONDS_TO_END = 3.0
+    if fault not in ("full disk", "restart"):
+        processes.TIMEOUT, meeting.SECONDS_PER_BEAT = timedelta(seconds=5), 0.2
     if fault != "full disk" or os.environ["RANK"] != "1":
         torch.compile = lambda function, **_: function
     if os.environ["RANK"] == "1":

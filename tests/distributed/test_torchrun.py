@@ -52,7 +52,8 @@ def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost
     for name, command in COMMANDS.items():
         (tmp_path / name).write_text(f"#!/bin/bash\ncd {ROOT}\n{command}\n".replace("> ", f"> {tmp_path}/"))
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "run.sh").write_text(page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config))
+    script = page[page.index("#!/bin/bash") :].partition("```")[0].replace("run.yaml", config)
+    (tmp_path / "run.sh").write_text(script.replace("experiment.py", "-m tests.distributed.faulty restart"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PORT", str(free.getsockname()[1]))

@@ -39,7 +39,8 @@ def test_knobs_are_not_set_on_another_server(run, serve, answer, refusal):
     assert "it answers, but not as Folio's dashboard does" in refusal(dashboard.main, *words)
 
 
-def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve):
+def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkeypatch):
+    monkeypatch.setattr("runs.uploader.SECONDS_AT_FIRST", 0.1)
     over, lines = threading.Event(), list[str]()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:  # takes 300 s

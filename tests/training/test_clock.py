@@ -1,5 +1,3 @@
-import time
-
 import torch
 
 from training.clock import TrainingClock
@@ -19,16 +17,18 @@ def test_the_clock_advances_between_synchronizations(monkeypatch):
     assert len(synchronizations) == 2
 
 
-def test_the_clock_counts_only_training():
+def test_the_clock_counts_only_training(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("training.clock.time.perf_counter", lambda: now[0])
     clock = TrainingClock(torch.device("cpu"))
     assert clock.seconds == 0.0
     clock.start()
-    began = time.perf_counter()
+    now[0] = 3.0
     with clock.stopped():
-        at_stop = clock.seconds
-        while time.perf_counter() - began < 0.05:
-            assert clock.seconds == at_stop
-    assert at_stop <= clock.seconds < at_stop + 0.05
+        now[0] = 50.0
+        assert clock.seconds == 3.0
+    now[0] = 52.0
+    assert clock.seconds == 5.0
     clock.stop()
-    total = clock.seconds
-    assert clock.seconds == total
+    now[0] = 99.0
+    assert clock.seconds == 5.0

@@ -4,8 +4,8 @@ import pytest
 
 from data.play.automaton import Automaton
 from data.play.entropy import determinized, entropy_rate
-from data.play.floor import Floor
 from data.play.grammar import grammar, play
+from data.tasks.play import floor
 from data.vocabulary import Vocabulary
 from tests.data.play.test_automaton import words
 from writing.judge import cut
@@ -35,7 +35,7 @@ def test_beliefs_that_do_not_close_are_an_error():
 
 def test_the_entropy_rate_is_the_mean_loss_of_the_play_under_its_grammar():
     ids = Vocabulary(grammar().alphabet).encode(play(32 * 600, seed=5)).view(32, 600)
-    losses, is_cut = cut(Floor(grammar()), ids)
+    losses, is_cut = cut(floor(), ids)
     assert not is_cut.any()
     losses = losses[:, 200:].mean(1)  # by then, the state is known
     rate = entropy_rate(grammar())

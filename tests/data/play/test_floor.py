@@ -2,7 +2,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
-from operator import getitem
 
 import numpy as np
 import pytest
@@ -44,10 +43,10 @@ def probabilities(automaton: Automaton, length: int) -> torch.Tensor:
 
 def by_enumeration(automaton: Automaton, shown: np.ndarray, misprint_prob: float) -> tuple[np.ndarray, float]:
     """P(character | everything shown) at all positions and P(shown), from the probabilities of all state sequences."""
-    likelihoods = channel(len(automaton.alphabet), misprint_prob)[torch.as_tensor(shown)].tolist()
-    posterior = np.zeros((len(shown), len(automaton.alphabet)))
-    for ids, probability in paths(automaton, len(shown)):
-        posterior[range(len(ids)), ids] += probability * math.prod(map(getitem, likelihoods, ids))
+    likelihoods = channel(len(automaton.alphabet), misprint_prob)[torch.as_tensor(shown)].numpy()
+    ids, weights = (np.array(part) for part in zip(*paths(automaton, len(shown)), strict=True))
+    weights = weights * likelihoods[np.arange(len(shown)), ids].prod(1)
+    posterior = np.stack([np.bincount(column, weights, len(automaton.alphabet)) for column in ids.T])
     return posterior / posterior.sum(1, keepdims=True), posterior[0].sum()
 
 

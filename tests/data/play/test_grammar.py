@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from data.play import words
-from data.play.floor import Floor
 from data.play.grammar import grammar, play
+from data.tasks import play as tasks
 from data.vocabulary import Vocabulary
 
 
@@ -88,7 +88,7 @@ def test_verbs_agree_with_their_subjects_across_the_words_in_between(text: str):
 
 def test_states_know_the_distinctions_of_the_grammar():
     """The whole of a text decides them; the kinds of its words follow from the lists of words."""
-    floor, text = Floor(grammar()), play(500, seed=0)
+    floor, text = tasks.floor(), play(500, seed=0)
     ids = Vocabulary(grammar().alphabet).encode(text)[None]
 
     def most_probable(distinction: str) -> list[str]:
