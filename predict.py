@@ -37,6 +37,7 @@ T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
 SEPARATOR = "\t"  # between the texts of a pair
 LONGEST_LINE = 2**24  # bytes
+WITHOUT_BLANKS = "texts have no blank: write _ or [MASK]; a file goes to standard input"
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
 
 
@@ -71,12 +72,14 @@ def answer(options: Namespace) -> int:
         else:
             ids, problem = read(texts, lambda text: encode(text, trained, unknown=options.unknown))
             never = "" if named else "\n"  # a line stays one line
-            for filled in fill(trained, ids, n_candidates=options.top or 1, never=never):
-                show(filled, trained.vocabulary.is_characters, options)
+            filled = fill(trained, ids, n_candidates=options.top or 1, never=never)
+            for each in filled:
+                show(each, trained.vocabulary.is_characters, options)
+            notes[WITHOUT_BLANKS] += sum(not each.guesses for each in filled)
         sys.stdout.flush()
         if problem:
             break
-    for note, n in notes.items():
+    for note, n in (+notes).items():  # without zeros
         print(f"{n:,} {note}", file=sys.stderr)
     return fail(problem) if problem else 0
 

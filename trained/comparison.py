@@ -40,13 +40,15 @@ class Answers(NamedTuple):
     learned: Classifier  # the fine-tuned model of the first draw
 
 
-def verdict(gain: dict[str, Any]) -> str:
-    """A gain counts if its interval does not contain zero."""
+def verdict(gain: dict[str, Any], over: str) -> str:
+    """A gain counts if its interval does not contain zero. Only the gain `over` the same model from scratch is that of
+    pretraining."""
     if gain["margin"] is None:
         return "no verdict"
     if abs(gain["mean"]) <= gain["margin"]:
         return "no clear effect"
-    return "pretraining helps" if gain["mean"] > 0 else "pretraining hurts"
+    better, worse = ("pretraining helps", "pretraining hurts") if over == FROM_SCRATCH else ("better", "worse")
+    return better if gain["mean"] > 0 else worse
 
 
 def interval(right: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
@@ -132,14 +134,15 @@ def results(right: dict[str, np.ndarray], counts: np.ndarray, ceiling: float | N
         print(f"  {'ceiling':24} {ceiling:.3f}")
         found["ceiling"] = ceiling
     if (closed := gap_closed(found)) is not None:
-        print(f"  {closed:.0%} of the gap between the best baseline and the ceiling is closed")
+        share = f"{closed:.0%} of the gap between the best baseline and the ceiling is closed"
+        print(f"  {share if closed > 0 else 'the best baseline is better'}")
     gains = {}
     for name in (FROM_SCRATCH, NGRAMS, CONTEXT):
         if name in right:
             gain = interval(right[PRETRAINED] - right[name], counts)
-            gains[name] = gain | {"verdict": verdict(gain)}
+            gains[name] = gain | {"verdict": verdict(gain, name)}
             mean = with_error(f"{gain['mean']:+.3f}", gain["margin"])
-            print(f"  gain over {name + ':':19} {mean}, {verdict(gain)}")
+            print(f"  gain over {name + ':':19} {mean}, {verdict(gain, name)}")
     return found | {"gains": gains}
 
 

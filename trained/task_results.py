@@ -65,7 +65,7 @@ def print_tasks(folder: Path) -> None:
             shown = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in scores.items()}
             cells = "".join(f"{shown.get(name, ''):>15}" for name in COLUMNS)
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
-            share = "" if closed is None else f"{closed:.0%}"
+            share = "" if closed is None else f"{closed:.0%}" if closed > 0 else "below it"
             print(f"  {task[:24]:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
     save_figure(folder / "tasks.png", figure_of(found))
     print(f"  score against the number of labels: {folder / 'tasks.png'}")
