@@ -235,3 +235,12 @@ def test_a_knob_that_was_turned_on_another_dashboard_stays(shared_dashboard, mak
         assert run_command(["--set", run.path.name, "masking_prob=0.3"]) == 0
         delivery.send(10)
     assert delivery.knobs == {"learning_rate_factor": 0.5, "masking_prob": 0.3}
+
+
+def test_a_message_about_hiding_a_run_changes_nothing_else(shared_dashboard, make_run):
+    address = f"{shared_dashboard.url}/api/folio/runs"
+    uuid = shared_dashboard.receive(make_run()).run.path.name
+    ask(f"{address}/{uuid}/hidden", "PUT", {"hidden": True, "about": 3}, 10, {})
+    (found,) = [each for each in ask(address, "GET", {}, 10, {})["runs"] if each["uuid"] == uuid]
+    assert found["hidden"]
+    assert found["preset"] == "quick"

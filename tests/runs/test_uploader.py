@@ -61,6 +61,17 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for(run, serve, monkey
     over.set()
 
 
+def test_an_answer_after_the_first_report_is_reported_too(run, monkeypatch):
+    may_answer, lines = threading.Event(), list[str]()
+    monkeypatch.setattr("runs.uploader.SECONDS_AT_FIRST", 0.01)
+    uploader = Uploader(Delivery(run, "http://127.0.0.1:1"), lines.append)
+    monkeypatch.setattr(uploader.delivery, "send", lambda: not may_answer.wait(10))
+    uploader.start_and_report()
+    may_answer.set()
+    uploader.end(10)
+    assert [line[:18] for line in lines] == ["no dashboard at ht", "the dashboard answ"]
+
+
 def test_a_message_that_fails_after_the_end_of_training_is_the_last(run, monkeypatch):
     """A silent dashboard delays the end of a run by one timeout, not by two."""
     n_sent, has_ended = 0, threading.Event()
