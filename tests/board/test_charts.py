@@ -81,7 +81,7 @@ def test_a_chart_is_saved_as_svg_and_csv(opened):
 def test_the_pages_are_accessible_in_light_and_dark_and_fit_a_narrow_window(opened, axe):
     opened.set_viewport_size({"width": 400, "height": 800})
     own = opened.url
-    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": "#run option"}
+    ready_when = {own: LINE, "/runs": "tbody tr", "/compare": LINE, "/try": ".error:not(:empty)"}  # with a path
     for path, ready in ready_when.items():
         opened.goto(urljoin(own, path))
         opened.wait_for_selector(ready, state="attached")
