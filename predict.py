@@ -37,7 +37,7 @@ T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
 SEPARATOR = "\t"  # between the texts of a pair
 LONGEST_LINE = 2**24  # bytes
-WITHOUT_BLANKS = "texts have no blank: write _ or [MASK]; a file goes to standard input"
+WITHOUT_BLANKS = "text(s) without a blank: write _ or [MASK] for one, and send a file to standard input"
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
 
 

@@ -144,7 +144,7 @@ class RunFolder:
     def vocabulary(self) -> dict[str, Any]:
         """The tokens of the run: the content from which `data.vocabularies.load_vocabulary` makes its vocabulary."""
         found = read_object(self.vocabulary_path, {})
-        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])  # which have no `tokens`
+        schema = VOCABULARIES.get(str(found.get("tokens")), VOCABULARIES["characters"])  # whose files have no `tokens`
         return checked(found, schema, str(self.vocabulary_path), RunFolderError)
 
     def save_reference_lines(self, lines: Mapping[str, float]) -> None:

@@ -40,7 +40,7 @@ def test_texts_without_blanks_are_counted_on_standard_error(logs, capsys):
     assert main(["last", "a dog", "the c_t", "--logs", str(logs)]) == 0
     output, error = capsys.readouterr()
     assert output == "a dog\nthe cat\n"
-    assert error.startswith("1 texts have no blank: write _ or [MASK]")
+    assert error.startswith("1 text(s) without a blank: write _ or [MASK]")
 
 
 def test_json_is_for_programs(predicted):
