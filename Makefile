@@ -50,7 +50,8 @@ gpu: .venv/installed-dev
 wheels: .venv/bin/python
 	$(BIN)/python -m pip wheel --quiet --wheel-dir wheels $(CONSTRAINTS) -r requirements-dev.txt
 
-soak: .venv/installed-dashboard
+soak: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean:

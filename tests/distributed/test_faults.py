@@ -47,6 +47,7 @@ def test_processes_end_with_torchrun(launcher):
     assert not alive
 
 
+@pytest.mark.slow
 def test_others_wait_while_one_process_compiles_or_saves(launcher):
     keys = {"training__compile": True, "training__max_steps": 2, "training__evaluations": 1}
     programs = launcher.start(2, PROGRAM, "slow compiler", "--config", launcher.config(**keys))

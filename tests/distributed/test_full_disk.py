@@ -35,6 +35,7 @@ def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
     assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher, monkeypatch, tmp_path):
     """All processes train without it, and the first one says why. Only the second one compiles, with no room at all."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "compiled"))

@@ -46,6 +46,7 @@ COMMANDS = {  # of Slurm: two machines, of which each has one device
 }
 
 
+@pytest.mark.slow
 def test_the_script_for_several_machines_restarts_what_is_left_after_one_is_lost(launcher, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "devices.md").read_text()
     config = launcher.config(training__max_steps=1_000_000, checkpoint__every_seconds=0.3, training__evaluations=1)
