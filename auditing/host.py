@@ -4,8 +4,10 @@
 of the target's project are found under their own names even if Folio has modules of the same name.
 """
 
+import ctypes
 import importlib
 import importlib.util
+import os
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +23,9 @@ def main(service: str, target: str, descriptor: int) -> None:
     `service` is the module of `auditing` that knows what to do with the target: the methods of its `Service(imported)`
     are called by name. Each answer is a result or a TargetError. The first one says whether the import worked.
     """
-    connection = Connection(descriptor)
+    connection, process = Connection(descriptor), os.getpid()
+    if sys.platform == "linux":  # processes whose parents have ended become children of this one, which can be found
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     import_as("auditing", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
     from auditing.errors import TargetError, raised
 
@@ -37,6 +41,8 @@ def main(service: str, target: str, descriptor: int) -> None:
             answer = error
         except BaseException as error:  # such as SystemExit: the target may do anything
             answer = TargetError(f"{name} failed: {raised(error)}")
+        if os.getpid() != process:  # the target forked while it was imported
+            os._exit(0)
         try:
             connection.send(answer)
             name, arguments = connection.recv()

@@ -59,12 +59,16 @@ class Dependence:
     raw: Any = 0.0  # z by the observed spread alone, if z is not; it ranks dependences
 
     @property
+    def n_tested(self) -> int:
+        """The number of classes that are tested; 0 if there are too few units."""
+        return int(np.isfinite(self.shares).sum()) if self.n_units >= FEWEST_UNITS else 0
+
+    @property
     def p(self) -> float:
         """The p-value of the largest |z|, times the number of classes tested."""
-        n_tested = int(np.isfinite(self.shares).sum())
-        if self.n_units < FEWEST_UNITS or not n_tested:
+        if not self.n_tested:
             return 1.0
-        return min(1.0, n_tested * two_sided_p(float(np.abs(self.z).max()), self.n_units - 1))
+        return min(1.0, self.n_tested * two_sided_p(float(np.abs(self.z).max()), self.n_units - 1))
 
     def exceeds(self, effect: float) -> bool:
         """Whether shares differ by more than chance, and a class that does by more than `effect`."""

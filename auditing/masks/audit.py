@@ -119,12 +119,12 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     rank = {pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}
     in_order = sorted(rank, key=lambda pair: rank[pair])
     found = [judged(pair, recipe, structure) for pair in in_order]
-    for outcome in ("selected", "kind", "replacement"):
-        free = [pair for pair in pairs if pair.outcome == outcome and not pair.is_found]
+    for outcome in dict.fromkeys(pair.outcome for pair in pairs):
+        free = [pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested and not pair.is_found]
         names = dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
-        if free:
-            evidence = f"{sum(len(pair.found.shares) for pair in free):,} shares"
-            found.append(finding(f"{outcome} by anything else", f"not by {', '.join(names)}", "not at all", evidence))
+        line = f"not by {', '.join(names)}" if names else "too little was measured to tell"
+        evidence = f"{sum(pair.found.n_tested for pair in free):,} shares"
+        found.append(finding(f"{outcome} by anything else", line, "not at all", evidence))
     return found
 
 

@@ -89,10 +89,8 @@ class Service:
             try:
                 with device:
                     return worker.id, self.mask(name, rows)
-            except TargetError as error:
-                return 0, error
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
-                return 0, TargetError(f"the target raised {raised(error)}")
+                return 0, error if isinstance(error, TargetError) else TargetError(f"the target raised {raised(error)}")
 
         results: list[list[Masked]] = [[] for _ in range(n_workers)]
         with warnings.catch_warnings(), torch.device("cpu"):
@@ -103,9 +101,8 @@ class Service:
                 answers = list(DataLoader(numbers, None, generator=torch.Generator("cpu").manual_seed(seed), **own))
             except RuntimeError as error:  # a worker is gone
                 ids = [len(rows), self.texts[name].ids.shape[1]]
-                raise TargetError(
-                    f"called with ids int64 {ids}: the target ended the process that called it"
-                ) from error
+                line = f"called with ids int64 {ids}: the target ended the process that called it"
+                raise TargetError(line) from error
         for worker, result in answers:
             if isinstance(result, TargetError):
                 raise result

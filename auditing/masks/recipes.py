@@ -65,10 +65,10 @@ class Structure:
     """The statistics of the selected positions of the main text, given what its battery found."""
 
     def __init__(self, table: Table, pairs: list[Pair]):
-        selected, totals = table.selected, table.per_call(table.selected)
-        self.rate = Share(totals, table.per_call(table.eligible))  # selected among ordinary tokens
+        selected, totals = table.selected, table.selected.sum((1, 2))
+        self.rate = Share(totals, table.eligible.sum((1, 2)))  # selected among ordinary tokens
         # The shares of [MASK], random and unchanged tokens among the selected.
-        self.parts = [Share(table.per_call(part), totals) for part in (table.masked, table.randomized, table.kept)]
+        self.parts = [Share(part.sum((1, 2)), totals) for part in (table.masked, table.randomized, table.kept)]
         masked, random, kept = (part.value for part in self.parts)
         self.shares: Shares = masked, random, kept
         runs = selected & ~shifted(selected, 1, False)

@@ -105,7 +105,7 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by a call", "buffer-reused")
     outside = (main.inputs < 0) | (main.inputs >= tokens.n_tokens)
     yield never("ids outside vocabulary", outside, main.inputs.size, "of inputs", "out-of-vocabulary")
-    counts, sizes = main.per_call(main.selected), main.per_call(main.eligible)
+    counts, sizes = main.selected.sum((1, 2)), main.eligible.sum((1, 2))
     expected = sizes * np.median(counts / np.maximum(1, sizes))
     unmasked, few = (counts == 0) & (expected > MANY), (counts > 0) & (counts < expected / 4)
     unmasked &= unmasked.sum() > few.sum()

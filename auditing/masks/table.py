@@ -69,10 +69,6 @@ class Table:
     def kept(self) -> np.ndarray:
         return self.selected & ~self.changed
 
-    def per_call(self, where: np.ndarray) -> np.ndarray:
-        """The number of positions that are True in each call, `[n_calls]`."""
-        return where.sum(axis=(1, 2))
-
     def per_window(self, where: np.ndarray) -> np.ndarray:
         """The number of positions that are True in each window that has ordinary tokens; 1-D."""
         return where.sum(axis=2)[self.eligible.any(2)]

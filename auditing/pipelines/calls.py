@@ -132,10 +132,9 @@ class Service:
             case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:
                 if logits.shape[-1] >= n_tokens and (logits.dim() == 2 or logits.shape[:-1] == shape):
                     return loss, logits
-        raise TargetError(
-            f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}: it must return (loss,"
-            f" logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"
-        )
+        call = f"loss_and_logits called with inputs {list(shape)} returned {describe(output)}"
+        wanted = f"(loss, logits), a number and [batch, seq_len, {n_tokens}] or [n_labelled, {n_tokens}]"
+        raise TargetError(f"{call}: it must return {wanted}")
 
     def _called(self, name: str, *arguments: Any) -> Any:
         try:

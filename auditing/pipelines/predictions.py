@@ -41,10 +41,8 @@ class Predictions:
         labelled = self.of_batch(i, t.labelled)
         if logits.ndim == 2:
             if len(logits) != labelled.sum():
-                raise TargetError(
-                    f"loss_and_logits called with inputs {list(shape)} returned logits {list(logits.shape)},"
-                    f" but {labelled.sum()} positions have a label"
-                )
+                why = f"{list(shape)} returned logits {list(logits.shape)}, but {labelled.sum()} positions have a label"
+                raise TargetError(f"loss_and_logits called with inputs {why}")
             flat, logits = logits, np.full((*shape, logits.shape[-1]), np.nan, dtype=np.float32)
             logits[labelled] = flat
         are = are_probabilities(logits)

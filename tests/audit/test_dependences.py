@@ -16,7 +16,7 @@ from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP
 ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per batch"}  # bug: a recipe that has it
 
 
-NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors"}
+NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors", "selected-by-call"}
 
 
 @pytest.mark.parametrize(("mask", "bug"), BUGS.values(), ids=BUGS)

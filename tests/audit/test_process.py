@@ -32,6 +32,9 @@ def aborts(x): os.abort()
 def hangs(x): time.sleep(1000)
 def starts_child(x):
     environment = {} if x > 1 else None
+    if x == 3:  # the child of a child that has ended
+        words = ["/bin/sh", "-c", "/bin/sleep 1000 >/dev/null & echo $!"]
+        return int(subprocess.check_output(words, start_new_session=True, env=environment))
     return subprocess.Popen(["/bin/sleep", "1000"], start_new_session=x > 0, env=environment).pid
 def interrupts(x): raise KeyboardInterrupt
 def modules(x):
@@ -134,11 +137,20 @@ def test_a_target_that_hangs_is_ended(folder):
     wait_until_dead(pid)
 
 
-@pytest.mark.parametrize("escape", [0, 1, 2], ids=["none", "its own session", "and an empty environment"])
+ESCAPES = ["none", "its own session", "and an empty environment", "and no parent"]
+
+
+@pytest.mark.parametrize("escape", range(4), ids=ESCAPES)
 def test_the_children_of_a_target_end_with_it(folder, escape):
     with host("targets:starts_child") as process:
         child = process.call("apply", escape)
     wait_until_dead(child)
+
+
+def test_a_target_that_forks_when_it_is_imported_is_called_once(folder):
+    (folder / "forks.py").write_text("import os\nos.fork()\ndef double(x): return 2 * x\n")
+    with host("forks:double") as process:
+        assert [process.call("apply", n) for n in range(4)] == [0, 2, 4, 6]
 
 
 def test_a_flood_is_not_forwarded(folder, capfd):

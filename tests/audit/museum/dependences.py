@@ -5,22 +5,7 @@ from itertools import count
 
 import torch
 
-from tests.audit.museum.exhibit import (
-    CLS,
-    MASK,
-    N_ORDINARY,
-    N_TOKENS,
-    PAD,
-    SEP,
-    Masking,
-    Pair,
-    TensorMasker,
-    drawn,
-    ordinary,
-    random_ids,
-    result,
-    seeded,
-)
+from tests.audit.museum.exhibit import N_ORDINARY, PAD, Pair, TensorMasker, drawn, ordinary, random_ids, result, seeded
 
 PERMUTED = torch.randperm(N_ORDINARY, generator=torch.Generator().manual_seed(1))
 
@@ -62,14 +47,17 @@ def edges_only(x: torch.Tensor) -> Pair:
     return result(x, selected)
 
 
-CALLS = count()
-BUGS: dict[str, tuple[Masking, str]] = {
+CALLS, DRIFT = count(), count()
+BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
     "kinds in order": (in_order, "kind-by-position"),
     "kind per window": (lambda x: result(x, drawn(x), torch.rand(len(x), 1).expand(x.shape)), "kind-by-window"),
     "kind by neighbor": (
         lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x.roll(1, 1) < 10, 0.8, 1)),
         "kind-by-token-before",
     ),
+    "kind by id": (lambda x: result(x, drawn(x), torch.rand(x.shape) * torch.where(x < 10, 0.8, 1)), "kind-by-id"),
+    "never two neighbors": (lambda x: result(x, (s := drawn(x)) & ~s.roll(1, 1)), "never-neighbors"),
+    "rate rises with every call": (lambda x: rated(x, torch.tensor(0.1 + 0.001 * next(DRIFT))), "selected-by-call"),
     "rate rises with the id": (lambda x: rated(x, 0.1 + 0.1 * x / N_ORDINARY), "selected-by-id"),
     "rate by parity": (lambda x: rated(x, torch.where(x % 2 == 0, 0.1, 0.2)), "selected-by-id-parity"),
     "rate by row": (lambda x: rated(x, torch.linspace(0.1, 0.2, len(x))[:, None]), "selected-by-row"),
@@ -106,25 +94,22 @@ class Buffered(TensorMasker):
         return inputs, labels
 
 
-class BatchMasker:
+def batch_masker(extras: Callable[[torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]) -> TensorMasker:
     """A function of a batch dict that adds tensors: `extras` of the text and the selection."""
 
-    mask_token, padding_token, no_mask_tokens, n_tokens = MASK, PAD, [CLS, SEP], N_TOKENS
-
-    def __init__(self, extras: Callable[[torch.Tensor, torch.Tensor], dict[str, torch.Tensor]]):
-        self.extras = extras
-
-    def __call__(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def mask(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         x = batch["input_ids"]
         selected = drawn(x)
         inputs, labels = result(x, selected)
-        return {"input_ids": inputs, "labels": labels, "attention_mask": (x != PAD).long(), **self.extras(x, selected)}
+        return {"input_ids": inputs, "labels": labels, "attention_mask": (x != PAD).long(), **extras(x, selected)}
+
+    return TensorMasker(mask)
 
 
 BATCH_BUGS = {
-    "attention-at-padding": BatchMasker(lambda x, selected: {"attention_mask": torch.ones_like(x)}),
-    "attention-hides-text": BatchMasker(lambda x, selected: {"attention_mask": selected.long()}),
-    "text-in-batch": BatchMasker(lambda x, selected: {"original_ids": x}),
-    "selection-in-batch": BatchMasker(lambda x, selected: {"token_type_ids": selected.long()}),
+    "attention-at-padding": batch_masker(lambda x, selected: {"attention_mask": torch.ones_like(x)}),
+    "attention-hides-text": batch_masker(lambda x, selected: {"attention_mask": selected.long()}),
+    "text-in-batch": batch_masker(lambda x, selected: {"original_ids": x}),
+    "selection-in-batch": batch_masker(lambda x, selected: {"token_type_ids": selected.long()}),
     "buffer-reused": Buffered(lambda x: (x, x)),
 }

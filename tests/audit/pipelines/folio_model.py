@@ -21,12 +21,8 @@ def make_model(tokens):
 
 def make_batches(ids, tokens, seed, training):
     drawn = Windows(ids, seed=seed)
-    mlm = MLM(
-        padding_token=tokens.padding,
-        mask_token=tokens.mask,
-        no_mask_tokens=list(range(tokens.n_ordinary, tokens.n_tokens)),
-        n_tokens=tokens.n_tokens,
-    )
+    special = list(range(tokens.n_ordinary, tokens.n_tokens))
+    mlm = MLM(padding_token=tokens.padding, mask_token=tokens.mask, no_mask_tokens=special, n_tokens=tokens.n_tokens)
     for _ in range(10**9 if training else 8):
         yield *mlm(drawn.draw(BATCH, SEQ_LEN).tokens), tokens.padding
 

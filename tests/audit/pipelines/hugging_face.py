@@ -14,18 +14,10 @@ BATCH, SEQ_LEN = 32, 62
 
 
 def make_model(tokens):
-    config = BertConfig(
-        vocab_size=tokens.n_tokens,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=128,
-        max_position_embeddings=SEQ_LEN + 2,
-        pad_token_id=tokens.padding,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return BertForMaskedLM(config)
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    ids = {"vocab_size": tokens.n_tokens, "pad_token_id": tokens.padding}
+    return BertForMaskedLM(BertConfig(max_position_embeddings=SEQ_LEN + 2, **ids, **sizes, **dropout))
 
 
 def make_batches(ids, tokens, seed, training):
