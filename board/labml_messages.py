@@ -21,8 +21,7 @@ MAX_POINTS = 20_000  # per message; labml-app needs 50 us for each, and answers 
 
 def is_series(value: Any) -> bool:
     """Whether a value is a series: as many finite steps as values, at least one."""
-    is_whole = matches(value, {"step": [float], "value": [is_loss]})
-    return is_whole and len(value["step"]) == len(value["value"]) > 0
+    return matches(value, {"step": [float], "value": [is_loss]}) and len(value["step"]) == len(value["value"]) > 0
 
 
 def is_loss(value: Any) -> bool:

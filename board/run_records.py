@@ -22,16 +22,17 @@ from runs.errors import InputError
 from runs.knobs import KnobError, Knobs, knobs_of
 from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size, matches
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
 RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
+MAX_CONFIGS = 2**18  # characters; lists of runs send them with each refresh
 EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes
 NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}  # a record, with "about"
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
-    "configs": dict,
+    "configs": lambda value: isinstance(value, dict) and len(json.dumps(value)) <= MAX_CONFIGS,
     "explicit": [str],
     "began": float,
     "knobs": (dict, None),
@@ -45,7 +46,7 @@ MESSAGE = {
     "heard": (float, MISSING),
     "status": (STATUS | {"time": float}, MISSING),
 }
-ROWS = {"rows": [{"step": float}]}
+ROWS = {"rows": [lambda row: matches(row, {"step": float}) and all(map(is_name, row))]}
 
 
 class UnknownRunError(InputError):
@@ -94,7 +95,7 @@ class RunRecords:
             losses = [record["best"], *(row.get("loss.valid") for row in rows)]
             record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
         if text := pieces.get(LOG, {"text": ""})["text"]:
-            labml_run.add_log(uuid, text)
+            labml_run.stdlogger.update_std_logger(uuid, text)
         record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])

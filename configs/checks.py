@@ -10,7 +10,7 @@ from configs.masking import MaskingConfigs
 from configs.tokenizers import check_tokens
 from data.kinds import SHORTEST_PAIR
 from distributed.launch import n_started
-from runs.schema import matches
+from runs.schema import PLANNED, matches
 from training.schedule import masking_rates
 
 BUDGETS = ("training.max_steps", "training.max_chars", "training.max_seconds")
@@ -44,7 +44,7 @@ def check(values: Mapping[str, Any]) -> None:
         )
     if values["model.architecture"] == "labml_nn" and d_model % 2:
         raise ConfigError(f"model.d_model={d_model} is odd: the positions of model.architecture=labml_nn need pairs")
-    if not matches(values["plan.curve"], [dict.fromkeys(("chars", "low", "loss", "high"), float)]):
+    if not matches(values["plan.curve"], PLANNED):
         raise ConfigError("plan.curve must be a list of rows {chars, low, loss, high}, as plan.py writes it")
     _check_stages(values)
     check_tokens(values)

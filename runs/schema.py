@@ -46,7 +46,9 @@ ROW = {  # of metrics.jsonl
     **dict.fromkeys(("seconds", "learning_rate", "loss.valid"), float),
     **dict.fromkeys(("loss.train", "loss.valid_stderr", "loss.valid_at_seq_len", "accuracy.valid"), (float, None)),
 }
-SHOWN_CONFIG = {"training.stages": [{"masking_prob": (float, [float], MISSING)}], "masking.masking_prob": float}
+PLANNED = [dict.fromkeys(("chars", "low", "loss", "high"), float)]  # rows of plan.curve
+RATES = {"training.stages": [{"masking_prob": (float, [float], MISSING)}], "masking.masking_prob": float}
+SHOWN_CONFIG: dict[str, Any] = RATES | {"plan.curve": (PLANNED, MISSING)}
 GROWING = ("metrics.jsonl", "hardware.jsonl", "events.jsonl", "log.txt")
 METRICS, USAGE, _, LOG = GROWING
 DELIVERED = (METRICS, USAGE, LOG)  # to the dashboard

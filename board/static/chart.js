@@ -5,12 +5,11 @@ const LINE = 14; // pixels between labels
 const STRIP = 18; // above the lines, for the names of stages
 const MOST_DOTS = 60; // of a line that shows its points
 const MOST_VALUES = 16; // at the pointer
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font"]; // that a saved chart keeps
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "opacity", "font"]; // of an SVG
 
 // The top of the y axis: above the usual lines, so that one diverged line does not flatten the others.
-function robustTop(series) {
+function robustTop(series, low) {
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
-  const low = d3.min(series, ({ points }) => d3.min(points, ([, y]) => y));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
   return usual + 2 * (usual - low);
 }
@@ -36,7 +35,8 @@ export function chart(title, height = 200) {
   const tip = el("div.tip", { hidden: true });
   const caption = el("span");
   const saveAs = (kind, onclick) => button(kind, onclick, { ariaLabel: `Save ${title} as ${kind}` });
-  const exports = [saveAs("SVG", () => saveSvg(title, svg.node())), saveAs("CSV", () => saveCsv(title, content))];
+  const exports = [saveAs("SVG", () => saveSvg(caption.textContent, svg, content)),
+    saveAs("CSV", () => saveCsv(title, content))];
   const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
   let [content, width] = [null, 0];
   new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
@@ -55,7 +55,7 @@ export function chart(title, height = 200) {
     const points = series.flatMap((each) => each.points);
     if (!points.length) return void shape(svg, "text", { x: 8, y: 24 }).text("No values yet");
     const [lowest, highest] = d3.extent(points, (p) => p[1]);
-    const top = Math.min(highest, y.top ?? robustTop(series));
+    const top = Math.min(highest, y.top ?? robustTop(series, lowest));
     const lines = references.filter((line) => line.y <= top * 1.25 && line.y >= lowest - (top - lowest));
     const ys = [lowest, top, ...lines.map((line) => line.y)];
     const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
@@ -104,7 +104,7 @@ export function chart(title, height = 200) {
       else if (!color) text(right, atY - 5, said, "end").attr("class", "halo");
     }
     const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
-    if (hidden) text(right, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`, "end").attr("class", "halo");
+    if (hidden) text(left + 8, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`).attr("class", "halo");
     showValues(series, { x, y, across, cursor: rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden") });
   }
 
@@ -135,14 +135,21 @@ export function chart(title, height = 200) {
   return Object.assign(figure, { draw });
 }
 
-function saveSvg(title, drawn) {
-  const copy = drawn.cloneNode(true);
+// Above the chart stand its title and, where the page has them beside it, the names of its lines.
+function saveSvg(title, svg, { series, hasLabels }) {
+  const names = hasLabels || series.length < 2 ? [] : series;
+  const heads = [{ name: title }, ...names].map(({ name, color }, i, { length }) =>
+    shape(svg, "text", { x: 8, y: LINE * (i - length) + 11 }).style("fill", color).text(name));
+  const [drawn, copy] = [svg.node(), svg.node().cloneNode(true)];
   const [from, to] = [drawn, copy].map((root) => [root, ...root.querySelectorAll("*")]);
   from.forEach((element, i) => {
     const style = getComputedStyle(element);
     for (const name of STYLES) to[i].style[name] = style[name];
   });
+  heads.forEach((head) => head.remove());
   copy.style.background = getComputedStyle(document.body).backgroundColor;
+  const [width, height, above] = [svg.attr("width"), svg.attr("height"), LINE * heads.length].map(Number);
+  d3.select(copy).attr("height", height + above).attr("viewBox", [0, -above, width, height + above]);
   save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
 

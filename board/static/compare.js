@@ -38,8 +38,8 @@ const titleOf = (name) => METRICS[name].title ?? name;
 const valuesOf = (run, name) => run.curve[name === PER_CHARACTER && isCharacters(run) ? "loss.valid" : name];
 // The name of a run without the words that all listed runs share.
 function labelOf(run) {
-  const [first, ...rest] = runs.map((each) => new Set(nameOf(each).split(" ")));
-  const own = nameOf(run).split(" ").filter((word) => !first.has(word) || rest.some((words) => !words.has(word)));
+  const isShared = (word) => runs.every((each) => nameOf(each).split(" ").includes(word));
+  const own = nameOf(run).split(" ").filter((word) => !isShared(word));
   return [...(own.length ? own : [nameOf(run)]), run.name.startsWith("mlm, ") ? "" : run.name].join(" ").trim();
 }
 
@@ -63,7 +63,8 @@ function drawCharts() {
   error.textContent = unknown.length ? `No run begins with ${unknown.join(" or ")}.` : "";
   const without = chosen.size - drawn.length;
   const said = without ? `, ${without} without ${titleOf(name)}` : "";
-  count.textContent = `${chosen.size} of ${runs.length} runs chosen${said}`;
+  const cut = chosen.size > MOST_COLUMNS ? `, ${MOST_COLUMNS} of them in the table of keys` : "";
+  count.textContent = `${chosen.size} of ${runs.length} runs chosen${said}${cut}`;
   panels.dataset.empty = runs.length ? "Nothing to draw: choose runs that have been evaluated." : "No runs yet.";
   drawKeys(runs.filter((run) => chosen.has(run.uuid)).slice(0, MOST_COLUMNS));
 }
@@ -78,11 +79,11 @@ function contentOf(members, name) {
     ...styles.get(group),
     points: meanOf(seeds.map(curveOf)),
   }));
-  const [kind, format] = name.startsWith("accuracy") ? ["share of", show.share] : ["nats per", show.loss];
+  const [kind, format, end] = name.startsWith("accuracy") ? ["share of", show.share, "s"] : ["nats per", show.loss, ""];
   const token = name === PER_CHARACTER || isCharacters(members[0]) ? "character" : "token";
   return {
     x: { ...AXES[x], isLog: axes.xlog.checked },
-    y: { title: `${titleOf(name)}, ${kind} masked ${token}`, format, isLog: axes.ylog.checked },
+    y: { title: `${titleOf(name)}, ${kind} masked ${token}${end}`, format, isLog: axes.ylog.checked },
     series,
     references: name === "loss.valid" && references.counting ? [{ name: "counting", y: references.counting }] : [],
   };
@@ -139,6 +140,8 @@ function load(found) {
   const first = wanted.length ? runs.filter(asked) : runs.filter((run) => !run.hidden).slice(0, FIRST);
   const isNew = ({ uuid }) => !known.has(uuid); // it was not there before
   const kept = known ? runs.filter((run) => chosen.has(run.uuid) || isNew(run)) : first;
+  for (const { uuid } of known && wanted.length ? runs.filter(isNew) : []) view.append("run", uuid.slice(0, 12));
+  keep("filter", view.get("filter")); // and the runs, in the address
   [chosen, known] = [kept, runs].map((some) => new Set(some.map((run) => run.uuid)));
   drawList();
   drawCharts();

@@ -70,6 +70,7 @@ function drawCharts() {
     series: [
       { name: "train", color: color(1), points: points("loss.train") },
       { name: "valid", color: color(0), points: rows.map(withError) },
+      { name: "planned", color: color(2), dash: "7 3", points: plannedOf(rows, axis) },
     ],
     references: Object.entries(run.references).map(([name, y]) => ({ name, y })),
     stages: stagesOf(rows, axis),
@@ -82,15 +83,23 @@ function drawCharts() {
     smallChart(name, { x, y, series: [{ name, color: color(0), points: points(name) }] });
   }
   const usage = json("hardware.jsonl");
-  const minutes = { title: "seconds since the start", format: show.number };
+  const time = { title: "seconds since the start", format: show.number };
   for (const [kind, columns] of Object.entries(USAGE)) {
     const used = Object.entries(columns).filter(([column]) => usage.some((row) => column in row));
     const ofTime = (column) => usage.map((row) => [row.time - run.began, row[column]]);
     const series = used.map(([column, name], i) => ({ name, color: color(i), points: ofTime(column) }));
     const y = { title: "% used", format: show.count, top: 100 };
-    if (used.length) smallChart(kind, { x: minutes, y, series, hasLabels: true });
+    if (used.length) smallChart(kind, { x: time, y, series, hasLabels: true });
   }
   drawFigures(rows[rows.length - 1]);
+}
+
+// The losses that a plan expects and their intervals, as far as the run has come.
+function plannedOf(rows, axis) {
+  const known = [{ chars: 0, [axis]: 0 }, ...rows];
+  const at = d3.scaleLinear(known.map((row) => row.chars), known.map((row) => row[axis]));
+  const shown = (run.configs["plan.curve"] ?? []).filter((row) => row.chars <= 1.01 * known[known.length - 1].chars);
+  return shown.map(({ chars, low, loss: middle, high }) => [at(chars), middle, low, high]);
 }
 
 function drawFigures(row) {
@@ -150,18 +159,16 @@ function drawKeys() {
 
 // Knobs. Updates change only a field's default value, so a value that was typed here stays until it is sent.
 const shownKnob = (value) => (value == null ? "as scheduled" : String(value));
-const factor = el("input", { name: "learning_rate_factor", type: "number", step: "any", min: 0.01, max: 10 });
-const rate = el("input", { name: "masking_prob", type: "number", step: "any", min: 0.05, max: 1,
-  placeholder: "as scheduled" });
+const factor = el("input", { name: "learning_rate_factor", inputMode: "decimal" });
+const rate = el("input", { name: "masking_prob", inputMode: "decimal", placeholder: "as scheduled" });
 const knobState = el("p.quiet");
 const knobError = el("p.error", { role: "alert" });
 const fields = [factor, rate].map((field) => el("label", `${field.name} `, field));
-const form = el("form", { id: "knobs", noValidate: true }, ...fields, el("button", "Set"));
+const form = el("form", { id: "knobs" }, ...fields, el("button", "Set"));
 form.onsubmit = async (event) => {
   event.preventDefault();
   try {
     const values = Object.fromEntries(new FormData(form));
-    if (rate.validity.badInput) throw new Error("masking_prob is not a number");
     values.masking_prob ||= "none";
     setKnobs((await ask(`runs/${uuid}/knobs`, "PUT", values)).knobs);
     form.reset();

@@ -49,8 +49,7 @@ const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE *
 
 // Where blanks are in the text: one per character, or with other tokens one per row of hidden characters.
 const isStart = (i) => value[i] === null && (isCharacters(run) || value[i - 1] !== null || i === 0);
-const escaped = (character) => character.replace(/[_[\\]/, "\\$&");
-const template = () => value.map((character, i) => (isStart(i) ? "_" : escaped(character ?? ""))).join("");
+const template = () => value.map((each, i) => (isStart(i) ? "_" : (each ?? "").replace(/[_[\\]/g, "\\$&"))).join("");
 
 function blanks() {
   const starts = isCharacters(run) ? reply.offsets : d3.range(value.length).filter(isStart);
@@ -114,7 +113,7 @@ function draw() {
     const text = (character ?? guess ?? "_").replace(/\n/g, "↵");
     const name = { " ": "space", "\n": "line break" }[character] ?? character;
     const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
-    const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.6 * shares[i]) / most})` : "";
+    const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.45 * shares[i]) / most})` : "";
     const tabIndex = i === current ? 0 : -1;
     return button(text, () => click(i), { id: `at${i}`, className, style: shade, tabIndex, ariaLabel,
       ariaPressed: character === null });

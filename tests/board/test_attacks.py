@@ -151,6 +151,7 @@ def with_row(line: str) -> str:
         (400, "POST", "/api/folio/runs/0123456789", '{"pieces": {"metrics.jsonl": {"from": "x"}}}'),
         (400, "POST", "/api/folio/runs/0123456789", '{"about": {"configs": [], "explicit": 0}}'),
         (400, "POST", "/api/folio/runs/0123456789", with_row('{"step": 1e999}')),
+        (400, "POST", "/api/folio/runs/0123456789", with_row(json.dumps({"step": 1, "x" * 10_001: 1}))),
         (400, "POST", "/api/folio/runs/0123456789", '{"status": {"status": {}}, "log": 3}'),
         (405, "POST", "/api/folio/runs/..%2f..%2fetc", "{}"),
         (404, "PUT", "/api/folio/runs/0123456789/knobs", '{"learning_rate_factor": 1e308}'),

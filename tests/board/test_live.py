@@ -108,9 +108,10 @@ def test_a_killed_run_is_dead_and_refuses_knobs(page, dashboard: Dashboard, trai
         dashboard.receive(training.run)  # as --import does
 
 
-def test_knobs_are_set_on_the_page(page, live):
+def test_knobs_are_set_on_the_page(page, live, axe):
     run, delivery = live
     page.wait_for_selector("#knobs")
+    assert axe() == []
     assert "learning_rate_factor 1, masking_prob as scheduled" in page.inner_text("main")
     factor, rate = "[name=learning_rate_factor]", "[name=masking_prob]"
     page.fill(factor, "0.5")
@@ -127,6 +128,9 @@ def test_knobs_are_set_on_the_page(page, live):
         page.click("#knobs button")
         page.wait_for_selector(f"text=learning_rate_factor={wrong}: it must be a number from 0.01 to 10")
     page.fill(factor, "0.5")
+    page.fill(rate, "none of these")
+    page.click("#knobs button")
+    page.wait_for_selector("text=masking_prob=none of these: it must be")
     page.fill(rate, "")
     page.click("#knobs button")
     page.wait_for_selector("text=masking_prob 0.3 (requested: as scheduled)")

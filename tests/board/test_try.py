@@ -34,7 +34,7 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 }"""
 
 
-def test_a_text_is_hidden_read_and_filled(opened):
+def test_a_text_is_hidden_read_and_filled(opened, axe):
     # The first answer loads PyTorch, and may be to the text of the page.
     opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=60_000)
     assert opened.locator(".bars h3").count() == 1
@@ -48,6 +48,9 @@ def test_a_text_is_hidden_read_and_filled(opened):
     assert opened.locator(".bars h3").first.inner_text() == "character 2, hidden: e"
     opened.check("text=attention of the selected character")
     opened.wait_for_selector(".sheet button[style*='rgba']")
+    for scheme in ("light", "dark"):
+        opened.emulate_media(color_scheme=scheme)
+        assert axe() == [], scheme
     opened.select_option("#order", "right")
     opened.evaluate(COUNT_BLANKS)
     opened.locator("text=Fill one by one").evaluate("button => (button.click(), button.click())")
