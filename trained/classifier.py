@@ -90,8 +90,8 @@ def features_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
 
 
 @torch.inference_mode()
-def scores_of(classifier: Classifier, texts: Sequence[Tensor]) -> Tensor:
-    """The scores of the labels, `[n_units, n_labels]`."""
+def scores_of(classifier: Classifier, texts: Sequence[Tensor], features: Tensor | None = None) -> Tensor:
+    """The scores of the labels, `[n_units, n_labels]`. `features` are those of the texts, if they are known."""
     if classifier.kind == CHARACTER:  # all features of all characters would not fit into memory
         return of_units(texts, classifier, of_characters=True)
-    return classifier.output(classifier.inputs(features_of(classifier, texts)))
+    return classifier.output(classifier.inputs(features_of(classifier, texts) if features is None else features))

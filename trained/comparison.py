@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from data.tasks.task import CHARACTER, CHOICE, Example, Task
 from runs.statistics import margin_of_sum, with_error
 from trained.baselines import by_context, by_frequency, by_ngrams
 from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
-from trained.classifier import Classifier, scores_of
+from trained.classifier import Classifier, features_of, scores_of
 from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import per_label
@@ -103,6 +103,7 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
         likelihoods = pseudo_log_likelihoods(trained, test_ids)
         right[ZERO_SHOT] = [accuracies(task, likelihoods.expand(2, -1).T, test)[0]] * len(draws)
     confusion = np.zeros((n_names, n_names), dtype=int)
+    frozen = cache(partial(features_of, Classifier(trained.model, n_names, task.kind), test_ids))  # of all probes
     began = time.monotonic()
     for i, draw in enumerate(draws):
         if i:
@@ -111,7 +112,9 @@ def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Ans
         for name, learn in methods_of(trained, task, task.draw(n_labels, draw), test, draw).items():
             started = time.monotonic()
             learned = learn()
-            found = scores_of(learned, test_ids) if isinstance(learned, Classifier) else learned
+            is_frozen = isinstance(learned, Classifier) and learned.model is trained.model
+            known = frozen() if is_frozen and task.kind != CHARACTER else None  # of all characters they are too large
+            found = scores_of(learned, test_ids, known) if isinstance(learned, Classifier) else learned
             correct, counts = accuracies(task, found, test)
             if name == PRETRAINED and isinstance(learned, Classifier):
                 confusion += confusion_matrix(test.all_labels.numpy(), found.argmax(1).numpy(), labels=range(n_names))
