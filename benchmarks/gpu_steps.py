@@ -223,13 +223,12 @@ def ceilings(step: Step) -> None:
 
 def speeds(step: Step) -> None:
     """Steps per second and share of the peak in turns, launches per step, and the operations that take longest."""
-    compiled = {"training.compile": not step.is_dry}
-    recipes = throughput.RECIPES | {name: PEERS["keys"] | keys | compiled for name, keys in PEERS["peers"].items()}
     for sizes, n_windows, seq_len in [(TINY_SIZES, 8, 16)] if step.is_dry else SHAPES:
         name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
         shape = sizes | {"training.stages": [{"until": 1.0, "seq_len": seq_len}]} | (TINY if step.is_dry else {})
         shape |= {"training.chars_per_step": n_windows * seq_len, "data.corpus": step.common["data.corpus"]}
-        turns_of = {each: throughput.candidate(keys | shape, partial(step.add, each)) for each, keys in recipes.items()}
+        recipes = {each: keys | shape for each, keys in throughput.RECIPES.items()}
+        turns_of = {each: throughput.candidate(keys, partial(step.add, each)) for each, keys in recipes.items()}
         for variant, turns in take_turns(turns_of, 3).items():
             rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
             speed = in_words(rate / n_windows / seq_len)
@@ -250,7 +249,8 @@ def search(step: Step) -> None:
     for n_chars, n_kept in ((n, n_finalists), (2 * n, 1)):
         losses = {}
         for name, keys in variants.items():
-            words = step.words(keys | {"training.max_chars": n_chars})
+            # Compiling a variant would take longer than training it.
+            words = step.words(keys | {"training.max_chars": n_chars, "training.compile": False})
             losses[name] = last_losses(train(words, MODELS)[0])["loss.valid"]
             step.add(f"{n_chars * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
         variants = {name: variants[name] for name in sorted(losses, key=losses.__getitem__)[:n_kept]}
@@ -258,11 +258,11 @@ def search(step: Step) -> None:
 
 
 def finalists(step: Step) -> None:
-    """The preset and the winner of the search for 100 seconds, with two seeds each."""
+    """The preset and the winner of the search for 95 seconds, with two seeds each."""
     winner = step.file.with_name("winner.json")
     variants = {"as it is": {}} | (json.loads(winner.read_text()) if winner.exists() else {})
     for name, seed in [(name, seed) for seed in (0, 1) for name in variants]:
-        words = step.words(variants[name] | {"training.max_seconds": 100.0, "seed": seed})
+        words = step.words(variants[name] | {"training.max_seconds": 95.0, "seed": seed})
         last = last_losses(train(words, MODELS)[0])
         step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {last['chars'] / 1e6:.0f} M characters")
 

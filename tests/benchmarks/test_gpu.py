@@ -1,5 +1,6 @@
 """`make gpu` rehearsed on a CPU: its steps with tiny shapes, and the command that takes them."""
 
+import json
 from argparse import Namespace
 
 import pytest
@@ -96,3 +97,13 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
     assert len(seconds) > 2
     assert sum(seconds) + 15 * len(seconds) <= 60 * gpu.MINUTES[name]
+    assert sum(gpu.MINUTES.values()) <= gpu.IN_ALL
+
+
+def test_the_search_trains_the_best_of_its_first_round_again(tmp_path, monkeypatch):
+    losses = iter([*range(13, 0, -1), 5, 4])
+    monkeypatch.setattr(gpu_steps, "train", lambda words, program: (None, ""))
+    monkeypatch.setattr(gpu_steps, "last_losses", lambda run: {"loss.valid": float(next(losses))})
+    STEPS["search"](Step(tmp_path / "rows.json", 1.0, is_dry=False))
+    (winner,) = json.loads((tmp_path / "winner.json").read_text())
+    assert winner == list(gpu_steps.recipe("gpu")["variants"])[-2]
