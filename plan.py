@@ -72,8 +72,10 @@ def plan(options: Namespace) -> None:
     if options.loss and floor and options.loss <= floor:
         raise InputError(f"the lowest possible loss on this text is {floor:.3f}: raise --loss")
     seconds = options.ladder_seconds or LADDER_SHARE * (options.seconds or LADDER_SECONDS / LADDER_SHARE)
+    measuring = time.monotonic()
     shapes = measured_shapes(values, corpus, seconds)
-    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read))
+    spent = time.monotonic() - measuring
+    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read, spent))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
     if values["training.compile"] or values["device"].startswith("cuda"):  # the run will be compiled, or recorded

@@ -107,8 +107,8 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     return shapes
 
 
-def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int) -> list[Rung]:
-    """The rungs that fit into `seconds`, the cheapest first; an evaluation reads `n_read` characters.
+def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int, spent: float = 0.0) -> list[Rung]:
+    """The rungs that fit into what is left of `seconds`, the cheapest first; an evaluation reads `n_read` characters.
 
     All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
     smallest. Raises InputError if not even the shortest ladder fits.
@@ -122,7 +122,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
         for first in reversed(range(len(shapes) - n_sizes + 1)):
             found = []
             for shape in shapes[first : first + n_sizes]:
-                left = seconds / n_sizes - n_lengths * extra(shape)
+                left = (seconds - spent) / n_sizes - n_lengths * extra(shape)
                 n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
                 found += [Rung(shape, n, n / shape.chars_per_second + extra(shape)) for n in lengths]
@@ -130,7 +130,9 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
             if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
                 return sorted(found, key=lambda rung: rung.seconds)
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
-    least = n_sizes * max(n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:n_sizes])
+    least = spent + n_sizes * max(
+        n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:n_sizes]
+    )
     needed = f"a ladder needs about {math.ceil(least)} s on this machine"
     raise InputError(f"{needed}: raise --ladder-seconds (a tenth of --seconds if it is not given)")
 

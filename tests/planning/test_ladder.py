@@ -45,8 +45,9 @@ def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough():
         rungs(shapes(20_000), 5, STEP, READ)
     least = int(re.findall(r"\d+", str(refused.value))[0])
     assert len(rungs(shapes(20_000), least, STEP, READ)) == MIN_RUNS
-    with pytest.raises(ValueError, match="a ladder needs"):
-        rungs(shapes(20_000), 0.9 * least, STEP, READ)
+    assert rungs(shapes(20_000), least + 10, STEP, READ, spent=10) == rungs(shapes(20_000), least, STEP, READ)
+    with pytest.raises(ValueError, match=f"a ladder needs about {least + 10} s"):
+        rungs(shapes(20_000), least, STEP, READ, spent=10)
 
 
 @pytest.fixture
