@@ -37,7 +37,8 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
     "Folio": {},
     "Folio with AdamW": ADAMW,
     "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
-    **{name: PEERS["keys"] | keys | EAGER for name, keys in PEERS["peers"].items()},
+    "Folio with AdamW, float32": ADAMW | {"training.precision": "float32"},  # as the others on a CPU
+    **{name: PEERS["keys"] | keys | {"training.compile": True} for name, keys in PEERS["peers"].items()},
 }
 
 
