@@ -54,9 +54,12 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     draw_losses(losses, rows)
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
-    drawn, top = list(losses.lines), losses.get_ylim()[1]
-    # A line far above the curves would squeeze them.
-    draw_reference_lines(losses, {name: loss for name, loss in reference_lines.items() if not rows or loss < 1.1 * top})
+    drawn = list(losses.lines)
+    if values := [y for line in drawn for y in line.get_ydata() if np.isfinite(y)]:
+        top = 1.1 * float(np.quantile(values, 0.95))  # the first losses, and lines above, would squeeze the others
+        losses.set_ylim(top=top)
+        reference_lines = {name: loss for name, loss in reference_lines.items() if loss < top}
+    draw_reference_lines(losses, reference_lines)
     losses.set_ylabel("loss (nats per masked character)")
     losses.set_title(plain_text(title))
     label_ends(losses, drawn)

@@ -11,7 +11,7 @@ const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-ord
 function robustTop(series, low) {
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
-  return usual + 2 * (usual - low);
+  return 2 * usual - low;
 }
 
 // Moves labels {y} apart, in place, so that none covers another.
