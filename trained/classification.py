@@ -95,7 +95,7 @@ def regression(
             inner = fold != left_out
             if inner.all() or len(set(labels[inner])) < 2:
                 continue
-            model = LogisticRegression(C=c, max_iter=1_000, tol=1e-3).fit(some[inner][:, columns], labels[inner])
+            model = fitted(some[inner][:, columns], labels[inner], c, tol=1e-3)
             probabilities = np.zeros((int((~inner).sum()), labels.max() + 1))
             probabilities[:, model.classes_] = model.predict_proba(some[~inner][:, columns])
             of_labels = probabilities[np.arange(len(probabilities)), labels[~inner]]
@@ -103,7 +103,19 @@ def regression(
         return float(np.mean(found)) if found else -np.inf
 
     columns, c = best = max(candidates, key=log_likelihood) if candidates[1:] else candidates[0]
-    return best, LogisticRegression(C=c, max_iter=1_000).fit(features[:, columns], target)
+    return best, fitted(features[:, columns], target, c)
+
+
+def fitted(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -> LogisticRegression:
+    """A regression on features `[n_units, n_features]`. The weights of least norm are combinations of the units, so of
+    fewer units than features, their coordinates in the space that they span give the same weights sooner."""
+    model, basis = LogisticRegression(C=c, max_iter=1_000, **options), np.eye(0)
+    if is_wide := features.shape[0] < features.shape[1]:
+        basis = np.linalg.qr(features.T)[0]
+    model.fit(features @ basis if is_wide else features, labels)
+    if is_wide:
+        model.coef_, model.n_features_in_ = model.coef_ @ basis.T, features.shape[1]
+    return model
 
 
 def columns_of(classifier: Classifier) -> list[np.ndarray]:
