@@ -29,7 +29,12 @@ def draw_losses(axes: Axes, rows: Rows) -> None:
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
-    """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value."""
+    """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value. Around
+    curves, the first losses and lines above them are cut off, because they would squeeze the others."""
+    if values := [y for curve in axes.lines for y in curve.get_ydata() if np.isfinite(y)]:
+        top = 1.1 * float(np.quantile(values, 0.95))
+        axes.set_ylim(top=top)
+        lines = {name: loss for name, loss in lines.items() if loss < top}
     style: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": "dimgrey"}
     for name, loss in lines.items():
         axes.axhline(loss, color="grey", linestyle="--", linewidth=1)
@@ -55,10 +60,6 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
     if rows and predicted:
         draw_prediction(losses, rows, predicted)
     drawn = list(losses.lines)
-    if values := [y for line in drawn for y in line.get_ydata() if np.isfinite(y)]:
-        top = 1.1 * float(np.quantile(values, 0.95))  # the first losses, and lines above, would squeeze the others
-        losses.set_ylim(top=top)
-        reference_lines = {name: loss for name, loss in reference_lines.items() if loss < top}
     draw_reference_lines(losses, reference_lines)
     losses.set_ylabel("loss (nats per masked character)")
     losses.set_title(plain_text(title))
