@@ -22,7 +22,7 @@ from runs.curves import save_measures
 from runs.files import write_json
 from runs.find import find_run
 from runs.run_files import read_object
-from trained.load import Trained, load
+from trained.load import Trained, choose_threads, load
 from trained.measures import Measure, breakdown, counting_sweep, hard_masks, one_at_a_time, sweep
 from trained.task_results import print_tasks
 from training.callbacks import per_character
@@ -71,6 +71,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder."""
     run, model, vocabulary, data = trained.run, trained.model, trained.vocabulary, trained.data()
     validation = data.validation
+    choose_threads(trained)
     print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])

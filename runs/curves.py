@@ -31,7 +31,8 @@ def draw_losses(axes: Axes, rows: Rows) -> None:
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
     """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value. Around
     curves, the first losses and lines above them are cut off, because they would squeeze the others."""
-    if values := [y for curve in axes.lines for y in curve.get_ydata() if np.isfinite(y)]:
+    drawn = [float(y) for curve in axes.lines for y in np.asarray(curve.get_ydata(), dtype=float)]
+    if values := [y for y in drawn if np.isfinite(y)]:
         top = 1.1 * float(np.quantile(values, 0.95))
         axes.set_ylim(top=top)
         lines = {name: loss for name, loss in lines.items() if loss < top}

@@ -21,6 +21,7 @@ from runs.files import ROOT
 from runs.find import find_run
 from runs.run_folder import RunFolder, RunFolderError
 from training import tracking
+from training.callbacks import CLEARLY_FASTER, seconds_by_threads
 from training.checkpoint import load_checkpoint, put_weights
 
 CLASSIFIER = "classifier.safetensors"  # the file of a classifier, in its folder
@@ -101,6 +102,16 @@ def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
     except Exception as error:  # the type that `tokenizers` raises
         raise RunFolderError(f"{run.vocabulary_path} is damaged: its tokenizer cannot be loaded") from error
     return Trained(run, values, untrained(values, vocabulary), vocabulary)
+
+
+@torch.inference_mode()
+def choose_threads(trained: Trained) -> None:
+    """Compute with one thread from now on, if that is clearly faster, as it is beside a program that keeps a core
+    busy."""
+    most, ids = torch.get_num_threads(), random_ids(trained, 8, trained.longest)
+    if most > 1 and trained.values["device"] == "cpu":
+        seconds = seconds_by_threads(lambda: trained.model(ids), (most, 1))
+        torch.set_num_threads(1 if seconds[1] < CLEARLY_FASTER * seconds[most] else most)
 
 
 def check_outputs(trained: Trained, exported: Callable[[Tensor, Tensor], Tensor]) -> None:

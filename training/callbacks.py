@@ -120,18 +120,27 @@ class ThreadChoice(Callback):
 
 
 def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int]) -> dict[int, float]:
-    """The mean time of computing a gradient with each number of threads, which take turns."""
-    seconds = dict.fromkeys(numbers, 0.0)
+    """The mean time of computing a gradient with each number of threads."""
     with without_side_effects(step):
         batch = step.draw(stage)[0]
         counts = step.update.objective.counts([batch])
-        for turn, n in product(range(TURNS + 1), numbers):
-            torch.set_num_threads(n)
-            began = time.perf_counter()
+
+        def call() -> None:
             step.update.backward(batch, counts)
-            if turn:  # the first one starts threads
-                seconds[n] += (time.perf_counter() - began) / TURNS
             step.update.model.zero_grad()
+
+        return seconds_by_threads(call, numbers)
+
+
+def seconds_by_threads(call: Callable[[], Any], numbers: Sequence[int]) -> dict[int, float]:
+    """The mean time of a call with each number of threads, which take turns."""
+    seconds = dict.fromkeys(numbers, 0.0)
+    for turn, n in product(range(TURNS + 1), numbers):
+        torch.set_num_threads(n)
+        began = time.perf_counter()
+        call()
+        if turn:  # the first one starts threads
+            seconds[n] += (time.perf_counter() - began) / TURNS
     return seconds
 
 
