@@ -28,6 +28,12 @@ def test_missing_rows_and_values_that_are_null_leave_gaps(tmp_path, drawn):
     assert (tmp_path / "curves.png").read_bytes().startswith(PNG)
 
 
+def test_a_line_far_below_the_curves_has_a_place(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as matplotlib does if a text leaves no room for the curves
+        save_curves(tmp_path / "curves.png", rows()[:1], {"uniform": 100.0, "counting": 0.01}, "play")
+
+
 def test_without_a_standard_error_the_losses_are_drawn_without_a_band():
     """A corpus with one validation window has no standard error."""
     axes = Figure().subplots()
