@@ -148,7 +148,7 @@ function saveSvg(title, svg, { series, hasLabels }) {
   });
   heads.forEach((head) => head.remove());
   copy.style.background = getComputedStyle(document.body).backgroundColor;
-  const [width, height, above] = [svg.attr("width"), svg.attr("height"), LINE * heads.length].map(Number);
+  const [width, height, above] = [svg.attr("width"), svg.attr("height"), LINE * heads.length + 6].map(Number);
   d3.select(copy).attr("height", height + above).attr("viewBox", [0, -above, width, height + above]);
   save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
