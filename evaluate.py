@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from configs.command_line import ignored_in_comparisons
 from configs.devices import best_device
@@ -58,7 +59,11 @@ def measure_runs(options: Namespace) -> None:
             print(f"\n{run.path.parent.name}/{run.path.name}")
             print_tasks(run.path)
         return
-    measured = [measure(load(run, best_device()), options.writing) for run in {run.path: run for run in found}.values()]
+    measured, most = list[Measured](), torch.get_num_threads()
+    for run in {run.path: run for run in found}.values():
+        trained = load(run, best_device())
+        choose_threads(trained, most)
+        measured.append(measure(trained, options.writing))
     if len({each.trained.run.corpus()["sha256"] for each in measured}) > 1:
         print("\nno comparison: the runs were trained and measured on different texts")
     elif len({predicted_tokens(each.trained.vocabulary) for each in measured}) > 1:
@@ -71,7 +76,6 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     """Print the tables of one run, and write evaluation.json and evaluation.png into its folder."""
     run, model, vocabulary, data = trained.run, trained.model, trained.vocabulary, trained.data()
     validation = data.validation
-    choose_threads(trained)
     print(f"\n{run.path.parent.name}/{run.path.name}  ({data.loaded.name})", flush=True)
     print("  measuring: protocol", end="", flush=True)
     protocol = evaluate(model, validation, mask_token=vocabulary.mask_token, seq_len=validation.windows.shape[1])
@@ -112,7 +116,8 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     print_tables(results)
     path = run.path / "evaluation.json"
     earlier = read_object(path, {}) if path.exists() else {}
-    is_same = earlier.get("loss.valid") == protocol.loss  # then what --writing measured is kept
+    # Then what --writing measured is kept. The last digits depend on the number of threads.
+    is_same = math.isclose(earlier.get("loss.valid") or math.nan, protocol.loss, rel_tol=1e-6)
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
     bounds = bound_losses / n_characters(validation.windows, vocabulary)

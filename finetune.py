@@ -16,6 +16,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from configs.keys import ConfigError
 from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
@@ -26,7 +28,7 @@ from data.tasks.task import CHARACTER, PAIR
 from runs.files import write_json
 from runs.run_files import read_object
 from trained.examples import label_names
-from trained.load import Trained, load_trained
+from trained.load import Trained, choose_threads, load_trained
 from trained.task_results import print_tasks
 
 DRAWS = 5
@@ -57,7 +59,9 @@ def compare_models(options: Namespace) -> None:
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
+    most = torch.get_num_threads()
     for name, task in chosen(options.task, trained):
+        choose_threads(trained, most)
         if options.save and options.labels < len(task.pool):
             print(f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more")
         measured, classifier = compare(trained, task, options.labels, options.draws)

@@ -41,7 +41,7 @@ def main(service: str, target: str, descriptor: int) -> None:
             answer = error
         except BaseException as error:  # such as SystemExit: the target may do anything
             answer = TargetError(f"{name} failed: {raised(error)}")
-        if os.getpid() != process:  # the target forked while it was imported
+        if os.getpid() != process:  # a child that the target forked: it must not answer too
             os._exit(0)
         try:
             connection.send(answer)

@@ -99,7 +99,7 @@ class TargetProcess:
         self.printed.join(timeout=1.0)
 
     def _family(self) -> list[psutil.Process]:
-        """The processes with the mark, even if their parent has ended, and the children that have dropped it."""
+        """The processes with the mark, and all descendants; on Linux also those whose parent has ended."""
         every = psutil.process_iter(["environ"])
         marked = [process for process in every if (process.info["environ"] or {}).get(MARK) == self.mark]
         with suppress(psutil.Error):  # the process has ended

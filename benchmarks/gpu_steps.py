@@ -258,11 +258,11 @@ def search(step: Step) -> None:
 
 
 def finalists(step: Step) -> None:
-    """The preset and the winner of the search for 95 seconds, with two seeds each."""
+    """The preset and the winner of the search for 100 seconds, with two seeds each."""
     winner = step.file.with_name("winner.json")
     variants = {"as it is": {}} | (json.loads(winner.read_text()) if winner.exists() else {})
     for name, seed in [(name, seed) for seed in (0, 1) for name in variants]:
-        words = step.words(variants[name] | {"training.max_seconds": 95.0, "seed": seed})
+        words = step.words(variants[name] | {"training.max_seconds": 100.0, "seed": seed})
         last = last_losses(train(words, MODELS)[0])
         step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {last['chars'] / 1e6:.0f} M characters")
 

@@ -89,3 +89,8 @@ def add_rows(uuid: str, rows: Sequence[Mapping[str, Any]]) -> None:
         track = model.tracking[name]
         track["step"][-1], track["value"][-1] = series[name]["step"][-1], series[name]["value"][-1]
     model.save()
+
+
+def add_log(uuid: str, text: str) -> None:
+    """Add text to the log of a run."""
+    stdlogger.update_std_logger(uuid, text)

@@ -95,7 +95,7 @@ class RunRecords:
             losses = [record["best"], *(row.get("loss.valid") for row in rows)]
             record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
         if text := pieces.get(LOG, {"text": ""})["text"]:
-            labml_run.stdlogger.update_std_logger(uuid, text)
+            labml_run.add_log(uuid, text)
         record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}
         status, heard = message.get("status", {}), message.get("heard")
         record["status"] = status.get("status", record["status"])

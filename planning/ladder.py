@@ -108,7 +108,8 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
 
 
 def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int, spent: float = 0.0) -> list[Rung]:
-    """The rungs that fit into what is left of `seconds`, the cheapest first; an evaluation reads `n_read` characters.
+    """The rungs that fit into `seconds`, of which some are `spent`, the cheapest first; an evaluation reads `n_read`
+    characters.
 
     All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
     smallest. Raises InputError if not even the shortest ladder fits.

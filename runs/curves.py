@@ -29,8 +29,10 @@ def draw_losses(axes: Axes, rows: Rows) -> None:
 
 
 def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
-    """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value. Around
-    curves, the first losses and lines above them are cut off, because they would squeeze the others."""
+    """Draw a horizontal line per reference loss, such as that of the unigram model, with its name and value.
+
+    Axes with curves end at 1.1 times the 95th percentile of these, because a few high losses would squeeze the others.
+    """
     drawn = np.array([y for curve in axes.lines for y in np.asarray(curve.get_ydata(), dtype=float)])
     known = drawn[np.isfinite(drawn)]
     top = 1.1 * float(np.quantile(known, 0.95)) if len(known) else None
@@ -40,7 +42,8 @@ def draw_reference_lines(axes: Axes, lines: Mapping[str, float]) -> None:
             axes.axhline(loss, color="grey", linestyle="--", linewidth=1)
             text = f"{plain_text(name)} {loss:.2f} "
             axes.text(1, loss, text, transform=axes.get_yaxis_transform(), **style)  # x in shares of the axis
-    axes.set_ylim(top=top)
+    if top is not None:
+        axes.set_ylim(top=top)
 
 
 def draw_prediction(axes: Axes, rows: Rows, predicted: Rows) -> None:

@@ -30,7 +30,7 @@ def label_ends(axes: Axes, lines: Iterable[Any]) -> None:
     place = -1.0
     for height, line, value in sorted(labels, key=lambda label: label[0]):
         if np.isfinite(height):
-            place = max(height, place + 0.05)
+            place = max(min(height, 1.0), place + 0.05)  # the end of a line may be cut off
             text = f" {line.get_label()} {value:.3f}"
             axes.text(1, place, text, color=line.get_color(), va="center", transform=axes.transAxes)
 

@@ -18,9 +18,9 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_071, "data": 4_108, "model": 600, "training": 2_165, "distributed": 681, "runs": 1_169}
-LINES |= {"trained": 1_976, "writing": 843, "board": 974, "auditing": 3_305, "benchmarks": 2_008}
-LINES |= {"programs": 1_293, "planning": 290}
+LINES = {"configs": 2_071, "data": 4_108, "model": 600, "training": 2_165, "distributed": 681, "runs": 1_172}
+LINES |= {"trained": 1_979, "writing": 843, "board": 979, "auditing": 3_306, "benchmarks": 2_008}
+LINES |= {"programs": 1_302, "planning": 291}
 TRAINING_MODULES = 16
 DYNAMIC = ("import_module", "__import__")  # the functions that import
 

@@ -107,14 +107,17 @@ def regression(
 
 
 def fitted(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -> LogisticRegression:
-    """A regression on features `[n_units, n_features]`. The weights of least norm are combinations of the units, so of
-    fewer units than features, their coordinates in the space that they span give the same weights sooner."""
-    model, basis = LogisticRegression(C=c, max_iter=1_000, **options), np.eye(0)
-    if is_wide := features.shape[0] < features.shape[1]:
-        basis = np.linalg.qr(features.T)[0]
-    model.fit(features @ basis if is_wide else features, labels)
-    if is_wide:
-        model.coef_, model.n_features_in_ = model.coef_ @ basis.T, features.shape[1]
+    """A logistic regression on features `[n_units, n_features]`.
+
+    Of fewer units than features, it is fitted in the space that the units span, which is faster. The weights are the
+    same, because the penalty keeps them in this space.
+    """
+    model = LogisticRegression(C=c, max_iter=1_000, **options)
+    if features.shape[0] >= features.shape[1]:
+        return model.fit(features, labels)
+    basis = np.linalg.qr(features.T)[0]  # [n_features, n_units]
+    model.fit(features @ basis, labels)
+    model.coef_, model.n_features_in_ = model.coef_ @ basis.T, features.shape[1]
     return model
 
 

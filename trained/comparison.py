@@ -20,7 +20,7 @@ from trained.baselines import by_context, by_frequency, by_ngrams
 from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
 from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
-from trained.load import Trained, choose_threads, untrained
+from trained.load import Trained, untrained
 from trained.per_label import per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from trained.zero_shot import pseudo_log_likelihoods
@@ -94,7 +94,6 @@ def ceiling_of(task: Task, longest: int) -> float | None:
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
     """Learn the task with every method, once per draw, and answer its test."""
-    choose_threads(trained)
     test, n_names = units(task, task.test, trained.longest), len(label_names(task))
     test_ids = token_ids(test.texts, trained)
     right: dict[str, list[Tensor]] = {}

@@ -105,12 +105,13 @@ def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
 
 
 @torch.inference_mode()
-def choose_threads(trained: Trained) -> None:
-    """Compute with one thread from now on, if that is clearly faster, as it is beside a program that keeps a core
-    busy."""
-    most, ids = torch.get_num_threads(), random_ids(trained, 8, trained.longest)
+def choose_threads(trained: Trained, most: int) -> None:
+    """Compute with `most` threads from now on, or with one if that is clearly faster, as it is beside a program that
+    keeps a core busy."""
+    ids = random_ids(trained, 8, trained.longest)
+    positions = torch.arange(ids.numel())  # which a model of your own may need
     if most > 1 and trained.values["device"] == "cpu":
-        seconds = seconds_by_threads(lambda: trained.model(ids), (most, 1))
+        seconds = seconds_by_threads(lambda: trained.model(ids, positions), (most, 1))
         torch.set_num_threads(1 if seconds[1] < CLEARLY_FASTER * seconds[most] else most)
 
 

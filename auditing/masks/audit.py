@@ -122,9 +122,10 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     for outcome in dict.fromkeys(pair.outcome for pair in pairs):
         free = [pair for pair in pairs if pair.outcome == outcome and pair.found.n_tested and not pair.is_found]
         names = dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
-        line = f"not by {', '.join(names)}" if names else "too little was measured to tell"
-        evidence = f"{sum(pair.found.n_tested for pair in free):,} shares"
-        found.append(finding(f"{outcome} by anything else", line, "not at all", evidence))
+        if names or not any(pair.found.n_tested for pair in pairs if pair.outcome == outcome):
+            line = f"not by {', '.join(names)}" if names else "too little was measured to tell"
+            evidence = f"{sum(pair.found.n_tested for pair in free):,} shares"
+            found.append(finding(f"{outcome} by anything else", line, "not at all", evidence))
     return found
 
 

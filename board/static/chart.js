@@ -5,7 +5,7 @@ const LINE = 14; // pixels between labels
 const STRIP = 18; // above the lines, for the names of stages
 const MOST_DOTS = 60; // of a line that shows its points
 const MOST_VALUES = 16; // at the pointer
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "opacity", "font"]; // of an SVG
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "opacity", "font"]; // in SVGs
 
 // The top of the y axis: above the usual lines, so that one diverged line does not flatten the others.
 function robustTop(series, low) {
@@ -35,7 +35,7 @@ export function chart(title, height = 200) {
   const tip = el("div.tip", { hidden: true });
   const caption = el("span");
   const saveAs = (kind, onclick) => button(kind, onclick, { ariaLabel: `Save ${title} as ${kind}` });
-  const exports = [saveAs("SVG", () => saveSvg(caption.textContent, svg, content)),
+  const exports = [saveAs("SVG", () => saveSvg(title, caption.textContent, svg, content)),
     saveAs("CSV", () => saveCsv(title, content))];
   const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
   let [content, width] = [null, 0];
@@ -135,10 +135,10 @@ export function chart(title, height = 200) {
   return Object.assign(figure, { draw });
 }
 
-// Above the chart stand its title and, where the page has them beside it, the names of its lines.
-function saveSvg(title, svg, { series, hasLabels }) {
+// Saves a chart below its title. If no names stand in the chart, those of its lines follow the title.
+function saveSvg(title, caption, svg, { series, hasLabels }) {
   const names = hasLabels || series.length < 2 ? [] : series;
-  const heads = [{ name: title }, ...names].map(({ name, color }, i, { length }) =>
+  const heads = [{ name: caption }, ...names].map(({ name, color }, i, { length }) =>
     shape(svg, "text", { x: 8, y: LINE * (i - length) + 11 }).style("fill", color).text(name));
   const [drawn, copy] = [svg.node(), svg.node().cloneNode(true)];
   const [from, to] = [drawn, copy].map((root) => [root, ...root.querySelectorAll("*")]);

@@ -137,13 +137,14 @@ def test_a_target_that_hangs_is_ended(folder):
     wait_until_dead(pid)
 
 
-ESCAPES = ["none", "its own session", "and an empty environment", "and no parent"]
+ESCAPES = ["none", "its own session", "and an empty environment"]
+ESCAPES += ["and no parent"] if sys.platform == "linux" else []
 
 
-@pytest.mark.parametrize("escape", range(4), ids=ESCAPES)
+@pytest.mark.parametrize("escape", ESCAPES)
 def test_the_children_of_a_target_end_with_it(folder, escape):
     with host("targets:starts_child") as process:
-        child = process.call("apply", escape)
+        child = process.call("apply", ESCAPES.index(escape))
     wait_until_dead(child)
 
 

@@ -28,10 +28,22 @@ def test_missing_rows_and_values_that_are_null_leave_gaps(tmp_path, drawn):
     assert (tmp_path / "curves.png").read_bytes().startswith(PNG)
 
 
-def test_a_line_far_below_the_curves_has_a_place(tmp_path):
+def test_a_line_far_below_the_curves_and_a_loss_far_above_them_leave_room_for_them(tmp_path):
+    high = [metrics_row(step) | {"loss.valid": 1e3 if step == 40 else 1.0} for step in range(1, 41)]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # as matplotlib does if a text leaves no room for the curves
-        save_curves(tmp_path / "curves.png", rows()[:1], {"uniform": 100.0, "counting": 0.01}, "play")
+        warnings.simplefilter("error")  # as matplotlib does if a text leaves no room
+        for drawn in (rows()[:1], high):
+            save_curves(tmp_path / "curves.png", drawn, {"uniform": 100.0, "counting": 0.01}, "play")
+
+
+def test_a_few_high_losses_and_the_lines_above_the_others_are_cut_off():
+    axes = Figure().subplots()
+    draw_losses(axes, [metrics_row(step) | {"loss.valid": 9.0 if step == 1 else 1.0} for step in range(1, 41)])
+    draw_reference_lines(axes, {"uniform": 5.0, "counting": 0.1})
+    low, high = axes.get_ylim()
+    assert low < 0.1
+    assert 1.0 < high < 5.0
+    assert [text.get_text().split()[0] for text in axes.texts] == ["counting"]
 
 
 def test_without_a_standard_error_the_losses_are_drawn_without_a_band():

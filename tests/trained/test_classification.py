@@ -139,6 +139,16 @@ def test_few_dimensions_give_the_scores_of_all_features():
     np.testing.assert_allclose(scores(*fewer), scores(labelled, test), atol=1e-5)
 
 
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_a_probe_of_few_units_has_the_weights_of_a_regression_on_all_features(n_labels):
+    rng = np.random.default_rng(0)
+    features, labels, other = rng.normal(size=(20, 200)), np.arange(20) % n_labels, rng.normal(size=(50, 200))
+    whole = LogisticRegression(C=0.1, max_iter=1_000, tol=1e-8).fit(features, labels)
+    found = classification.fitted(features, labels, 0.1, tol=1e-8)
+    np.testing.assert_allclose(found.coef_, whole.coef_, atol=1e-6)
+    np.testing.assert_allclose(found.predict_proba(other), whole.predict_proba(other), atol=1e-6)
+
+
 def test_equal_scores_of_a_choice_are_wrong():
     task = Task("t", CHOICE, [], [Example(("a", "b"))] * 3)
     scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
