@@ -19,7 +19,7 @@ test: .venv/installed-dev .venv/vendored lint
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/pyrefly check --summary=none
 
 # Saves the notebooks with their new pictures; `git checkout notebooks` restores them.
 notebooks: .venv/installed-dev
@@ -55,7 +55,7 @@ soak: .venv/installed-dev
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean:
-	rm -rf .venv board/node_modules .pytest_cache .mypy_cache .ruff_cache data/cache/compiled data/cache/compiled.filling
+	rm -rf .venv board/node_modules .pytest_cache .ruff_cache data/cache/compiled data/cache/compiled.filling
 
 # An empty file marks a requirements file as installed. A newer requirements file is installed again.
 .venv/bin/python:

@@ -72,7 +72,7 @@ def import_runs(name: str, logs: Path, server: str) -> int:
 def set_knobs(name: str, words: list[str], logs: Path, server: str) -> int:
     """Ask a run that trains for other values of its knobs."""
     run = find_run(name, logs)
-    values = dict(word.partition("=")[::2] for word in words)
+    values = {key: value for key, _, value in (word.partition("=") for word in words)}
     knobs_of(values)  # reject wrong values before they are sent
     try:
         url = f"{server}/api/folio/runs/{run.path.name}/knobs"

@@ -70,7 +70,7 @@ class NgramEmbedding(nn.Module):
             return vectors.view(*inputs.shape, -1)
         return vectors.new_zeros(*inputs.shape, vectors.shape[1]).masked_scatter(mask.unsqueeze(-1), vectors)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:  # type: ignore[override]
         state_dict.setdefault(f"{prefix}symbols", self.symbols)  # earlier weights lack it, and have other n-grams
         for name, own in (("factors", self.factors), ("summands", self.summands)):
             own.resize_(state_dict.get(f"{prefix}{name}", own).shape)
@@ -101,7 +101,7 @@ class SumOfRows(torch.autograd.Function):
         return F.embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         rows, weights = ctx.saved_tensors
         ordered, order = rows.flatten().int().sort(stable=True)  # sorting int32 takes half the time
         row, count = ordered.unique_consecutive(return_counts=True)

@@ -11,12 +11,12 @@ A kind is one of:
 
 import reprlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 MISSING = object()
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value can be drawn: a float that is neither NaN nor infinite, or an integer of at most 64 bits."""
     if isinstance(value, float):
         return abs(value) <= 1e300  # sums of several are finite too
