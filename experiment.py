@@ -52,7 +52,7 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     print(command.source, flush=True)
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
-    len(configs.data.training_ids)  # converts a large text, which may take hours
+    len(configs.data.training_ids)  # reading a part of `configs` builds it; a large text may take hours
     values = command.values | {"data.corpus": configs.data.loaded.name}  # `auto` may have become `play`
     command = processes.from_first(replace(command, values=values))
     trainer = build_trainer(configs, command, processes)
@@ -72,7 +72,7 @@ def build_trainer(configs: Configs, command: Command, processes: "Processes") ->
     from trained.initial_weights import copy_weights
 
     processes.connect(command.values["device"], configs.data)
-    trainer = configs.trainer  # builds the model and all other parts
+    trainer = configs.trainer  # builds the model and all other parts: see configs/experiment.py
     if (initial := command.values["initial_weights"]) and not command.resumed:
         copy_weights(trainer.model, configs.data.vocabulary, command.values, find_run(initial, command.logs))
     trainer.callbacks = steering(configs)

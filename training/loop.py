@@ -39,7 +39,7 @@ class Trainer:
         """Train until the last evaluation, at the end of the budget, or until `must_stop` is set, as by a signal."""
         self.began = time.monotonic() - self.wall_seconds  # the parts of a resumed run before this one count
         self.last_save = time.monotonic()
-        self.call("begin")
+        self.call("begin")  # here torch.compile runs, before the clock
         self.model.train()
         self.clock.start()
         now = self.now()
@@ -50,7 +50,7 @@ class Trainer:
                 stage, factor = callback.adjust(self, stage, factor)  # the dashboard's knobs; CUDA graphs record here
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)  # loss, n_labels, ...; `Evaluator.row` divides them
+            sums = self.training_step(stage, now.progress)  # loss, n_steps, ...; `Evaluator.row` divides their totals
             self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step

@@ -24,7 +24,7 @@ class TrainingStep:
         update: "Update",
         *,
         change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # `update` itself, or its CUDA graphs
-        chars_per_step: int,
+        chars_per_step: int,  # or tokens, if those are not characters
         grad_accum_steps: int = 1,  # micro-batches per step
     ):
         self.windows, self.masker, self.update, self.change_weights = windows, masker, update, change_weights or update
@@ -40,11 +40,11 @@ class TrainingStep:
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
-        """The masked batches of one step, `grad_accum_steps` of them."""
+        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels, in a flat list."""
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            drawn = self.windows.draw(batch_size, stage.seq_len)
+            drawn = self.windows.draw(batch_size, stage.seq_len)  # training tokens and their offsets, on the device
             batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
             batches.append(batch._replace(further=drawn.further))  # for objectives on pairs; empty otherwise
         return batches
@@ -86,10 +86,10 @@ class Update:
 
     def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
-        counts = self.objective.counts(batches)
+        counts = self.objective.counts(batches)  # of the whole step: `backward` divides each batch's loss by them
         outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]  # and forward
         totals = self.summed([outcome.sums for outcome in outcomes])
-        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for metrics; `backward` has used its own
+        loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for the check below and metrics; no gradient
         grad_norm = self.clip()
         is_finite = grad_norm.isfinite() & loss.isfinite()
         self.optimize_if(is_finite)
