@@ -36,7 +36,7 @@ from trained.saved_classifier import SavedClassifier, is_classifier, load_classi
 T = TypeVar("T")
 CHUNK = 65_536  # bytes of standard input at once
 SEPARATOR = "\t"  # between the texts of a pair
-LONGEST_LINE = 2**24  # bytes
+LONGEST_LINE = 2**20  # bytes
 WITHOUT_BLANKS = "text(s) without a blank: write _ or [MASK] for one, and send a file to standard input"
 COLORS = ((0.9, "32"), (0.5, "33"), (0.0, "31"))  # green from a probability of 0.9, yellow from 0.5, red below
 
@@ -101,7 +101,7 @@ def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: 
 def lines(source: BinaryIO) -> Iterator[list[tuple[str, bytes]]]:
     """The lines of a stream and their names, in batches of those that have arrived: no line waits for others.
 
-    Raises ConfigError if a line has more than 16 MiB.
+    Raises ConfigError if a line has more than 1 MiB.
     """
     number, rest = 0, b""
     while True:

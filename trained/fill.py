@@ -13,6 +13,7 @@ from data.vocabulary import Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
+MOST_BLANKS = 10_000  # half a minute: a pass of the model fills one blank of each window
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
 
 
@@ -38,7 +39,7 @@ def encode(template: str, trained: Trained, *, unknown: bool = False) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary does not have are
-    blanks, else they raise ValueError.
+    blanks, else they raise ValueError, as more than 10,000 blanks do.
     """
     vocabulary, mask = trained.vocabulary, trained.vocabulary.mask_token
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
@@ -50,7 +51,10 @@ def encode(template: str, trained: Trained, *, unknown: bool = False) -> Tensor:
     for are_blank, symbols in groupby(SYMBOL.finditer(template), is_blank):
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
         parts.append(torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts)))
-    return torch.cat(parts)
+    ids = torch.cat(parts)
+    if (n_blanks := int((ids == mask).sum())) > MOST_BLANKS:
+        raise ValueError(f"the text has {n_blanks:,} blanks, which are filled one by one: {MOST_BLANKS:,} at most")
+    return ids
 
 
 def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:

@@ -106,3 +106,8 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
             assert part.start == 0 or part.start - window.start >= longest // 4
             assert part.stop == length or window.stop - part.stop >= longest // 4
         assert all(2 * (one.stop - two.start) >= longest for (one, _), (two, _) in pairwise(cut) if longest > 1)
+
+
+def test_a_text_of_too_many_blanks_is_refused(with_ngrams):
+    with pytest.raises(ValueError, match="10,001 blanks, which are filled one by one: 10,000 at most"):
+        encode("a_" * 10_001, with_ngrams)
