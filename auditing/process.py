@@ -63,21 +63,19 @@ class TargetProcess:
 
         Raises TargetError with one line if it raises, the process dies, or the time limit expires.
         """
-        what = f"{name} of {self.target!r}"
-        try:
-            self.connection.send((name, arguments))
-        except OSError as error:
-            raise TargetError(f"{what}: {self._death()}") from error
-        return self._answer(what)
+        return self._answer(f"{name} of {self.target!r}", (name, arguments))
 
-    def _answer(self, what: str) -> Any:
-        if not self.connection.poll(self.seconds_per_call):
-            self._end()
-            raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
+    def _answer(self, what: str, question: tuple[str, tuple[Any, ...]] | None = None) -> Any:
         try:
-            answer = self.connection.recv()
+            if question is not None:
+                self.connection.send(question)
+            is_in_time = self.connection.poll(self.seconds_per_call)
+            answer = self.connection.recv() if is_in_time else None
         except (EOFError, OSError) as error:
             raise TargetError(f"{what}: {self._death()}") from error
+        if not is_in_time:
+            self._end()
+            raise TargetError(f"{what} took longer than {self.seconds_per_call:g} s")
         if isinstance(answer, TargetError):
             raise answer
         return answer

@@ -64,9 +64,7 @@ def note(finding: Finding) -> str:
 
 def as_json(report: Report) -> str:
     """The report as a JSON object."""
-    findings = [asdict(finding) for finding in report.findings]
-    content = {"title": report.title, "verdict": report.verdict, "findings": findings, "summary": report.summary}
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps({"verdict": report.verdict} | asdict(report), indent=2) + "\n"
 
 
 def counts_of(findings: Sequence[Finding]) -> str:

@@ -33,16 +33,7 @@ from runs.run_folder import RunFolder
 from runs.statistics import margin_of_sum, standard_error, with_error
 from trained.comparison import answers_of, ceiling_of
 from trained.load import load_trained
-from trained.task_results import (
-    BASELINES,
-    CONTEXT,
-    FROM_SCRATCH,
-    NGRAMS,
-    PRETRAINED,
-    PROBE,
-    ZERO_SHOT,
-    gap_closed,
-)
+from trained.task_results import BASELINES, CONTEXT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
 from writing.judge import ratio
 
 CORPORA = (PLAY, TINY_SHAKESPEARE)

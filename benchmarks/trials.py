@@ -44,10 +44,7 @@ def trials_of(
 
 
 def run_trials(
-    path: Path,
-    trials: list[Trial],
-    measure: Callable[[RunFolder], dict[str, Any]],
-    seconds_per_run: float,
+    path: Path, trials: list[Trial], measure: Callable[[RunFolder], dict[str, Any]], seconds_per_run: float
 ) -> list[Trial]:
     """Train and measure all trials; returns them with their results. `path` is that of the benchmark's results.
 

@@ -19,7 +19,7 @@ from board.comparison import summary, with_rows
 from board.labml_messages import is_name
 from board.store import Store
 from runs.errors import InputError
-from runs.knobs import KnobError, Knobs, knobs_of
+from runs.knobs import Knobs, knobs_of
 from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
 from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size, matches
@@ -105,12 +105,12 @@ class RunRecords:
         return {"stored": record["stored"], "knobs": record["knobs"]}
 
     def set_knobs(self, uuid: str, message: dict[str, Any]) -> dict[str, Any]:
-        """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is. Raises KnobError."""
+        """Keep the wanted values of a run's knobs; one that is not in `message` stays as it is. Raises InputError."""
         self._notice_if_dead(uuid)
         record = self.known(uuid)
         if record["status"] != "in progress":
             how = "is dead" if record["status"] == "dead" else f"has ended ({record['status']})"
-            raise KnobError(f"this run {how}, so its knobs have no effect")
+            raise InputError(f"this run {how}, so its knobs have no effect")
         before = record["knobs"] or record["about"]["knobs"] or {}
         wanted = asdict(knobs_of(before | message))
         self._put(uuid, record | {"knobs": wanted}, record)

@@ -32,19 +32,16 @@ def check_tokens(values: Mapping[str, Any]) -> None:
 def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dict[str, Any]:
     """The values of a run that will be trained, with the absolute path of its tokenizer, which can be loaded.
 
-    A resumed run must have the same tokenizer as before. Raises ConfigError with one line.
+    A resumed run must have the same tokenizer as before. Raises InputError with one line.
     """
     tokens = values["data.tokens"]
     if tokens in (CHARACTERS, BYTES):
         return values
     match = BPE.fullmatch(tokens)
     path = tokens if match else str(_path(tokens))
-    from data.subwords import TokensError, library, read_tokenizer
+    from data.subwords import library, read_tokenizer
 
-    try:
-        found = library() if match else read_tokenizer(Path(path))
-    except TokensError as error:
-        raise ConfigError(str(error)) from error
+    found = library() if match else read_tokenizer(Path(path))
     if resumed and match:  # it finds its own BPE in the cache, which may have been emptied
         from data.bpe import cache_path
 

@@ -18,7 +18,6 @@ SPECIAL = {PAD, MASK, UNK, "[CLS]", "[SEP]"}  # by their names, even if the file
 PIECE = 1 << 17  # characters that a core encodes at once
 CUT = re.compile(r"\n(?=\S)")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-LARGEST_FILE = 1 << 28  # bytes
 
 
 class TokensError(CorpusError):
@@ -38,7 +37,7 @@ def library() -> Any:
 def read_tokenizer(path: Path) -> dict[str, Any]:
     """The content of a tokenizer.json, or of the vocabulary.json of a run, as `renumbered`. Raises TokensError."""
     try:
-        content = json.loads(read_bytes(path, LARGEST_FILE))
+        content = json.loads(read_bytes(path))
         return renumbered(content.get("tokenizer", content))
     except OSError as error:
         raise TokensError(f"data.tokens: cannot read {str(path)!r} ({error.strerror or error})") from error

@@ -25,10 +25,6 @@ SILENT_BEATS = 40  # after which a process is lost; not in seconds, because a cl
 SECONDS_TO_END = 10.0  # for the main thread of a process, if another one is lost
 
 
-class LostProcessError(StoppedError):
-    """Another process of the run, or torchrun, has ended or does not answer."""
-
-
 class Meeting:
     """Exchanges objects, such as a text's hash. Waits for the others as long as they live, whatever they are doing.
 
@@ -58,7 +54,7 @@ class Meeting:
                 self._store.set(f"ended {self.rank}", "")
 
     def of_all(self, value: Any) -> list[Any]:
-        """The objects of all processes, by rank. Raises LostProcessError."""
+        """The objects of all processes, by rank. Raises StoppedError if another process, or torchrun, is lost."""
         number = next(self._numbers)
         self._store.set(f"{number} {self.rank}", pickle.dumps(value))  # type: ignore[arg-type]  # takes bytes too
         values = [self._received(f"{number} {rank}") for rank in range(self.n)]
@@ -69,7 +65,7 @@ class Meeting:
         pause = 0.001  # seconds; it grows, because a conversion may take hours
         while not self._store.check([key]):  # `wait` would not let Ctrl-C through
             if self._lost:
-                raise LostProcessError(self._lost)
+                raise StoppedError(self._lost)
             time.sleep(pause)
             pause = min(1.5 * pause, 0.1)
         return pickle.loads(self._store.get(key))

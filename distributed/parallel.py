@@ -233,7 +233,7 @@ PARALLEL: dict[type, Callable[..., Any]] = {
 def together(values: Mapping[str, Any]) -> Iterator[Processes]:
     """This process among those that torchrun has started, all with the same `values` of the keys.
 
-    Raises DifferentProcessError if their keys or versions differ, and LostProcessError if another one ends early.
+    Raises DifferentProcessError if their keys or versions differ, and StoppedError if another one ends early.
     """
     if n_started() == 1:
         yield Processes()

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from distributed.launch import local_rank
-from distributed.meeting import LostProcessError, Meeting, store_of_attempt
-from runs.errors import InputError
+from distributed.meeting import Meeting, store_of_attempt
+from runs.errors import InputError, StoppedError
 
 # Of an exchange of tensors; processes that may take longer meet first. torchrun kills a process that does not end by
 # itself 30 seconds after another one has ended, so that all of them are gone within a minute.
@@ -128,14 +128,14 @@ class Processes:
 
 @contextmanager
 def naming_lost_processes() -> Iterator[None]:
-    """Raises LostProcessError, whose message is one line, in place of the errors of gloo, NCCL and the store."""
+    """Raises StoppedError, whose message is one line, in place of the errors of gloo, NCCL and the store."""
     try:
         yield
     except RuntimeError as error:
         if GLOO_HANGS in str(error):
-            raise LostProcessError(HANGS) from error
+            raise StoppedError(HANGS) from error
         if isinstance(error, dist.DistError) or any(text in str(error) for text in GLOO_LOST):
-            raise LostProcessError(LOST) from error
+            raise StoppedError(LOST) from error
         raise
 
 

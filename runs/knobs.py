@@ -12,10 +12,6 @@ FACTORS = (0.01, 10.0)  # the lowest and the highest
 RATES = (0.05, 1.0)  # below, a window may have a single masked position, for which PyTorch compiles again
 
 
-class KnobError(InputError):
-    """An unknown knob or a value out of range. The message is one line for the user."""
-
-
 @dataclass(frozen=True)
 class Knobs:
     """The values of all knobs. The defaults change nothing."""
@@ -29,10 +25,10 @@ class Knobs:
 
 
 def knobs_of(values: Mapping[str, Any]) -> Knobs:
-    """Check `values`, which come from JSON or from the command line. Raises KnobError."""
+    """Check `values`, which come from JSON or from the command line. Raises InputError."""
     unknown = set(values) - {"learning_rate_factor", "masking_prob"}
     if unknown:
-        raise KnobError(f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob")
+        raise InputError(f"unknown knob {sorted(unknown)[0]!r}: choose learning_rate_factor or masking_prob")
     factor = _number("learning_rate_factor", values.get("learning_rate_factor", 1.0), *FACTORS)
     wanted = values.get("masking_prob")
     as_scheduled = wanted is None or str(wanted).lower() == "none"
@@ -45,5 +41,5 @@ def _number(name: str, value: Any, low: float, high: float) -> float:
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
     if not low <= number <= high:  # nan is not
-        raise KnobError(f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}")
+        raise InputError(f"{name}={word[:40]}: it must be a number from {low:g} to {high:g}")
     return number

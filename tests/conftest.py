@@ -1,6 +1,5 @@
 """Fixtures for all tests: isolated folders, a small corpus, and ways to train small models."""
 
-import importlib
 import math
 import os
 import resource
@@ -8,14 +7,13 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -43,6 +41,7 @@ settings.register_profile("no deadlines", deadline=None)  # tests share the core
 settings.load_profile("no deadlines")
 # A job that a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 
 TINY = {
     "device": "cpu",
@@ -203,13 +202,6 @@ def answer_with(content: bytes, promised: int | None = None) -> Callable[[BaseHT
     return answer
 
 
-@pytest.fixture
-def annotated(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """labml_nn's annotated experiment. It imports torchvision for others, which needs torch's CUDA build."""
-    monkeypatch.setitem(sys.modules, "torchvision", Mock())
-    return importlib.import_module("labml_nn.transformers.mlm.experiment")
-
-
 def one_line(kind: type[Exception], match: str) -> Any:
     """Expects an error whose message is one line."""
     return pytest.raises(kind, match=match, check=lambda error: "\n" not in str(error))
@@ -243,6 +235,14 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return capsys.readouterr().out
 
     return call
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until `condition` holds; fail after `seconds`. A sleep would be too short on a slow machine."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        threading.Event().wait(0.02)
 
 
 def needed(condition: bool, what: str) -> None:

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-import pytest
 import torch
 
 from configs.command_line import PRESETS, read_config, resolve
@@ -17,9 +16,8 @@ LINES_OF_LOOP_AND_STEP = 140
 KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
 
 
-@pytest.fixture
-def executed(shakespeare, monkeypatch) -> set[str]:
-    """The files of Folio with a function that is called to build `quick`, to take a step, and to evaluate."""
+def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
+    """The files with a function that is called to build `quick`, to take a step, and to evaluate."""
     values = resolve(read_config(PRESETS / "quick.yaml"), KEYS)
     monkeypatch.setattr("data.protocol.MAX_WINDOWS", 4)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)  # Folio's part is the same
@@ -35,18 +33,15 @@ def executed(shakespeare, monkeypatch) -> set[str]:
     finally:
         sys.setprofile(None)
     paths = {Path(name).relative_to(ROOT) for name in found if name.startswith(str(ROOT))}
-    return {str(path) for path in paths if not {".venv", "tests"} & set(path.parts)}
+    executed = {str(path) for path in paths if not {".venv", "tests"} & set(path.parts)}
+    outside = {"experiment.py", "runs/callbacks.py"}  # the entry point, and the hooks: the traced run has no callbacks
+    assert executed | outside == set(lines_of())
 
 
 def lines_of() -> dict[str, int]:
     """The lines of the files that docs/reading.md lists as the core path."""
     names = re.findall(r"^\| `([\w/]+\.py)` \| [\d,]+ \|$", (ROOT / "docs" / "reading.md").read_text(), re.M)
     return {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in names}
-
-
-def test_the_core_path_is_what_a_step_executes(executed):
-    outside = {"experiment.py", "runs/callbacks.py"}  # the entry point, and the hooks: the traced run has no callbacks
-    assert executed | outside == set(lines_of())
 
 
 def test_the_core_path_is_short():

@@ -18,14 +18,13 @@ from runs.files import ROOT
 LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
-LINES = {"configs": 2_071, "data": 4_108, "model": 600, "training": 2_165, "distributed": 681, "runs": 1_172}
-LINES |= {"trained": 1_979, "writing": 843, "board": 979, "auditing": 3_306, "benchmarks": 2_008}
+LINES = {"configs": 2_068, "data": 4_107, "model": 599, "training": 2_166, "distributed": 677, "runs": 1_168}
+LINES |= {"trained": 1_983, "writing": 843, "board": 979, "auditing": 3_302, "benchmarks": 1_996}
 LINES |= {"programs": 1_302, "planning": 291}
 TRAINING_MODULES = 16
 DYNAMIC = ("import_module", "__import__")  # the functions that import
 
-PACKAGES = {"distributed", "runs", "data", "model", "training", "configs", "board", "benchmarks", "trained", "writing"}
-PACKAGES |= {"auditing", "planning"}
+PACKAGES = LINES.keys() - {"programs"}
 # Package -> the packages and modules of ours that it may import, in addition to itself.
 LAYERS = {
     "runs": set(),
@@ -161,7 +160,7 @@ def test_functions_are_short_and_flat():
     assert wrong == []
 
 
-def test_packages_stay_small():
+def test_packages_stay_small_and_training_has_few_modules():
     """What is measured or served is not outweighed by what measures or serves it."""
     lines = Counter[str]()
     for name, path in sources(ROOT).items():
@@ -169,9 +168,6 @@ def test_packages_stay_small():
         lines[package if package in PACKAGES else "programs"] += len(path.read_text(encoding="utf-8").splitlines())
     assert {name: n for name, n in lines.items() if n > LINES[name]} == {}
     assert lines["benchmarks"] < lines["data"]
-
-
-def test_training_has_few_modules():
     names = sorted(path.stem for path in (ROOT / "training").glob("*.py") if path.stem != "__init__")
     assert len(names) <= TRAINING_MODULES, names
 

@@ -18,8 +18,9 @@ from data.reference_process import References
 from data.vocabulary import Vocabulary
 from runs.callbacks import Callback
 from runs.curves import save_curves
+from runs.errors import InputError
 from runs.files import reporting_os_errors
-from runs.knobs import KnobError, Knobs, knobs_of
+from runs.knobs import Knobs, knobs_of
 from runs.run_folder import RunFolder
 from training.compilation import Compiled, Report, without_side_effects
 from training.evaluation import Evaluation, Outcomes, evaluating, masked_outcomes, per_window
@@ -247,7 +248,7 @@ class KnobPanel(Callback):
             self.requested = requested
             try:
                 self._turn(trainer, knobs_of(requested))
-            except KnobError as error:
+            except InputError as error:
                 trainer.report(f"not changed: {error}")
         rate = self.knobs.masking_prob
         return stage if rate is None else replace(stage, masking_prob=rate), factor * self.knobs.learning_rate_factor

@@ -1,7 +1,6 @@
 """Fixtures for audits of pipelines in the test's own process."""
 
 import pickle
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ from auditing.pipelines.references import Play
 from auditing.pipelines.target_batch import Array
 from auditing.report import Report
 
-sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 PIPELINES = Path(__file__).parent / "pipelines"
 
 

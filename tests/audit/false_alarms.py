@@ -3,19 +3,12 @@
 With 20 seeds, the default, these are 500 audits, and take more than an hour on one core.
 """
 
-import argparse
+import sys
 
-from configs.scripts import number
 from tests.audit.museum.correct import CORRECT
 
-SEEDS = 20
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser("python -m tests.audit.false_alarms", description=__doc__)
-    parser.add_argument("seeds", nargs="?", type=number(int, 1), default=SEEDS, metavar="N", help="audits per masker")
-    n_seeds = parser.parse_args().seeds
-    n_alarms = 0
+if __name__ == "__main__":
+    n_seeds, n_alarms = int((*sys.argv[1:], 20)[0]), 0
     for correct in CORRECT:
         alarms = {seed: lines for seed in range(1, n_seeds + 1) if (lines := correct.alarms(correct.audit(seed)))}
         n_alarms += len(alarms)
@@ -24,7 +17,3 @@ def main() -> None:
             for finding in findings:
                 print(f"  seed {seed}: {finding.line()}", flush=True)
     print(f"{n_alarms} of {n_seeds * len(CORRECT)} audits with a false alarm")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, nll_loss
 
-from auditing.pipelines.known_losses import MeasuredLoss, are_probabilities, log_softmax, name_of
+from auditing.pipelines.known_losses import MeasuredLoss, log_softmax, name_of
 
 BATCH, SEQ_LEN, IGNORED, PADDING = 6, 20, -100, 8
 generator = torch.Generator().manual_seed(0)
@@ -57,8 +57,3 @@ def test_means_are_named(of_batch, bug, what):
     found, found_bug = name_of(measured, "abcdefgh")
     assert found_bug == bug
     assert what in found
-
-
-def test_probabilities_are_told_from_logits():
-    assert are_probabilities(LOGITS[0].softmax(-1).numpy())
-    assert not are_probabilities(LOGITS[0].numpy())

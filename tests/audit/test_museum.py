@@ -8,10 +8,11 @@ from auditing.findings import CATALOGUE
 from auditing.masks.audit import audit_masks
 from runs.files import ROOT
 from tests.audit.catalogue import table
-from tests.audit.museum import EXHIBITS
+from tests.audit.museum.collators import COLLATOR_BUGS
 from tests.audit.museum.correct import CORRECT, Correct
-from tests.audit.museum.exhibit import Exhibit
+from tests.audit.museum.exhibit import BUGS, Exhibit
 
+EXHIBITS = [*BUGS, *COLLATOR_BUGS]
 pytestmark = pytest.mark.usefixtures("few_windows")
 THREAD = re.compile(r"[\w.-]+/[\w.-]+(#\d+|@[0-9a-f]{8}:[\w./-]+)")
 

@@ -41,11 +41,12 @@ def framed(play, inputs, labels):
 
 
 def test_the_text_behind_masks_is_found(small_play, masked):
+    """Also if all positions have a label, and a bool tensor marks those that count."""
     truth, inputs, labels, selected = masked
-    found = read(small_play, inputs, labels)
-    np.testing.assert_array_equal(truth_of(found), truth)
-    np.testing.assert_array_equal(found.labelled[0], selected)
-    assert found.ignored == -100
+    for found in (read(small_play, inputs, labels), read(small_play, inputs, truth, {"mask": selected})):
+        np.testing.assert_array_equal(truth_of(found), truth)
+        np.testing.assert_array_equal(found.labelled[0], selected)
+        assert found.ignored == -100
 
 
 def test_special_tokens_around_the_text_are_no_text(small_play, masked):
@@ -60,12 +61,6 @@ def test_wrong_labels_do_not_hide_the_truth(small_play, masked):
         found = truth_of(read(small_play, inputs, labels))  # -1 beyond the last characters that tell the place
         np.testing.assert_array_equal(found[found >= 0], truth[found >= 0])
         assert (found >= 0).mean() > 0.7
-
-
-def test_a_bool_tensor_marks_the_labelled_positions_if_all_have_a_label(small_play, masked):
-    truth, inputs, _, selected = masked
-    found = read(small_play, inputs, truth, {"mask": selected})
-    np.testing.assert_array_equal(found.labelled[0], selected)
 
 
 def test_another_text_raises(small_play, masked):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from audit import main
 from auditing.findings import Finding, Verdict
 from auditing.report import Report, as_json, page, terminal
 from runs.files import ROOT
-from tests.fork_server import ForkServer, Program
 
 TARGETS = """
 import torch
@@ -35,12 +33,6 @@ for function in (mask, everything, hangs):
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "data.py").write_text(TARGETS)  # Folio has a `data` too
     return tmp_path
-
-
-@pytest.fixture
-def start(folder: Path, fork_server: ForkServer) -> Callable[..., Program]:
-    """Starts `python FOLIO/audit.py` in that folder."""
-    return lambda *words: fork_server.start([str(ROOT / "audit.py"), *words], dict(os.environ), folder=folder)
 
 
 @pytest.mark.usefixtures("few_windows")
@@ -100,8 +92,8 @@ def test_invalid_input_is_one_line_and_exit_code_2(folder, monkeypatch, capsys, 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_audit_and_its_target(folder, start, number, code):
-    audit = start("masks", "data:hangs")
+def test_a_signal_ends_the_audit_and_its_target(folder, fork_server, number, code):
+    audit = fork_server.start([str(ROOT / "audit.py"), "masks", "data:hangs"], folder=folder)
     while "hanging" not in audit.stderr.readline():  # the target's process has begun a call
         assert audit.poll() is None
     audit.send_signal(number)
@@ -127,15 +119,12 @@ def report() -> Report:
     return Report("Masks of a target", [right, wrong], "Nearest recipe: BERT.")
 
 
-def test_the_terminal_report_fits_100_columns():
+def test_the_terminal_report_fits_100_columns_and_json_and_html_hold_every_finding():
     text = terminal(report(), colors=False)
     assert max(map(len, text.splitlines())) <= 100
     assert "[labels-shifted] Labels were shifted." in text
     assert "\x1b" not in text
     assert "\x1b[1;31mbroken\x1b[0m" in terminal(report(), colors=True)
-
-
-def test_json_and_html_hold_every_finding():
     assert [finding["bug"] for finding in json.loads(as_json(report()))["findings"]] == [None, "labels-shifted"]
     html = page(report())
     assert "labels &lt;where&gt; selected" in html

@@ -7,7 +7,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import threading
 import time
 import urllib.request
@@ -23,9 +22,8 @@ from board.page import MODULES, VENDORED
 from runs.delivery import Delivery
 from runs.run_folder import RunFolder
 from runs.schema import DELIVERED, METRICS
-from tests.conftest import config_file, needed, only_run
+from tests.conftest import config_file, needed, only_run, until
 from tests.fork_server import ForkServer, Program
-from tests.waiting import until
 
 LINE = "figure svg path.line"
 WITHIN = 5_000  # milliseconds in which an open page shows a change
@@ -151,14 +149,6 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
         return run
 
     return make
-
-
-@pytest.fixture
-def absent_url() -> str:
-    """An address at which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 class Training:

@@ -54,21 +54,10 @@ def encoded(path: str) -> list[str]:
     return ["/" + form.removeprefix("/") for form in forms]
 
 
-TARGETS = (
-    "/../../../../../../../../etc/passwd",
-    "/js/../../../../../../../../../etc/passwd",
-    "/vendor/../../../../../../../etc/passwd",
-    "/vendor/fonts/webfonts/../../../../../../etc/passwd",
-    "/../settings.py",
-    "/../flask_app.py",
-    "/static/../db/__init__.py",
-    "//etc/passwd",
-    "/etc/passwd",
-    "/../../../pyproject.toml",
-    "/dashboard.sqlite3",
-    "/api/../../../../etc/passwd",
-    "/api/v1/../../../../etc/passwd",
-)
+TARGETS = ["/../../../../../../../../etc/passwd", "/js/../../../../../../../../../etc/passwd", "//etc/passwd"]
+TARGETS += ["/vendor/../../../../../../../etc/passwd", "/vendor/fonts/webfonts/../../../../../../etc/passwd"]
+TARGETS += ["/api/../../../../etc/passwd", "/api/v1/../../../../etc/passwd", "/etc/passwd", "/../../../pyproject.toml"]
+TARGETS += ["/../settings.py", "/../flask_app.py", "/static/../db/__init__.py", "/dashboard.sqlite3"]
 
 
 @pytest.mark.parametrize("target", TARGETS)

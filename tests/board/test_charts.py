@@ -54,7 +54,7 @@ def test_the_chart_shows_real_points_stages_references_and_values_at_the_pointer
     assert titles == ["Loss, nats per masked character", "accuracy.valid", "CPU, % used"]
 
 
-def test_figures_samples_and_keys(opened):
+def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     figures = opened.locator(".figures > div").all_inner_texts()
     assert "below counting\n0.429" in [text.replace("\n\n", "\n") for text in figures]
     assert opened.locator(".sample").inner_text() == "a bcx4"
@@ -68,9 +68,6 @@ def test_figures_samples_and_keys(opened):
     body = opened.inner_text("body")
     assert "training.stages" in body
     assert "masking.masking_prob" not in body  # all stages have their own
-
-
-def test_a_chart_is_saved_as_svg_and_csv(opened):
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as CSV']")
     lines = saved.value.path().read_text().splitlines()

@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 
 from tests.board.conftest import Dashboard
-from tests.waiting import until
+from tests.conftest import until
 
 SECONDS_TO_NOTICE = 5
 

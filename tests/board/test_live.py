@@ -1,15 +1,17 @@
 """An open page shows what happens to its run, without a click."""
 
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from runs.delivery import RefusedError, ask
-from tests.board.conftest import WITHIN, Dashboard, grown, shape, show
+from tests.board.conftest import LINE, WITHIN, Dashboard, grown, shape, show
 
 
-def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_dashboard: Dashboard, make_run):
+def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(page, shared_dashboard: Dashboard, make_run):
     run = make_run(n_rows=0)
     with run.locked():
         delivery = shared_dashboard.receive(run)
@@ -22,18 +24,12 @@ def test_points_appear_on_a_page_that_was_opened_before_the_first(page, shared_d
             )
             delivery.send()
             drawn = grown(page, drawn)
-        run.save_status("completed")
+        run.save_status("interrupted")
         delivery.send()
-        page.wait_for_selector(".state.completed", timeout=WITHIN)
+        page.wait_for_selector(".state.interrupted", timeout=WITHIN)
         page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
     assert page.outside == []
-
-
-def test_a_page_of_an_ended_run_shows_how_it_is_resumed(page, shared_dashboard: Dashboard, make_run):
-    run = make_run()
-    run.save_status("interrupted")
-    delivery = shared_dashboard.receive(run)
-    show(page, delivery.page)
+    show(page, delivery.page)  # anew, of a run that has ended and is then resumed
     page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
     with run.locked():
@@ -154,3 +150,43 @@ def test_a_page_says_that_the_dashboard_does_not_answer(page, dashboard: Dashboa
     page.wait_for_selector("#absent", timeout=WITHIN)
     dashboard.start()
     page.wait_for_selector("#absent", state="detached", timeout=WITHIN)
+
+
+def test_a_run_is_watched_from_its_first_point_to_its_last(page, dashboard: Dashboard, train_beside, tmp_path):
+    training = train_beside(dashboard.url)
+    training.pause_after_evaluations(4)
+    training.go_on()
+    training.until(lambda: len(dashboard.series(training.run).get("loss.valid", ([], []))[0]) >= 3)
+    training.process.send_signal(signal.SIGSTOP)  # however long the browser takes
+    link = f'a[href="/run/{training.run.path.name}"]'
+
+    show(page, f"{dashboard.url}/runs", link)  # listed without a click
+    page.click(link)
+    page.wait_for_selector(LINE)
+    before = shape(page)
+    training.go_on()
+    output = training.check_end()
+    assert output.count(f"dashboard {dashboard.url}/run/{training.run.path.name}") == 1
+    assert "not on the dashboard" not in output
+    page.wait_for_selector(".state.completed")
+    grown(page, before)
+    page.click("summary")
+    assert "model.d_model" in page.inner_text("body")
+
+    dashboard.restart(signal.SIGINT)
+    show(page, f"{dashboard.url}/run/{training.run.path.name}")
+    page.wait_for_selector("pre:has-text('loss.valid')")
+    picture = Path(os.environ.get("FOLIO_SCREENSHOT", tmp_path / "dashboard.png"))  # this test makes the README's
+    page.screenshot(path=str(picture), full_page=True)
+    assert picture.stat().st_size > 10_000
+    assert page.outside == []
+
+
+def test_html_in_a_log_runs_no_script(page, shared_dashboard, make_run):
+    run = make_run()
+    run.append_log("<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>")
+    delivery = shared_dashboard.receive(run)
+    for path in ("", "?labml", "/logger"):
+        show(page, f"{delivery.page}{path}", "text=a line for people")
+        page.wait_for_load_state("networkidle")  # the page would have asked for the missing picture by now
+        assert page.title() != "broken in"

@@ -11,21 +11,6 @@ from data.play.grammar import grammar, play
 from runs.errors import InputError
 from tests.board.conftest import Dashboard
 
-
-@pytest.fixture
-def opened(page, shared_dashboard: Dashboard, make_run, train, tmp_path):
-    """The page with a run on a short piece of the play."""
-    text, run = tmp_path / "play.txt", make_run()
-    text.write_text(play(20_000), encoding="utf-8")
-    trained = train(data__corpus=text, data__extra_characters=grammar().alphabet, training__max_steps=2).run
-    shutil.copytree(trained.path, run.path, dirs_exist_ok=True)
-    run.save_corpus("play", "0" * 64)
-    shared_dashboard.receive(run)
-    page.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
-    page.fill("#text", "Ne daz r_nts iv Insk darku")
-    return page
-
-
 COUNT_BLANKS = """() => {  // whenever the text is drawn
   const sheet = document.querySelector('.sheet');
   const count = () => drawn.push(sheet.querySelectorAll('[aria-pressed=true]').length);
@@ -34,7 +19,15 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 }"""
 
 
-def test_a_text_is_hidden_read_and_filled(opened, axe):
+def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard, make_run, train, tmp_path):
+    text, run, opened = tmp_path / "play.txt", make_run(), page
+    text.write_text(play(20_000), encoding="utf-8")
+    trained = train(data__corpus=text, data__extra_characters=grammar().alphabet, training__max_steps=2).run
+    shutil.copytree(trained.path, run.path, dirs_exist_ok=True)
+    run.save_corpus("play", "0" * 64)
+    shared_dashboard.receive(run)
+    opened.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
+    opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
     opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=60_000)
     assert opened.locator(".bars h3").count() == 1

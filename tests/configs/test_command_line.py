@@ -2,7 +2,6 @@ import re
 import signal
 
 import pytest
-import yaml
 
 from board.comparison import SAME_EXPERIMENT
 from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve, run_seeds
@@ -23,12 +22,6 @@ def test_without_a_preset_the_reason_for_the_choice_is_given():
     assert command.values["seed"] == 3
     assert command.overridden == {"seed": 3}
     assert parse(["device=cpu"]).source == "preset quick: device=cpu (--preset chooses another)"
-
-
-def test_a_resolved_config_read_back_resolves_to_itself(tmp_path):
-    values = parse(["--preset", "annotated", "training.max_steps=5", "seed=9", "data.corpus=play.txt"]).values
-    path = written(tmp_path / "config.yaml", yaml.safe_dump(values))
-    assert parse(["--config", str(path)]).values == values
 
 
 UNDERSTOOD = {
@@ -88,7 +81,6 @@ WRONG = {
     "stage with another key": (["training.stages=[{until: 1.0, seqlen: 64}]"], "did you mean seq_len?"),
     "stage without a space": (["training.stages=[{until:1.0,seq_len:64}]"], "YAML needs a space after the colon"),
     "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
-    "one of a stage's": (["training.stages=[{until: 1, seq_len: 64, masking_prob: [0.5, 2]}]"], "masking_prob=2"),
     "a stage's text": (["training.stages=[{until: 1, seq_len: 64, masking_prob: [0.5, x]}]"], "masking_prob=x"),
     "none of a stage's": (["training.stages=[{until: 1, seq_len: 64, masking_prob: []}]"], "masking_prob=[] is empty"),
     "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),
@@ -101,17 +93,14 @@ WRONG = {
     "labml_nn's masks": (["--preset", "annotated", "masking.masks=static"], "labml_nn supports dynamic only"),
     "mixture of nothing": (["masking.strategy=mixture"], "needs masking.mixture"),
     "mixture's strategy": ([MIXTURE, "masking.mixture=[{until: 1.0, spam: 1}]"], "unknown strategy 'spam'"),
-    "mixture's end": ([MIXTURE, "masking.mixture=[{until: 0.5, span: 1}]"], "the last row must have until=1.0"),
     "mixture's nan": ([MIXTURE, "masking.mixture=[{until: .nan, span: 1}, {until: 1.0, span: 1}]"], "until=nan must"),
     "mixture's share": ([MIXTURE, "masking.mixture=[{until: 1.0, span: -1}]"], "must be a number from 0 to 1e6"),
     "mixture without effect": (["masking.mixture=[{until: 1.0, span: 1}]"], "requires masking.strategy=mixture"),
     "no budget": (["training.max_seconds=none"], "no budget is set"),
     "config that is not there": (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
-    "file that is a folder": (["--config", "configs"], "cannot read configs (Is a directory)"),
     "two values": (["model.d_ff=64", "model.d_ff=32"], "model.d_ff has two values, 64 and 32: give one"),
     "a row's two lengths": (["training.stages=[{until: 1, seq_len: 8, seq_len: 9}]"], "the key seq_len stands twice"),
     "no equals sign": (["model.d_model"], "is not of the form key=value"),
-    "unknown option": (["--pressed", "7"], "'--pressed' is not of the form key=value"),
     "key with dashes": (["--model.d_model=256"], "unknown key '--model.d_model': did you mean model.d_model?"),
     "seeds": (["--preset", "quick", "--seeds", "0"], "--seeds: 0 is out of range"),
     "device": (["device=tpu"], "is not a device"),

@@ -71,16 +71,12 @@ def test_a_custom_strategy_learns_and_resumes_bit_for_bit(train):
 
 
 @pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_moves_to_another_device():
+def test_a_custom_strategy_moves_to_another_device_is_a_value_of_the_key_and_may_be_in_a_mixture(corpus_file):
     segmenter = STRATEGIES["fresh"]("some text").to(torch.device("meta"))
     segmenter.observe(torch.tensor([1, 2], device="meta"), torch.ones(2, device="meta"))
     assert segmenter.times_masked.device.type == "meta"
     _, weights = segmenter(torch.arange(4, device="meta")[None], torch.Generator(), 0.0)
     assert weights.device.type == "meta"
-
-
-@pytest.mark.usefixtures("custom_strategy")
-def test_a_custom_strategy_is_a_value_of_the_key_and_may_be_part_of_a_mixture(corpus_file):
     assert "fresh" in keys_of(Configs)["masking.strategy"].key.choices
     rows = [{"until": 1.0, "fresh": 1, "random": 1}]
     configs = configs_for(corpus_file, masking__strategy="mixture", masking__mixture=rows)

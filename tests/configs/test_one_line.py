@@ -28,12 +28,6 @@ def test_an_error_is_one_printable_line(monkeypatch, capsys, message, line):
     assert capsys.readouterr().err == f"experiment.py: {line}\n"
 
 
-def test_an_entry_point_gets_the_words_and_its_code_is_the_exit_code(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["experiment.py", "seed=1"])
-    with pytest.raises(SystemExit, match=r"^130$"):
-        run_main(lambda words: 130 if words == ["seed=1"] else 1)
-
-
 def test_a_full_disk_ends_in_one_line(capsys):
     def main(_: list[str]) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", "config.yaml")

@@ -7,6 +7,7 @@ import pytest
 
 from configs.command_line import parse
 from configs.keys import ConfigError
+from data.sources import CorpusError
 from experiment import main
 from runs.find import find_run
 from tests.conftest import SENTENCES, config_file
@@ -52,7 +53,7 @@ def test_keys_of_characters_are_refused_with_other_tokens(word):
 def test_a_missing_package_is_one_line(monkeypatch, tmp_path, tokens):
     tokens = str(saved(tmp_path, "gpt2", TEXT)) if tokens == "file" else tokens
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ConfigError, match=r"pip install -r requirements-text\.txt"):
+    with pytest.raises(CorpusError, match=r"pip install -r requirements-text\.txt"):
         parse([f"data.tokens={tokens}"])
     parse(["data.tokens=bytes"])
 

@@ -16,12 +16,9 @@ def test_the_masks_never_change():
     assert set(protocol_masks(1_024).sum(1).tolist()) == {38}
 
 
-def test_windows_do_not_overlap_and_the_remainder_is_dropped():
+def test_windows_do_not_overlap_the_remainder_is_dropped_and_a_large_text_has_1024_evenly_spaced():
     windows = validation_set(torch.arange(256 * 4 + 255)).windows
     assert torch.equal(windows, torch.arange(256 * 4).view(4, 256))
-
-
-def test_a_large_text_has_1024_windows_evenly_spaced():
     windows = validation_set(torch.arange(256 * 3_000)).windows
     assert windows.shape == (1_024, 256)
     assert windows[0, 0] == 0

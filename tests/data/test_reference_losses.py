@@ -1,17 +1,20 @@
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from data import reference_losses
+from data import reference_losses, reference_process
 from data.corpus import Corpus
 from data.play.automaton import Automaton
 from data.protocol import N_MASKED, validation_set
 from data.reference_losses import cached_losses, mean_loss, unigram_loss, window_losses
+from data.reference_process import References
 from data.vocabulary import Vocabulary
 
 COINS = Automaton("ab", ({0: 0.25, 1: 0.75}, {0: 0.25, 1: 0.75}))  # independent characters
+KNOWN = {"uniform": 4.0, "unigram": 3.0}
 
 
 @pytest.fixture
@@ -78,3 +81,33 @@ def test_a_text_with_one_validation_window_has_finite_reference_losses(length: i
         assert losses.shape == (1,)
         assert 0 < losses[0] < 2 * N_MASKED
     assert unigram_of(short) == pytest.approx(0.56, abs=0.1)
+
+
+@pytest.fixture
+def text(sentences: str, monkeypatch: pytest.MonkeyPatch, empty_cache) -> Corpus:
+    """A text whose reference losses are computed in a background process."""
+    monkeypatch.setattr(reference_process, "SMALL", 0)
+    return Corpus.from_text("sentences", sentences)
+
+
+def test_counting_runs_in_the_background_and_is_cached(text: Corpus):
+    first = References(text, KNOWN)
+    assert first.losses == KNOWN  # counting is not awaited
+    assert first.is_complete(wait_seconds=60)
+    assert first.losses["counting"] < 1.0
+    before = multiprocessing.active_children()
+    again = References(text, KNOWN)
+    assert again.is_complete()  # from the cache
+    assert again.losses == first.losses
+    assert set(multiprocessing.active_children()) <= set(before)
+
+
+def test_a_background_process_that_dies_does_not_stop_the_run(text: Corpus):
+    before = set(multiprocessing.active_children())
+    started = References(text, KNOWN)
+    (child,) = set(multiprocessing.active_children()) - before
+    child.kill()
+    assert not started.is_complete(wait_seconds=60)
+    assert not started.is_complete()
+    assert started.losses == KNOWN
+    assert started.floor() is None

@@ -98,20 +98,16 @@ def test_a_survey_that_fails_goes_on_from_its_last_line(text: Path):
     assert said == []
 
 
-def test_a_text_is_converted_once(text: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_text_is_converted_once_and_a_changed_file_is_announced_and_converted_again(text: Path, monkeypatch):
     loaded = load_corpus(str(text))
     first = loaded.stored.tokenized(VOCABULARY)
     os.utime(text / "001.txt")  # a new time, the same content
-    monkeypatch.setattr(tokenization, "read_blocks", None)  # would be called to convert
-    monkeypatch.setattr("data.survey.read_blocks", None)
-    again = load_corpus(str(text))
-    assert again.sha256 == loaded.sha256
-    assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
-
-
-def test_a_changed_file_is_announced_and_converted_again(text: Path):
-    loaded = load_corpus(str(text))
-    loaded.stored.tokenized(VOCABULARY)
+    with monkeypatch.context() as patch:
+        patch.setattr(tokenization, "read_blocks", None)  # would be called to convert
+        patch.setattr("data.survey.read_blocks", None)
+        again = load_corpus(str(text))
+        assert again.sha256 == loaded.sha256
+        assert again.stored.tokenized(VOCABULARY).training.ids.tolist() == first.training.ids.tolist()
     changed = "T" + (text / "000.txt").read_text()[1:]  # of the same size
     (text / "000.txt").write_text(changed)
     said: list[str] = []

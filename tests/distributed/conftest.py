@@ -1,7 +1,6 @@
 """Runs with several processes, started as torchrun starts them."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,9 +12,8 @@ import pytest
 import torch.distributed as dist
 
 from runs.run_folder import RunFolder
-from tests.conftest import config_file, only_run
+from tests.conftest import config_file, only_run, until
 from tests.fork_server import ForkServer, Program
-from tests.waiting import until
 
 KEYS = {"training.chars_per_step": 1024, "checkpoint.every_seconds": 1e6}
 
@@ -58,11 +56,8 @@ class Launcher:
 
     def new_store(self) -> int:
         """The port of a new store, as torchrun has one."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.stores.append(dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=60)))
-        return port
+        self.stores.append(dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60)))
+        return self.stores[-1].port
 
     def start_long(self, *program: str) -> list[Program]:
         """Start a run of two processes without end, which saves all the time. Waits for its second checkpoint."""

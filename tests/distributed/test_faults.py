@@ -1,17 +1,21 @@
-"""Processes that are killed, that hang, or that load something else than the others: all end, and say why."""
+"""Processes that are killed, that hang, that load something else than the others, or whose disk is full."""
 
 import os
 import re
+import resource
 import signal
+import sys
 
 import psutil
 import pytest
 
+from configs.compiled_code import CACHE_VARIABLE
 from distributed.processes import HANGS, LOST
 from tests.distributed.conftest import Launcher
 from training.checkpoint import load_last
 
 PROGRAM = "tests/distributed/faulty.py"
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
 
 
 def check_errors(launcher: Launcher, fault: str, codes: list[int], *patterns: str, **keys: object) -> None:
@@ -73,7 +77,46 @@ def test_a_fault_of_one_process_ends_all_and_is_named(launcher, fault):
         assert not (launcher.folder / "logs").exists()
 
 
+def test_a_batch_that_cannot_be_divided_is_refused_by_one_line(launcher):
+    line = "faulty.py: .*is not a multiple of seq_len=1024 times 2 processes\n"
+    check_errors(launcher, "none", [2, 2], line, "", training__stages=[{"until": 1.0, "seq_len": 1024}])
+
+
 def test_a_process_without_the_text_is_named(launcher, shakespeare):
     """The first process decides which text `auto` is; the others do not replace it by the play."""
     line = "faulty.py: process 1: FOLIO_TINY_SHAKESPEARE: cannot read.*\n"
     check_errors(launcher, "no text", [2, 2], line, "", data__corpus="auto")
+
+
+@on_linux
+def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
+    """A limit on the size of its files stands for the disk. Training continues until it has to save its last state."""
+    programs = launcher.start_long()
+    run = launcher.only_run()
+    resource.prlimit(programs[0].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # small files only
+    read = []
+    while not read or "cannot write the checkpoint" not in read[-1]:
+        read.append(programs[0].stdout.readline())
+        assert read[-1], read
+    before = {path.name: path.read_bytes() for path in run.checkpoints.iterdir()}
+    for program in programs:
+        os.kill(program.pid, signal.SIGINT)
+    assert [program.wait(60) for program in programs] == [1, 0]
+    errors = [program.stderr.read() for program in programs]
+    assert errors[0].count("\n") == 1
+    assert "stopped: cannot save the run (File too large): make room for " in errors[0]
+    assert errors[1] == ""
+    assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
+
+
+@on_linux
+@pytest.mark.slow
+def test_a_full_disk_of_another_process_costs_the_compiled_code(launcher, monkeypatch, tmp_path):
+    """All processes train without it, and the first one says why. Only the second one compiles, with no room at all."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "compiled"))
+    config = launcher.config(training__compile=True, training__max_steps=4, model__n_layers=1)
+    output, _ = launcher.run(2, PROGRAM, "full disk", "--config", config)
+    assert "training without torch.compile: process 1: " in output
+    run = launcher.only_run()
+    assert run.metrics()[-1]["step"] == 4
+    assert run.status()["status"] == "completed"

@@ -94,12 +94,3 @@ def test_ctrl_c_saves_and_ends_all(launcher):
         os.kill(program.pid, signal.SIGTERM)  # torchrun repeats it
     assert [program.wait(30) for program in programs] == [130, 0]
     assert launcher.only_run().status()["status"] == "interrupted"
-
-
-def test_a_batch_that_cannot_be_divided_is_refused_by_one_line(launcher):
-    config = launcher.config(training__max_steps=2, training__stages=[{"until": 1.0, "seq_len": 1024}])
-    programs = launcher.start(2, "experiment.py", "--config", config)
-    assert [program.wait(60) for program in programs] == [2, 2]
-    errors = "".join(program.stderr.read() for program in programs)
-    assert "is not a multiple of seq_len=1024 times 2 processes" in errors
-    assert errors.count("\n") == 1

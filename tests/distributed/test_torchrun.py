@@ -17,9 +17,8 @@ from distributed import meeting
 from runs.files import ROOT
 from runs.find import find_started_by
 from runs.run_folder import RunFolder
-from tests.conftest import TINY, only_run
+from tests.conftest import TINY, only_run, until
 from tests.distributed.conftest import Launcher
-from tests.waiting import until
 
 
 def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher):

@@ -1,10 +1,21 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from configs.experiment import configs_of
 from model import MaskedLanguageModel, ModernEncoder
+
+INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
+
+
+def built(architecture: str, keys: Mapping[str, Any]) -> Any:
+    """The model of an architecture by its name, for 30 tokens."""
+    torch.manual_seed(0)
+    configs = configs_of({"model.architecture": architecture, **keys})
+    configs.model.n_tokens = 30
+    return configs.model.architecture.eval()
 
 
 def small_model(**sizes: Any) -> MaskedLanguageModel:

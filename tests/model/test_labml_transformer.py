@@ -1,24 +1,22 @@
+import importlib
+import sys
+from unittest.mock import Mock
+
 import pytest
 import torch
 
-from configs.experiment import configs_of
 from model.labml_transformer import LabmlTransformer
+from tests.model.conftest import INPUTS, built
 
 
 @pytest.fixture
 def model() -> LabmlTransformer:
-    torch.manual_seed(0)
-    configs = configs_of(
-        {"model.architecture": "labml_nn", "model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2}
-    )
-    configs.model.n_tokens = 30
-    return configs.model.architecture.eval()
+    return built("labml_nn", {"model.d_model": 32, "model.n_heads": 4, "model.n_layers": 2})
 
 
-INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
-
-
-def test_the_logits_are_those_of_labml_nns_own_model(model, annotated):
+def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", Mock())  # for others; the real one needs torch's CUDA build
+    annotated = importlib.import_module("labml_nn.transformers.mlm.experiment")
     original = annotated.TransformerMLM(encoder=model.encoder, src_embed=model.src_embed, generator=model.generator)
     expected, _ = original(INPUTS.t())  # sequence first
     assert torch.equal(model(INPUTS), expected.transpose(0, 1).flatten(0, 1))

@@ -4,15 +4,12 @@ from torch.nn import functional as F
 
 from model import MaskedLanguageModel, ModernEncoder
 from model.modern import mix, rotary_table, rotate
-from tests.model.conftest import small_model
+from tests.model.conftest import INPUTS, small_model
 
 
 @pytest.fixture
 def model() -> MaskedLanguageModel:
     return small_model(n_heads=4).eval()
-
-
-INPUTS = torch.randint(30, (3, 20), generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("changed", [0, 9, 11, 19])

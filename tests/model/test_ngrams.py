@@ -52,20 +52,14 @@ def test_ngrams_are_spread_evenly_over_the_rows(n_tokens: int):
 def test_few_ngrams_share_a_row_if_there_are_many_rows():
     pairs = torch.cartesian_prod(torch.arange(N_TOKENS), torch.arange(N_TOKENS))  # every bigram, each in a window
     for n_rows, n_distinct in ((10**6, 0.99 * N_TOKENS**2), (100, 99)):
-        rows = embedding([(-2, -1)], n_rows).rows(torch.cat([pairs, pairs[:, :1]], dim=1))
-        assert n_distinct <= len(rows[:, 2].unique()) <= min(n_rows, N_TOKENS**2)
+        for ngram, column in (((-2, -1), 2), ((1, 2), 0)):
+            rows = embedding([ngram], n_rows).rows(torch.cat([pairs, pairs[:, :1]], dim=1))
+            assert n_distinct <= len(rows[:, column].unique()) <= min(n_rows, N_TOKENS**2)
 
 
-def test_a_vector_depends_on_the_characters_of_its_ngrams_only():
-    assert all(0 not in ngram for ngram in NGRAMS)  # the character itself is in none
+def test_no_ngram_has_the_character_itself_and_none_occurs_twice():
+    assert all(0 not in ngram for ngram in NGRAMS)
     assert len(set(NGRAMS)) == len(NGRAMS)
-    module = embedding([(-2, -1), (1, 2)])
-    before = module(INPUTS)
-    for column in range(9):
-        changed = INPUTS.clone()
-        changed[:, column] = (changed[:, column] + 1) % N_TOKENS
-        differs = (module(changed) != before).any(-1).any(0)
-        assert differs.nonzero().flatten().tolist() == [i for i in range(9) if abs(i - column) in (1, 2)]
 
 
 @pytest.mark.parametrize("longest", [2, 3, 4])

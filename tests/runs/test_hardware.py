@@ -9,7 +9,7 @@ import pytest
 
 from runs import hardware
 from runs.run_folder import RunFolder
-from tests.waiting import until
+from tests.conftest import until
 
 
 @pytest.fixture

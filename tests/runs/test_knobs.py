@@ -1,6 +1,7 @@
 import pytest
 
-from runs.knobs import KnobError, Knobs, knobs_of
+from runs.errors import InputError
+from runs.knobs import Knobs, knobs_of
 
 CHANGE = {"learning_rate_factor": 0.5, "masking_prob": 0.3}
 
@@ -30,7 +31,7 @@ def test_knobs_are_read_from_strings_and_numbers(values, expected):
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_range(values, message):
-    with pytest.raises(KnobError, match=message):
+    with pytest.raises(InputError, match=message):
         knobs_of(values)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from runs import files, reading, run_folder
 from runs.run_folder import RunFolder, RunFolderError
+from runs.schema import EVENT, MISSING, STATUS, checked
 from tests.conftest import one_line
 from tests.runs.conftest import metrics_row
 
@@ -27,7 +28,7 @@ def row_with(**values) -> bytes:
     return json.dumps(metrics_row(1) | values).encode() + b"\n"
 
 
-def test_a_run_reads_back_what_it_wrote(run):
+def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_spaces(run):
     about = run.about()
     assert about["name"] == "mlm, play"
     assert (about["comment"], about["explicit"]) == ("preset quick", ["seed"])
@@ -41,9 +42,6 @@ def test_a_run_reads_back_what_it_wrote(run):
     about = run.about()
     assert about["comment"] == "failed: the loss is nan | preset quick (changed by hand)"
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
-
-
-def test_the_command_quotes_a_path_with_spaces(run):
     run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
     assert run.command() == "python experiment.py --config 'my runs/config.yaml' seed=1"
 
@@ -254,3 +252,34 @@ def test_the_last_sign_of_life_is_that_of_the_files_unless_the_run_trains(run):
     assert run.last_heard() == 1_000.0
     with run.locked():
         assert run.last_heard() > time.time() - 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted", "refused"),
+    [
+        (float, [0, -1.5, 2**60, 1e300], [math.nan, math.inf, -math.inf, 10**400, True, "1", None, MISSING, [1.0]]),
+        (int, [0, -3, 2**62], [1.0, False, 2**63, 10**5_000, "1", None, MISSING]),
+        (str, ["", "a"], [1, None, MISSING, ["a"]]),
+        ((str, None), ["a", None], [1, MISSING]),
+        ((dict, MISSING), [{}, MISSING], [None, []]),
+        ([str], [[], ["a", "b"]], ["ab", ["a", 1], None]),
+        ({"a": int}, [{"a": 1}, {"a": 1, "b": 2}], [{}, {"a": "1"}, None]),
+        (lambda value: value == 7, [7], [8, None]),
+    ],
+)
+def test_a_kind_accepts_and_refuses(kind, accepted, refused):
+    for value in accepted:
+        content = {} if value is MISSING else {"key": value}
+        assert checked(content, {"key": kind}, "file") is content
+    for value in refused:
+        content = {} if value is MISSING else {"key": value}
+        with pytest.raises(ValueError, match=r"^file is damaged: key is "):
+            checked(content, {"key": kind}, "file")
+
+
+def test_the_message_is_one_short_line_that_names_the_first_wrong_key():
+    with one_line(ValueError, r"^status\.json is damaged: status is wrong") as error:
+        checked({"status": "line\nline" * 1_000, "details": 3}, STATUS, "status.json")
+    assert len(str(error.value)) < 100
+    with pytest.raises(ValueError, match=r"^events.jsonl is damaged: step is missing$"):
+        checked({"event": "resumed"}, EVENT, "events.jsonl")

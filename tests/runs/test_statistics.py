@@ -1,17 +1,8 @@
 import numpy as np
 import pytest
 
-from runs.statistics import (
-    Difference,
-    differing_keys,
-    group_by_settings,
-    paired_difference,
-    seed_difference,
-    standard_error,
-    t_quantile,
-    two_sided_p,
-    with_error,
-)
+from runs import statistics
+from runs.statistics import Difference, differing_keys, group_by_settings, paired_difference, seed_difference
 
 WINDOWS = np.random.default_rng(0).normal(1.2, 0.1, 200)
 IGNORED = {"seed", "name"}
@@ -34,7 +25,7 @@ def test_runs_that_differ_only_in_ignored_keys_are_one_group():
     small, large = group_by_settings(configs, losses, IGNORED)
     assert (len(small.losses), len(large.losses)) == (2, 2)
     assert small.losses.mean() == pytest.approx(WINDOWS.mean() + 0.01)
-    assert standard_error(small.losses) == pytest.approx(0.01)
+    assert statistics.standard_error(small.losses) == pytest.approx(0.01)
     assert small.window_losses == pytest.approx(WINDOWS + 0.01)
     assert differing_keys([small, large]) == {"model.d_model": [128, 64]}
     assert len(group_by_settings(configs, losses, {"seed"})) == 4  # the names differ
@@ -68,10 +59,10 @@ def test_fewer_than_two_seeds_in_a_group_give_no_difference_over_seeds(first, se
 
 
 def test_a_number_and_its_error_have_as_many_digits():
-    assert with_error("1.2346", 0.00126) == "1.2346 ± 0.0013"
-    assert with_error("+0.100", 0.05) == "+0.100 ± 0.050"
+    assert statistics.with_error("1.2346", 0.00126) == "1.2346 ± 0.0013"
+    assert statistics.with_error("+0.100", 0.05) == "+0.100 ± 0.050"
     for unknown in (None, float("nan")):
-        assert with_error("0.10", unknown) == "0.10"
+        assert statistics.with_error("0.10", unknown) == "0.10"
 
 
 def test_pairing_removes_the_spread_that_both_sides_share():
@@ -85,7 +76,7 @@ def test_pairing_removes_the_spread_that_both_sides_share():
 
 def test_a_tie_is_a_difference_whose_interval_contains_zero():
     """The only definition of a tie: just inside and just outside of the interval."""
-    t = t_quantile(0.95, 4)
+    t = statistics.t_quantile(0.95, 4)
     for mean, verdict in ((0.99 * t, "tie"), (1.01 * t, "worse"), (-0.99 * t, "tie"), (-1.01 * t, "better")):
         difference = Difference(mean, 1.0, 4)
         assert difference.verdict == verdict
@@ -102,6 +93,6 @@ def test_without_a_spread_there_is_no_verdict(values, base):
 
 @pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.3027), (4, 2.7764), (9, 2.2622), (1e5, 1.95999)])
 def test_quantiles_and_p_values_are_those_of_published_tables(freedom: float, t: float):
-    assert t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)
-    assert two_sided_p(t, freedom) == pytest.approx(0.05, rel=1e-3)
-    assert two_sided_p(0.0, freedom) == pytest.approx(1.0)
+    assert statistics.t_quantile(0.95, freedom) == pytest.approx(t, rel=1e-4)
+    assert statistics.two_sided_p(t, freedom) == pytest.approx(0.05, rel=1e-3)
+    assert statistics.two_sided_p(0.0, freedom) == pytest.approx(1.0)

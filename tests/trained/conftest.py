@@ -1,4 +1,3 @@
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from trained.load import Trained, load_trained
 CHARACTERS = ["plain", "with_ngrams"]
 KINDS = ["bytes", "bpe", "wordpiece", "unigram", "unknown"]
 EXTRA = "Zürich, 中文 and Zoë.\n"
-
-sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]  # as in export.py
 
 
 def small_run(folder, corpus, **keys) -> Trained:

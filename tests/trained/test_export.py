@@ -8,17 +8,11 @@ import sys
 import pytest
 
 from export import main
-from trained.trackers import log, to_csv, to_tensorboard, to_wandb
+from trained.trackers import log, to_tensorboard, to_wandb
 
 
 def words(trained, *others) -> list[str]:
     return [str(trained.run.path), "--to", *map(str, others)]
-
-
-def test_the_path_is_printed_and_whole(plain, tmp_path, capsys):
-    assert main(words(plain, "csv", tmp_path / "new" / "rows.csv")) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "new" / "rows.csv")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["rows.csv"]
 
 
 def test_a_failure_leaves_nothing(plain, tmp_path, monkeypatch):
@@ -72,9 +66,11 @@ def test_a_missing_library_is_one_line(plain, tmp_path, refusal, monkeypatch, na
     assert f"{library} is not installed: pip install -r requirements-export.txt" in line
 
 
-def test_csv_has_a_line_per_evaluation_with_the_keys(plain, tmp_path):
-    to_csv(plain.run, tmp_path / "rows.csv")
-    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as file:
+def test_csv_has_a_line_per_evaluation_with_the_keys_and_its_path_is_printed(plain, tmp_path, printed):
+    path = tmp_path / "new" / "rows.csv"
+    assert printed(main, *words(plain, "csv", path)).strip() == str(path)
+    assert [each.name for each in path.parent.iterdir()] == ["rows.csv"]
+    with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["loss.valid"]) for row in rows] == [row["loss.valid"] for row in plain.run.metrics()]
     assert {row["model.d_model"] for row in rows} == {"32"}

@@ -145,10 +145,7 @@ def test_ten_thousand_piped_lines_need_no_more_memory_than_a_hundred(filtered):
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [
-        (b"\xff", "line 3 is not UTF-8 text"),
-        ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary"),
-    ],
+    [(b"\xff", "line 3 is not UTF-8 text"), ("ca_ é".encode(), "line 3: the character 'é' is not in the vocabulary")],
 )
 def test_the_lines_before_a_bad_one_are_answered(filtered, bad, message):
     code, output, error, _ = filtered(b"the c_t\r\na d_g\n" + bad + b"\nthe c_t\n")

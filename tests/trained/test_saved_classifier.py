@@ -47,18 +47,12 @@ of_both_kinds = pytest.mark.parametrize(
 )
 
 
-def predicted(capsys, *words) -> list[str]:
-    assert predict.main([*map(str, words)]) == 0
-    return capsys.readouterr().out.splitlines()
-
-
 @of_both_kinds
-def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
-    saved = load_classifier(folder)
-    capsys.readouterr()
-    if saved.kind == "text":
-        assert [line.split()[0] for line in predicted(capsys, folder, *TEXTS)] == ["cat", "dog", "cat"]
-        (found,) = (json.loads(line) for line in predicted(capsys, folder, "a dog", "--json", "--top", "9"))
+def test_predict_classifies_new_texts(folder, printed, capsys, monkeypatch):
+    if load_classifier(folder).kind == "text":
+        lines = printed(predict.main, folder, *TEXTS).splitlines()
+        assert [line.split()[0] for line in lines] == ["cat", "dog", "cat"]
+        found = json.loads(printed(predict.main, folder, "a dog", "--json", "--top", 9))
         assert [each["label"] for each in found["labels"]] == ["dog", "cat"]
         assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("the cat\n\na dög Ω\n".encode() + b"x" * 99)))
@@ -69,9 +63,9 @@ def test_predict_classifies_new_texts(folder, capsys, monkeypatch):
         assert "1 texts are empty" in output.err
         assert "characters are not in the classifier's vocabulary" in output.err
     else:
-        lines = [line.rsplit(maxsplit=2)[:2] for line in predicted(capsys, folder, "the cat")]
+        lines = [line.rsplit(maxsplit=2)[:2] for line in printed(predict.main, folder, "the cat").splitlines()]
         assert lines[:2] == [["'th'", "-"], ["'e'", "v"]]
-        (found,) = (json.loads(line) for line in predicted(capsys, folder, "the cat", "--json"))
+        found = json.loads(printed(predict.main, folder, "the cat", "--json"))
         pieces = [(piece["text"], piece["labels"][0]["label"]) for piece in found["pieces"]]
         assert pieces == [("th", "-"), ("e", "v"), (" c", "-"), ("a", "v"), ("t", "-")]
 
@@ -137,15 +131,15 @@ def test_wrong_uses_are_one_line(folder, plain, tmp_path, refusal):
 
 
 @pytest.mark.parametrize("trained", ["plain"], indirect=True)
-def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, capsys, refusal):
+def test_pairs_are_two_texts_with_a_tab_between_them(trained, tmp_path, printed, refusal):
     rows = [f"the {a} sat {i},a {b} ran,{'same' if a == b else 'other'}" for i in range(12) for a in AB for b in AB]
     (tmp_path / "own.csv").write_text("\n".join(["text_a,text_b,label", *rows]), encoding="utf-8")
-    words = ["--task", str(tmp_path / "own.csv"), "--draws", "1", "--save", str(tmp_path / "saved")]
-    assert finetune.main([str(trained.run.path), *words]) == 0
     saved = tmp_path / "saved"
-    assert rf"is saved: printf 'TEXT\tTEXT\n' | python predict.py {saved}" in capsys.readouterr().out
-    output = predicted(capsys, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran")
-    assert [line.split()[0] for line in output] == ["same", "other"]
+    words = ["--task", tmp_path / "own.csv", "--draws", 1, "--save", saved]
+    output = printed(finetune.main, trained.run.path, *words)
+    assert rf"is saved: printf 'TEXT\tTEXT\n' | python predict.py {saved}" in output
+    output = printed(predict.main, saved, "the cat sat\ta cat ran", "the cat sat\ta dog ran")
+    assert [line.split()[0] for line in output.splitlines()] == ["same", "other"]
     line = refusal(predict.main, saved, "the cat")
     assert "text 1: a pair is two texts with a tab between them" in line
     line = refusal(export.main, saved, "--to", "onnx", tmp_path / "x.onnx")

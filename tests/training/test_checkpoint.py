@@ -13,16 +13,7 @@ from safetensors.torch import save_file
 from runs.run_folder import RunFolder
 from tests.conftest import limited, one_line
 from training import checkpoint
-from training.checkpoint import (
-    CheckpointError,
-    Content,
-    load_checkpoint,
-    load_last,
-    load_weights,
-    put_weights,
-    save_checkpoint,
-    save_last,
-)
+from training.checkpoint import CheckpointError, Content, load_checkpoint, load_last, save_checkpoint, save_last
 
 NAMES = ("last.safetensors", "previous.safetensors")
 
@@ -85,7 +76,7 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
         each[1].weight = each[0].weight
     saved, other = models
     save_checkpoint(tmp_path / "best.safetensors", Content.of(saved.state_dict(), {}))
-    put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
+    checkpoint.put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
     assert other[1].weight is other[0].weight
     assert torch.equal(other[1].weight, saved[1].weight)
 
@@ -115,7 +106,7 @@ def test_a_damaged_or_missing_file_is_refused_and_the_other_checkpoint_is_found(
         del content[at:]
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="damaged"):
-        load_weights(path)
+        checkpoint.load_weights(path)
     check_found(folder, {1} if name.startswith("last") else {2})
     path.unlink()
     check_found(folder, {1} if name.startswith("last") else {2})
@@ -135,7 +126,7 @@ def test_a_run_of_an_earlier_version_keeps_its_best_weights_but_is_not_resumed(t
     digest = "9489b22db8a21cd5efe1b043148f656f22c28e3e226575eab3ed9beddbaf0be6"
     for name in ("best.safetensors", "last.safetensors"):
         save_file({"weight": torch.ones(2)}, tmp_path / name, {"sha256": digest})
-    assert load_weights(tmp_path / "best.safetensors")["weight"].equal(torch.ones(2))
+    assert checkpoint.load_weights(tmp_path / "best.safetensors")["weight"].equal(torch.ones(2))
     with pytest.raises(CheckpointError, match=r"last\.safetensors does not have format 3: resume with the version"):
         load_last(tmp_path)
 

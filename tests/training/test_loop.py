@@ -6,7 +6,7 @@ from training.evaluation import evaluate
 from training.step import TrainingStep
 
 
-def test_rows_have_the_columns_of_the_design_and_even_spacing(train):
+def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even_spacing(train):
     trained = train(training__max_steps=20, training__evaluations=4, checkpoint__every_seconds=1e-6)
     rows = trained.run.metrics()
     assert load_last(trained.run.checkpoints).state["step"] == 20  # after one at every step
@@ -21,6 +21,12 @@ def test_rows_have_the_columns_of_the_design_and_even_spacing(train):
     }  # fmt: skip
     assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
+    names = {str(path.relative_to(trained.run.path)) for path in trained.run.path.rglob("*") if path.is_file()}
+    assert names == {
+        "about.json", "config.yaml", "corpus.json", "vocabulary.json",
+        "metrics.jsonl", "reference_lines.json", "curves.png",
+        *(f"checkpoints/{name}.safetensors" for name in ("last", "previous", "best")),
+    }  # fmt: skip
 
 
 def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(train, monkeypatch):
@@ -77,16 +83,6 @@ def test_a_budget_of_characters_or_seconds_ends_the_run(train):
     assert rows[-1]["chars"] == 5_120  # the first step that reaches it
     rows = train(training__max_seconds=0.3).run.metrics()
     assert rows[-1]["seconds"] >= 0.3
-
-
-def test_a_run_writes_its_files(train):
-    run = train(training__max_steps=2).run
-    names = {str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file()}
-    assert names == {
-        "about.json", "config.yaml", "corpus.json", "vocabulary.json",
-        "metrics.jsonl", "reference_lines.json", "curves.png",
-        "checkpoints/last.safetensors", "checkpoints/best.safetensors",
-    }  # fmt: skip
 
 
 def test_samples_follow_every_second_evaluation(train):

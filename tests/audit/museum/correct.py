@@ -19,21 +19,7 @@ from auditing.report import Report
 from data.masking import MLM, Corruption, Masker
 from data.masking.strategies import STRATEGIES
 from data.play.grammar import play
-from tests.audit.museum.exhibit import (
-    CLS,
-    MASK,
-    N_ORDINARY,
-    N_TOKENS,
-    PAD,
-    RATE,
-    SEP,
-    Pair,
-    TensorMasker,
-    drawn,
-    only_masks,
-    ordinary,
-    result,
-)
+from tests.audit.museum.exhibit import MASK, N_ORDINARY, RATE, Pair, TensorMasker, drawn, only_masks, ordinary, result
 from tests.audit.museum.tokenizers import ONLY_MASKS, WHOLE_WORDS, collator
 
 
@@ -57,7 +43,8 @@ class Correct:
 
 
 def folio_mlm(seed: int) -> TensorMasker:
-    mlm = MLM(padding_token=PAD, mask_token=MASK, no_mask_tokens=[CLS, SEP], n_tokens=N_TOKENS)
+    of = TensorMasker
+    mlm = MLM(padding_token=of.padding_token, mask_token=MASK, no_mask_tokens=of.no_mask_tokens, n_tokens=of.n_tokens)
     masker = TensorMasker(mlm)
     masker.masking_prob = mlm.masking_prob  # states the rate
     return masker
@@ -68,13 +55,13 @@ def folio_masker(strategy: str) -> Callable[[int], TensorMasker]:
 
     def make(seed: int) -> TensorMasker:
         text = play(50_000, seed=seed)
-        weights = torch.zeros(N_TOKENS).index_fill(0, torch.arange(N_ORDINARY), 1.0)
+        weights = torch.zeros(TensorMasker.n_tokens).index_fill(0, torch.arange(N_ORDINARY), 1.0)
         masker = Masker(
             Corruption(mask_token=MASK, random_token_weights=weights),
             segmenter=STRATEGIES[strategy](text),
             seed=seed,
             device=torch.device("cpu"),
-            no_mask_tokens=range(N_ORDINARY, N_TOKENS),
+            no_mask_tokens=range(N_ORDINARY, TensorMasker.n_tokens),
         )
 
         def mask(x: torch.Tensor) -> Pair:

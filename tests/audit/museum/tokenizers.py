@@ -5,13 +5,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 PIECES = [*SYLLABLES, *(first + second for first in SYLLABLES for second in SYLLABLES[:20])]  # 2,945 tokens with ##
 ONLY_MASKS: dict[str, Any] = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}

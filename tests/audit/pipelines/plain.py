@@ -30,10 +30,6 @@ class Encoder(nn.Module):
         return self.decoder(self.layers(self.embedding(inputs) + self.positions[at] + extra, **attention))
 
 
-def make_model(tokens):
-    return Encoder(tokens.n_tokens)
-
-
 def windows(ids, seed, training):
     """Windows `[BATCH, SEQ_LEN]` of a text: random ones without end to train on, or all of them in order."""
     if not training:
@@ -53,17 +49,6 @@ def mask(x, tokens, ignored=IGNORED):
     random = tokens.first_character + torch.randint(tokens.n_ordinary, x.shape)
     inputs = torch.where(selected & (kind > 0.9), random, inputs)
     return inputs, torch.where(selected, x, ignored)
-
-
-def make_batches(ids, tokens, seed, training):
-    for x in windows(ids, seed, training):
-        yield mask(x, tokens)
-
-
-def loss_and_logits(model, batch):
-    inputs, labels = batch
-    logits = model(inputs)
-    return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED), logits
 
 
 def mean(logits, labels, **options):
@@ -87,3 +72,6 @@ def target(model=Encoder, batches=lambda x, tokens, training: mask(x, tokens), l
 
     made = {"make_model": lambda tokens: model(tokens.n_tokens), "make_batches": make_batches}
     return SimpleNamespace(**made | {"loss_and_logits": loss_and_logits} | functions)
+
+
+make_model, make_batches, loss_and_logits = vars(target()).values()

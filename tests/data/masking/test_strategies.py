@@ -1,13 +1,18 @@
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.corpus import Corpus
 from data.masking import IGNORED_LABEL, n_masked_in
 from data.masking.strategies import STRATEGIES
 from data.masking.units import CorpusUnits
-from data.masking.words import cut
+from data.masking.weights import Surprise, TfIdf, collocations, joined
+from data.masking.words import cut, names_pattern
 from tests.data.masking.helpers import generator, masker_of
 
 TEXT = "ROMEO:\nBut soft, what light breaks?\n\nJULIET:\nO Romeo, good Romeo! I hear old Friar John.\n\n"
@@ -107,3 +112,58 @@ def test_any_text_any_window_any_budget(text, name, masking_prob, seed):
     hidden = torch.zeros(tokens.numel(), dtype=torch.bool).index_fill(0, batch.positions, True)
     assert torch.equal(batch.inputs.flatten()[~hidden], tokens.flatten()[~hidden])
     assert torch.equal(tokens, ids[offsets])  # it is not modified
+
+
+CONTRACTIONS = (
+    "ROMEO:\nNay, I'll go, Come with him, Let it be, All of it, he's Tybalt.\n\nAll:\nThey come, let all go!\n\n"
+)
+KINGS = "I saw the king of France, good King Edward, a friend.\nKing Edward spoke.\n"
+CASES = {
+    "speakers, and capitals inside a sentence": (TEXT, ["ROMEO", "JULIET", "Romeo", "Romeo", "Friar John"]),
+    "no verse line that ends in a colon": ("ROMEO:\nHeaven's will be done:\nAlack the day:\nGo hence.\n", ["ROMEO"]),
+    "no long line that ends in a colon": (
+        "ROMEO:\nGo.\n\nLines of verse that follow an empty one are longer:\nGo.\n\n",
+        ["ROMEO"],
+    ),
+    "no contractions, and no words that occur in lower case": (CONTRACTIONS, ["ROMEO", "Tybalt"]),
+    "words that are not names, inside a name": (KINGS, ["France", "King Edward", "King Edward"]),
+    "line ends of Windows": ("ROMEO:\r\nGo.\r\n\r\nNURSE:\r\nGo, Romeo.\r\n", ["ROMEO", "NURSE", "Romeo"]),
+    "none": ("no names here. None at all.", []),
+    "an empty text": ("", []),
+}
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(names_pattern(text), text)
+
+
+@pytest.mark.parametrize(("text", "names"), CASES.values(), ids=CASES)
+def test_names(text, names):
+    assert names_in(text) == names
+
+
+def test_the_names_of_tiny_shakespeare(shakespeare):
+    found = Counter(names_in(Corpus.from_text("tiny_shakespeare", shakespeare).training))
+    assert not {"I'll", "I", "Come", "Let", "All", "And", "Sir", "What", "But"} & set(found)
+    assert {"Romeo", "JULIET", "Warwick", "KING RICHARD III", "Rome", "Friar Laurence", "England"} <= set(found)
+    assert sum(found.values()) > 8_000
+
+
+def test_surprise_is_low_for_what_the_neighbors_decide():
+    numbers = np.random.default_rng(0).integers(0, 4, 5_000)
+    text = "".join(f"qu{'aeio'[i]} " for i in numbers)
+    values = Surprise(text)(text).reshape(-1, 4).mean(0)
+    assert values[1] < 0.01  # the u after q
+    assert values[2] == pytest.approx(np.log(4), abs=0.05)  # one of four vowels
+
+
+def test_tf_idf_is_high_for_words_of_few_speeches():
+    text = "the king\n\nthe queen\n\nthe king"
+    assert TfIdf(text)(text) == pytest.approx(
+        [np.log(4 / 3) / 2, np.log(4 / 2) / 2, np.log(4 / 3) / 2, np.log(4) / 2, np.log(4 / 3) / 2, np.log(4 / 2) / 2]
+    )
+
+
+def test_a_collocation_may_end_the_text_and_a_text_without_ngrams_has_none():
+    assert collocations([]) == collocations(["one"]) == set()
+    assert joined(["a", " ", "kith", " ", "kin"], {("kith", "kin")}) == ["a", " ", "kith kin"]
