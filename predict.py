@@ -81,7 +81,8 @@ def answer(options: Namespace) -> int:
             break
     for note, n in (+notes).items():  # without zeros
         print(f"{n:,} {note}", file=sys.stderr)
-    return fail(problem) if problem else 0
+    hint = ": --unknown reads it as a blank" if problem.endswith("not in the vocabulary") else ""
+    return fail(problem + hint) if problem else 0
 
 
 def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: Namespace) -> Counter[str]:

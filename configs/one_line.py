@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,9 @@ class OneLineParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, raised as ConfigError."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
+        unknown = message.partition("unrecognized arguments: ")[2].partition(" ")[0].partition("=")[0]
+        similar = get_close_matches(unknown, self._option_string_actions, n=1)
+        raise ConfigError(message + "".join(f": did you mean {option}?" for option in similar))
 
 
 class OutputError(OSError):

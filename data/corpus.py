@@ -77,8 +77,8 @@ class Corpus:
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load a corpus by name.
 
-    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare, or the play if that is unavailable), or the path of
-    a UTF-8 text: a file or a folder (see `data.sources`). `announce` is called with a line before a download or a wait,
+    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare, or the play if no download is possible), or the path
+    of a UTF-8 text: a file or a folder (`data.sources`). `announce` is called with a line before a download or a wait,
     and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
     """
     if name == PLAY:
@@ -88,7 +88,7 @@ def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     try:
         return Corpus.from_text(TINY_SHAKESPEARE, _tiny_shakespeare(announce))
     except CorpusError as error:
-        if name == TINY_SHAKESPEARE:
+        if name == TINY_SHAKESPEARE or os.environ.get(ENVIRONMENT_VARIABLE):  # the user has named a text
             raise CorpusError(f"{error}: {HOW_TO_GET_IT}") from error
         announce(BANNER.format(reason=error, how=HOW_TO_GET_IT))
         return load_corpus(PLAY)

@@ -58,9 +58,9 @@ def test_a_missing_run_is_named_alone(refusal):
 @pytest.mark.parametrize(
     ("words", "answered", "message"),
     [
-        (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary"),
+        (["the c_t", "ca_ é", "a d_g"], "the cat\n", "text 2: the character 'é' is not in the vocabulary: --unk"),
         (["_", "--top", "0"], "", "--top: 0 is out of range: it must be at least 1"),
-        (["_", "--pressed"], "", "unrecognized arguments: --pressed\n"),
+        (["_", "--unkown"], "", "unrecognized arguments: --unkown: did you mean --unknown?\n"),
         (["the c_t", "\udcff"], "the cat\n", "text 2 is not UTF-8 text"),
         (["--serve", "--json"], "", "leave out TEXT, --top"),
         (["_", "--serve"], "", "--serve answers lines of standard input: leave out TEXT"),
