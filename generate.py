@@ -85,7 +85,7 @@ def check_gif(path: Path, length: int) -> None:
 def template_of(prompt: str, length: int | None, trained: Trained) -> Tensor:
     """Token ids of a prompt, then blanks up to `length` tokens. Raises ConfigError if that is impossible."""
     try:
-        ids = encode(prompt, trained)
+        ids = encode(prompt, trained, most_blanks=LONGEST)
     except ValueError as error:
         raise ConfigError(f"--prompt: {error}") from error
     mask_token = trained.vocabulary.mask_token

@@ -38,7 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the devi
     "Folio with AdamW": ADAMW,
     "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
     "Folio with AdamW, float32": ADAMW | {"training.precision": "float32"},  # as the others on a CPU
-    **{name: PEERS["keys"] | keys | {"training.compile": True} for name, keys in PEERS["peers"].items()},
+    **{name: PEERS["keys"] | keys for name, keys in PEERS["peers"].items()},
 }
 
 

@@ -51,7 +51,7 @@ class Command:
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """Parse a command line. Raises ConfigError; --help prints every key and exits."""
+    """Parse a command line. Raises InputError; --help prints every key and exits."""
     parser = OneLineParser(
         prog="python experiment.py",
         usage="%(prog)s [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] "

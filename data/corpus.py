@@ -77,7 +77,7 @@ class Corpus:
 def load_corpus(name: str, announce: Callable[[str], None] = print) -> Corpus:
     """Load a corpus by name.
 
-    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare, or the play if no download is possible), or the path
+    `name` is `tiny_shakespeare`, `play`, `auto` (tiny Shakespeare; the play if cache or download fails), or the path
     of a UTF-8 text: a file or a folder (`data.sources`). `announce` is called with a line before a download or a wait,
     and with a banner if the play replaces tiny Shakespeare. Raises CorpusError if it is missing, empty or not UTF-8.
     """

@@ -13,7 +13,7 @@ from data.vocabulary import Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
-MOST_BLANKS = 10_000  # half a minute: a pass of the model fills one blank of each window
+MOST_BLANKS = 10_000  # of a text; a pass of the model fills one blank of each window
 SYMBOL = re.compile(r"\\(?P<escaped>[\\_\[])|(?P<blank>\[MASK\]|_)|(?P<plain>.)", re.DOTALL)
 
 
@@ -35,11 +35,11 @@ class Filled(NamedTuple):
     guesses: list[Guess]
 
 
-def encode(template: str, trained: Trained, *, unknown: bool = False) -> Tensor:
+def encode(template: str, trained: Trained, *, unknown: bool = False, most_blanks: int = MOST_BLANKS) -> Tensor:
     r"""Token ids `[n]` of a text with blanks, which are `_` or `[MASK]`; each is one token.
 
     `\_`, `\[` and `\\` stand for `_`, `[` and `\`. With `unknown`, characters that the vocabulary does not have are
-    blanks, else they raise ValueError, as more than 10,000 blanks do.
+    blanks; without it they raise ValueError. So do more than `most_blanks` blanks.
     """
     vocabulary, mask = trained.vocabulary, trained.vocabulary.mask_token
     known = set(vocabulary.characters) if unknown and vocabulary.is_characters else None
@@ -52,8 +52,8 @@ def encode(template: str, trained: Trained, *, unknown: bool = False) -> Tensor:
         texts = [symbol["escaped"] or symbol["plain"] for symbol in symbols]
         parts.append(torch.full((len(texts),), mask) if are_blank else vocabulary.encode("".join(texts)))
     ids = torch.cat(parts)
-    if (n_blanks := int((ids == mask).sum())) > MOST_BLANKS:
-        raise ValueError(f"the text has {n_blanks:,} blanks, which are filled one by one: {MOST_BLANKS:,} at most")
+    if (n_blanks := int((ids == mask).sum())) > most_blanks:
+        raise ValueError(f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most")
     return ids
 
 

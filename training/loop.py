@@ -39,7 +39,7 @@ class Trainer:
         """Train until the last evaluation, at the end of the budget, or until `must_stop` is set, as by a signal."""
         self.began = time.monotonic() - self.wall_seconds  # the parts of a resumed run before this one count
         self.last_save = time.monotonic()
-        self.call("begin")  # here torch.compile runs, before the clock
+        self.call("begin")  # torch.compile runs here, before the clock starts
         self.model.train()
         self.clock.start()
         now = self.now()

@@ -40,7 +40,7 @@ class TrainingStep:
         return sums
 
     def draw(self, stage: Stage, progress: float = 0.0) -> list[MaskedBatch]:
-        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels, in a flat list."""
+        """The `grad_accum_steps` masked batches of one step. Only masked positions have labels, `[n_masked]`."""
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):

@@ -79,7 +79,7 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     assert ">Loss, nats per masked character</text>" in drawing
 
 
-# Functions, not expressions: the page's policy forbids the `eval` with which an expression is asked again.
+# Functions, because Playwright polls an expression with `eval`, which the page's policy forbids.
 FIT = "() => [...document.querySelectorAll(':root, .table:has(.list)')].every((e) => e.scrollWidth <= e.clientWidth)"
 APART = """() => [...document.querySelectorAll('figure > svg')].every((svg) => {
   const boxes = [...svg.querySelectorAll('text')].filter((t) => t.textContent).map((t) => t.getBoundingClientRect());

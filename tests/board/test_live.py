@@ -1,4 +1,4 @@
-"""An open page shows what happens to its run, without a click."""
+"""Pages in a browser: an open page shows what happens to its run, and HTML in a log runs no script."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def test_points_appear_on_a_page_opened_before_the_first_or_after_the_last(page,
         page.wait_for_selector(".state.interrupted", timeout=WITHIN)
         page.wait_for_selector("#knobs", state="hidden", timeout=WITHIN)
     assert page.outside == []
-    show(page, delivery.page)  # anew, of a run that has ended and is then resumed
+    show(page, delivery.page)  # opened again: the run has ended, and is then resumed
     page.wait_for_selector(".state.interrupted")
     drawn = shape(page)
     with run.locked():

@@ -2,6 +2,7 @@ import re
 import signal
 
 import pytest
+import yaml
 
 from board.comparison import SAME_EXPERIMENT
 from configs.command_line import SETTINGS, ignored_in_comparisons, parse, presets, read_config, resolve, run_seeds
@@ -10,10 +11,12 @@ from tests.conftest import one_line, written
 
 
 @pytest.mark.parametrize("name", ["annotated", "base", "gpu", "modernbert", "quick", "write", "write-gpu"])
-def test_presets_are_valid(name: str):
+def test_presets_are_valid_and_resolve_to_themselves(name: str, tmp_path):
     assert name in presets()
-    values = parse(["--preset", name]).values
+    values = parse(["--preset", name, "training.max_steps=5", "seed=9", "data.corpus=play.txt"]).values
     assert set(values) == set(SETTINGS)
+    path = written(tmp_path / "config.yaml", yaml.safe_dump(values))
+    assert parse(["--config", str(path)]).values == values
 
 
 def test_without_a_preset_the_reason_for_the_choice_is_given():
@@ -80,7 +83,7 @@ WRONG = {
     "stage without length": (["training.stages=[{until: 1.0}]"], "has no seq_len"),
     "stage with another key": (["training.stages=[{until: 1.0, seqlen: 64}]"], "did you mean seq_len?"),
     "stage without a space": (["training.stages=[{until:1.0,seq_len:64}]"], "YAML needs a space after the colon"),
-    "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: 2}]"], "masking_prob=2"),
+    "stage's masking_prob": (["training.stages=[{until: 1, seq_len: 64, masking_prob: [0.5, 2]}]"], "masking_prob=2"),
     "a stage's text": (["training.stages=[{until: 1, seq_len: 64, masking_prob: [0.5, x]}]"], "masking_prob=x"),
     "none of a stage's": (["training.stages=[{until: 1, seq_len: 64, masking_prob: []}]"], "masking_prob=[] is empty"),
     "batch that does not divide": (["training.stages=[{until: 1.0, seq_len: 100}]"], "not a multiple of seq_len=100"),

@@ -15,7 +15,7 @@ def model() -> LabmlTransformer:
 
 
 def test_the_logits_are_those_of_labml_nns_own_model(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision", Mock())  # for others; the real one needs torch's CUDA build
+    monkeypatch.setitem(sys.modules, "torchvision", Mock())  # labml_nn imports it; the real one needs a CUDA build
     annotated = importlib.import_module("labml_nn.transformers.mlm.experiment")
     original = annotated.TransformerMLM(encoder=model.encoder, src_embed=model.src_embed, generator=model.generator)
     expected, _ = original(INPUTS.t())  # sequence first

@@ -109,5 +109,5 @@ def test_pieces_cover_a_text_once_with_context_on_both_sides(longest):
 
 
 def test_a_text_of_too_many_blanks_is_refused(with_ngrams):
-    with pytest.raises(ValueError, match="10,001 blanks, which are filled one by one: 10,000 at most"):
+    with pytest.raises(ValueError, match="10,001 blanks, too many to fill: 10,000 at most"):
         encode("a_" * 10_001, with_ngrams)

@@ -103,7 +103,7 @@ def test_pytorchs_own_folder_is_used_if_the_cache_cannot_be_written(empty_cache,
 def test_training_goes_on_without_a_compiler(empty_cache, train):
     """The cache holds no compiled code."""
     torch._dynamo.reset()
-    pick_vec_isa()  # PyTorch asks the compiler once per process which instructions it knows; later tests need that
+    pick_vec_isa()  # PyTorch asks the compiler for its vector instructions once per process; later tests need them
     with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
         trained = train(training__compile=True, training__max_steps=2, model__n_layers=1)
     (report,) = [line for line in trained.callbacks.lines if "training without torch.compile" in line]

@@ -1,5 +1,7 @@
-"""The parts of maskers; and masking functions with one planted bug each, found in public projects, in a few lines of
-our own, with the name that the audit must give it."""
+"""Masking functions with one planted bug each, and the parts that they are made of.
+
+The bugs were found in public projects; the code is our own. Each has the name that the audit must give it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -74,4 +74,4 @@ def target(model=Encoder, batches=lambda x, tokens, training: mask(x, tokens), l
     return SimpleNamespace(**made | {"loss_and_logits": loss_and_logits} | functions)
 
 
-make_model, make_batches, loss_and_logits = vars(target()).values()
+make_model, make_batches, loss_and_logits = vars(target()).values()  # the module itself is a target too
