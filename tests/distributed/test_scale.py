@@ -16,7 +16,7 @@ from training.checkpoint import Content, save_checkpoint
 from training.health_checks import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
-RECORDED = ROOT / "benchmarks" / "results" / "amd-epyc-2-cores"
+RECORDED, TEXTS = ROOT / "benchmarks" / "results", "amd-epyc-2-cores/large_text"
 SPEED, KINDS = "characters per second", ("characters", "bpe:8192")
 H200 = 989e12  # operations per second
 MODELS = [(6, 384, 768, 256), (12, 768, 1_152, 512), (24, 2_048, 2_816, 512)]  # layers, d_model, d_ff, window
@@ -49,13 +49,13 @@ def test_operations():
 
 def test_hours():
     per_char = [operations(*shape) for shape in MODELS]
-    rate = recorded("throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
+    rate = recorded("intel-xeon-processor-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
     says(f"{rate / 1e9:.0f} billion operations per second")
     for n, unit, name in zip(per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
         low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
         row = f"| {n / 1e6:,.0f} M | {1e9 * n / rate / 3_600:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
         says(row + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours")
-    slow, fast = (recorded("large_text", f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256))
+    slow, fast = (recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256))
     for n, digits, model in ((per_char[0], 1, "H200s with the preset"), (per_char[-1], 0, "with the largest model")):
         says(f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}")
     says(f"{1e12 / fast / 3_600:.0f} hours, whatever the model")
@@ -86,6 +86,6 @@ def test_memory(tmp_path):
 
 def test_storage_and_conversion():
     assert [np.min_scalar_type(n - 1).itemsize for n in (256, 257, 8_192)] == [1, 2, 2]
-    characters, bpe = (recorded("large_text", f"conversion: {kind}", "MB per second") for kind in KINDS)
+    characters, bpe = (recorded(TEXTS, f"conversion: {kind}", "MB per second") for kind in KINDS)
     says(f"| {1e3 / characters:.0f} seconds | {1e6 / characters / 3_600:.1f} hours |")
     says(f"| {1e3 / bpe / 60:.1f} minutes | {1e6 / bpe / 86_400:.1f} days |")
