@@ -44,7 +44,7 @@ class Compiled:
         config.optimize_ddp = step.update.device.type != "cpu"
         config.nested_graph_breaks = _leave_out(step.update.model)  # one graph after what is left out, not several
         config.specialize_float = True  # as inputs of the code, constants such as 1e-5 would make PyTorch trace twice
-        config.recompile_limit = 64  # models per process; PyTorch silently leaves a ninth in eager mode
+        config.recompile_limit = 64  # models per process; by default, a ninth runs in eager mode
         reason = ""
         try:
             with around, without_side_effects(step):

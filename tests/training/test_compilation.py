@@ -173,6 +173,19 @@ def test_sizes_of_one_are_compiled_before_the_first_step(corpus_file, monkeypatc
     assert counts["unique_graphs"] == 3
 
 
+def test_more_models_of_a_process_are_compiled_than_pytorch_does_by_default(corpus_file, monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)  # 8, but each takes a second
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    torch._dynamo.reset()
+    counts = torch._dynamo.utils.counters["stats"]
+    counts.clear()
+    stages = [{"until": 1.0, "seq_len": 32}]
+    for d_ff in (8, 16, 24):
+        configs = configs_for(corpus_file, **COMPILED, model__d_ff=d_ff, training__stages=stages)
+        configs.compiled.compile(configs.step, configs.training.all_stages, print, nullcontext())
+    assert counts["unique_graphs"] == 1 + 3  # all share the code before the lookup of n-grams
+
+
 def test_a_lookup_with_dense_gradients_is_part_of_the_compiled_code(corpus_file, monkeypatch):
     """As on a GPU. Sparse gradients, as on a CPU, need a graph before the lookup and one after it."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
