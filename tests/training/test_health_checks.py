@@ -36,9 +36,11 @@ def test_a_model_that_sees_the_labels_is_detected(train, monkeypatch):
         train(configs, data__corpus="play", **keys)
 
 
-def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch):
+def test_an_honest_model_on_the_play_reports_its_excess(train, monkeypatch, empty_cache):
     monkeypatch.setattr("data.corpus.play", partial(play, 30_000))
-    rows = train(data__corpus="play", training__max_steps=40).callbacks.rows
+    monkeypatch.delenv("FOLIO_TINY_SHAKESPEARE", raising=False)
+    monkeypatch.setattr("data.corpus.TINY_SHAKESPEARE_URL", "http://127.0.0.1:1/input.txt")
+    rows = train(data__corpus="auto", training__max_steps=40).callbacks.rows  # without the text, auto is the play
     for row in rows:
         assert row["corpus"] == "play"
         assert row["excess"] == row["loss.valid"] - row["floor.valid"] > 0

@@ -27,6 +27,8 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
         "metrics.jsonl", "reference_lines.json", "curves.png",
         *(f"checkpoints/{name}.safetensors" for name in ("last", "previous", "best")),
     }  # fmt: skip
+    saved_once = train(training__max_steps=2).run
+    assert {path.stem for path in saved_once.checkpoints.iterdir()} == {"last", "best"}
 
 
 def test_a_run_at_all_masking_rates_cycles_and_reports_its_bound(train, monkeypatch):

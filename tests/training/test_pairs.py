@@ -51,12 +51,14 @@ def test_unseen_pairs_are_told_apart(tmp_path, objective, text, steps, least_acc
     assert accuracy > least_accuracy  # guessing: 0.5 with a standard error of 0.02
 
 
-def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["nsp", "sop"])
+def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, tmp_path, monkeypatch, name):
     monkeypatch.setattr("data.pairs.VALIDATION_PAIRS", 64)
     play_file = written(tmp_path / "play.txt", play(90_000))  # so short that it is counted in this process
-    trained = train(data__corpus=play_file, objective__nsp=True, training__max_steps=4)
+    objective = {f"objective__{name}": True}
+    trained = train(data__corpus=play_file, training__max_steps=4, **objective)
     for row in trained.callbacks.rows:
-        assert {"loss.nsp.train", "loss.nsp.valid", "accuracy.nsp.train", "accuracy.nsp.valid"} <= set(row)
+        assert {f"{what}.{name}.{part}" for what in ("loss", "accuracy") for part in ("train", "valid")} <= set(row)
     configs = trained.configs
     inputs = configs.data.validation.windows[:2]
     segment_0 = torch.zeros_like(inputs)
@@ -66,6 +68,6 @@ def test_rows_report_the_pairs_and_the_protocol_has_plain_windows(train, tmp_pat
     first = configs.network.encoder(inputs)[:, 0]
     assert torch.allclose(configs.network.pair_head(first).squeeze(-1), pair_logits, atol=1e-5)
     assert inputs.max() < configs.data.vocabulary.n_ordinary  # no [CLS], no [SEP]
-    fresh = configs_for(play_file, objective__nsp=True)  # the loss of the pairs trains the head and the segments
-    for name in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
-        assert not torch.equal(configs.network.state_dict()[name], fresh.network.state_dict()[name])
+    fresh = configs_for(play_file, **objective)  # the loss of the pairs trains the head and the segments
+    for part in ("pair_head.0.weight", "encoder.segment_embedding.weight"):
+        assert not torch.equal(configs.network.state_dict()[part], fresh.network.state_dict()[part])
