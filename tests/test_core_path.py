@@ -13,6 +13,7 @@ from runs.files import ROOT
 
 LINES = 2_800
 LINES_OF_LOOP_AND_STEP = 140
+PAGE = ROOT / "docs" / "reading.md"
 KEYS = {"data.corpus": "tiny_shakespeare", "device": "cpu", "training.max_steps": 1, "training.evaluations": 1}
 
 
@@ -40,7 +41,7 @@ def test_the_core_path_is_what_a_step_executes(shakespeare, monkeypatch):
 
 def lines_of() -> dict[str, int]:
     """The lines of the files that docs/reading.md lists as the core path."""
-    names = re.findall(r"^\| `([\w/]+\.py)` \| [\d,]+ \|$", (ROOT / "docs" / "reading.md").read_text(), re.M)
+    names = re.findall(r"^\| `([\w/]+\.py)` \| [\d,]+ \|$", PAGE.read_text(), re.M)
     return {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in names}
 
 
@@ -48,3 +49,5 @@ def test_the_core_path_is_short():
     lines = lines_of()
     assert sum(lines.values()) <= LINES
     assert max(lines["training/loop.py"], lines["training/step.py"]) <= LINES_OF_LOOP_AND_STEP
+    told = [f"| `{name}` | {n} |" for name, n in lines.items()] + [f"| together | {sum(lines.values()):,} |"]
+    assert [row for row in told if row not in PAGE.read_text()] == []

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 # fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
+HAS_AMX = torch.cpu._is_amx_tile_supported()  # here, because torch.compile cannot trace the call
 
 
 def local(tensor: Any) -> torch.Tensor:
@@ -23,7 +24,7 @@ class Muon(Optimizer):
 
     Computes the same as `torch.optim.Muon`, which updates one matrix at a time and always in bfloat16. That is many
     times slower on processors without bfloat16 instructions. This one updates all matrices of a shape together, and in
-    float32 on a CPU.
+    bfloat16 only where that is faster.
     """
 
     def __init__(
@@ -80,9 +81,10 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
-    if x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        x = x.bfloat16()
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    is_fast = x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    if is_fast or (x.device.type == "cpu" and HAS_AMX and x.shape[1] >= 128):  # smaller products gain nothing
+        x = x.bfloat16()
     # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3. bfloat16 has too few
     # digits for the product of all P.
     if x.shape[2] >= 2 * x.shape[1] and x.dtype != torch.bfloat16:

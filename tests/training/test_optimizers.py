@@ -119,6 +119,17 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
     assert (orthogonal(0 * matrices) == 0).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 128, 128), (2, 128, 384), (2, 384, 128)])
+def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypatch, shape):
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr("training.muon.HAS_AMX", False)
+    expected = orthogonal(matrices)
+    monkeypatch.setattr("training.muon.HAS_AMX", True)
+    updates = orthogonal(matrices)
+    assert (expected.dtype, updates.dtype) == (torch.float32, torch.bfloat16)
+    assert (updates - expected).norm() < 0.03 * expected.norm()
+
+
 @pytest.mark.parametrize("momentum", [0.9, 0.95])
 def test_muon_agrees_with_pytorchs_own(momentum):
     """PyTorch's Muon computes in bfloat16, so the paths of the weights agree to the precision of bfloat16."""
