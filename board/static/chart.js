@@ -154,6 +154,6 @@ function saveSvg(title, caption, svg, { series, hasLabels }) {
 }
 
 function saveCsv(title, { x, series }) {
-  const rows = series.flatMap(({ name, points }) => points.map(([a, b]) => [name, a, b]));
-  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, title], ...rows]));
+  const rows = series.flatMap(({ name, points }) => points.map(([a, b, low, high]) => [name, a, b, low, high]));
+  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, title, "low", "high"], ...rows]));
 }
