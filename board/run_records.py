@@ -22,7 +22,7 @@ from runs.errors import InputError
 from runs.knobs import Knobs, knobs_of
 from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, STATUS, checked, is_number, is_size, matches
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, SHOWN_CONFIG, STATUS, checked, is_number, is_size, matches
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
 RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
@@ -31,10 +31,12 @@ BYTES_PER_ANSWER = 2**22  # of each file of a run
 MAX_CONFIGS = 2**18  # characters; lists of runs send them with each refresh
 EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes
 NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}  # a record, with "about"
+DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}  # keys that the page draws
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
-    "configs": lambda value: isinstance(value, dict) and len(json.dumps(value)) <= MAX_CONFIGS,
+    "configs": lambda value: matches(value, DRAWN) and len(json.dumps(value)) <= MAX_CONFIGS,
     "explicit": [str],
     "began": float,
+    "started": (float, MISSING),
     "knobs": (dict, None),
     "references": {str: float},
     "corpus": {"name": is_name, "sha256": is_name},
@@ -83,7 +85,8 @@ class RunRecords:
         if about is None:  # the run was deleted here: the answer makes it describe itself
             return {"stored": NEW["stored"], "knobs": None}
         record = (before or NEW) | {"about": about}
-        if message.get("restart") or before is None:
+        is_resumed = before is not None and before["about"].get("started") != about.get("started")
+        if message.get("restart") or before is None or is_resumed:
             record |= EMPTY
             labml_run.clear(uuid)
         run = labml_run.get_or_create(uuid)

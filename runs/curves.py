@@ -13,6 +13,11 @@ from runs.figures import label_ends, plain_text, save_figure
 Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
+def unit_of(row: Mapping[str, Any]) -> str:
+    """What a loss is measured per: a row, or the results of `evaluate.py`, tell."""
+    return "token" if "bits_per_character" in row else "character"
+
+
 def draw_losses(axes: Axes, rows: Rows) -> None:
     """Plot training loss (thin), validation loss (thick, with a band of one standard error) and the any-order bound, if
     the rows have one (dashed), against time. A value that is null leaves a gap."""
@@ -65,7 +70,7 @@ def save_curves(path: Path, rows: Rows, reference_lines: Mapping[str, float], ti
         draw_prediction(losses, rows, predicted)
     drawn = list(losses.lines)
     draw_reference_lines(losses, reference_lines)
-    losses.set_ylabel("loss (nats per masked character)")
+    losses.set_ylabel(f"loss (nats per masked {unit_of(rows[-1] if rows else {})})")
     losses.set_title(plain_text(title))
     label_ends(losses, drawn)
     seconds = [row["seconds"] for row in rows]
@@ -87,12 +92,13 @@ def save_measures(path: Path, results: Mapping[str, Any], title: str) -> None:
     if counting := results.get("counting"):  # applies to characters only
         rates.plot(names, [counting[name]["loss"] for name in names], "o:", color="grey", label="counting")
     rates.set_xlabel("masking rate")
-    rates.set_ylabel("loss (nats per masked character)")
+    unit = unit_of(results)
+    rates.set_ylabel(f"loss (nats per masked {unit})")
     rates.set_ylim(bottom=0)
     label_ends(rates, rates.lines)
     for axes, table, label in (
-        (classes, "by_class", "class of the masked character"),
-        (distances, "by_distance", "nearest visible character"),
+        (classes, "by_class", f"class of the masked {unit}"),
+        (distances, "by_distance", f"nearest visible {unit}"),
     ):
         bars = {name: row["accuracy"] for name, row in results[table].items() if row["n"]}
         drawn = axes.bar(list(bars), list(bars.values()))

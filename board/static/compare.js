@@ -1,7 +1,7 @@
 // Curves of chosen runs on common axes, and the keys in which they differ.
 import { chart } from "./chart.js";
 import {
-  AXES, LINE_COLORS, accepts, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, linkTo,
+  AXES, LINE_COLORS, accepts, axisOf, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, linkTo,
   liveRuns, nameOf, row, runFilter, show, stateOf, table, toggle, view,
 } from "./page.js";
 
@@ -82,7 +82,7 @@ function contentOf(members, name) {
   const [kind, format, end] = name.startsWith("accuracy") ? ["share of", show.share, "s"] : ["nats per", show.loss, ""];
   const token = name === PER_CHARACTER || isCharacters(members[0]) ? "character" : "token";
   return {
-    x: { ...AXES[x], isLog: axes.xlog.checked },
+    x: { ...axisOf(x, members), isLog: axes.xlog.checked },
     y: { title: `${titleOf(name)}, ${kind} masked ${token}${end}`, format, isLog: axes.ylog.checked },
     series,
     references: name === "loss.valid" && references.counting ? [{ name: "counting", y: references.counting }] : [],

@@ -38,6 +38,9 @@ export const AXES = { // of time: the column, and its format
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 export const isCharacters = (run) => run.tokens === "characters";
+export const axisOf = (name, runs) => ({ // a character is a token too
+  ...AXES[name], ...(name === "chars" && !runs.every(isCharacters) && { title: "tokens" }),
+});
 export const linkTo = (run, text) => el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, text);
 
 export async function ask(path, method = "GET", message = undefined) {

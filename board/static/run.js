@@ -1,7 +1,7 @@
 // One run: its figures, curves, samples, keys, knobs and log, read from its folder while it trains.
 import { chart } from "./chart.js";
 import {
-  AXES, ask, card, choice, controls, el, frame, isCharacters, live, nameOf, row, seen, show, stateOf, toggle,
+  AXES, ask, axisOf, card, choice, controls, el, frame, isCharacters, live, nameOf, row, seen, show, stateOf, toggle,
 } from "./page.js";
 
 const uuid = location.pathname.split("/")[2];
@@ -59,7 +59,7 @@ function drawCharts() {
   if (!run) return;
   const rows = json("metrics.jsonl");
   const axis = axes.x.value;
-  const x = { ...AXES[axis], isLog: axes.xlog.checked };
+  const x = { ...axisOf(axis, [run]), isLog: axes.xlog.checked };
   const points = (name) => rows.map((each) => [each[axis], each[name]]);
   const withError = ({ [axis]: at, "loss.valid": value, "loss.valid_stderr": error }) =>
     [at, value, value - error, value + error];
@@ -111,7 +111,7 @@ function drawFigures(row) {
     ["correct", show.share(row["accuracy.valid"])],
     gap,
     ["of training", show.seconds(row.seconds)],
-    ["characters per second", show.count(row.chars_per_second)],
+    [`${isCharacters(run) ? "characters" : "tokens"} per second`, show.count(row.chars_per_second)],
   ] : [];
   figures.replaceChildren(...found.filter(Boolean).map(([name, value, more = ""]) =>
     el("div", el("dt", name), el("dd", value, el("small", more)))));
@@ -193,7 +193,9 @@ function drawKnobs() {
 }
 
 function draw(found) {
+  const isResumed = run && run.started !== found.started; // its files were cut: they are read anew
   run = found;
+  if (isResumed) return FILES.forEach((name) => (files[name] = { to: 0, text: "" }));
   let isGrown = false;
   for (const [name, { from, to, text }] of Object.entries(run.pieces)) {
     files[name] = { to, text: (from === files[name].to ? files[name].text : "") + text };

@@ -1,6 +1,7 @@
 """From a run's folder to the dashboard: everything arrives once, whatever happens to the server."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -58,6 +59,16 @@ def test_nothing_is_delivered_twice_and_rows_that_a_resumed_run_has_removed_disa
     assert shared_dashboard.series(run)["loss.valid"][0] == [10, 20]
 
 
+def test_a_run_that_was_resumed_while_the_dashboard_was_away_is_read_anew(shared_dashboard, make_run):
+    """Its file may have grown beyond what the dashboard has, with other rows."""
+    run, other = make_run(), make_run(n_rows=5, seq_len=64)
+    shared_dashboard.receive(run)
+    run.metrics_path.write_bytes(other.metrics_path.read_bytes())
+    os.utime(run.config_path, (0, 0))  # resuming writes it
+    shared_dashboard.receive(run)
+    assert shared_dashboard.series(run)["seq_len"] == ([10, 20, 30, 40, 50], [64.0] * 5)
+
+
 def test_a_restart_keeps_the_knobs_and_what_was_changed_on_the_page(shared_dashboard, make_run):
     run = make_run(n_rows=5)
     shared_dashboard.receive(run)
@@ -87,6 +98,16 @@ def test_a_message_is_stored_as_a_whole_or_not_at_all(shared_dashboard, make_run
     assert "loss.valid" not in shared_dashboard.series(run)
     assert ask(url, "POST", row, 10, STORED)["stored"][METRICS] > 0
     assert shared_dashboard.series(run)["loss.valid"] == ([1], [2.0])
+
+
+@pytest.mark.parametrize(("key", "value"), [("plan.curve", "x"), ("training.stages", 5)])
+def test_keys_that_a_page_draws_are_checked(shared_dashboard, make_run, key, value):
+    run = make_run()
+    about = run.about()
+    about["configs"][key] = value
+    url = f"{shared_dashboard.url}/api/folio/runs/{run.path.name}"
+    with pytest.raises(RefusedError, match="about is wrong"):
+        ask(url, "POST", message({"step": 1}) | {"about": about}, 10, STORED)
 
 
 def test_a_log_that_ends_within_a_character_is_delivered(shared_dashboard, make_run):
