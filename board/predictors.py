@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from runs.errors import InputError
@@ -14,6 +15,7 @@ from runs.files import ROOT
 MOST = 2  # idle processes; the one that was used longest ago makes room
 SECONDS_TO_ANSWER = 60.0  # the first answer loads torch and the run
 LONGEST_ANSWER = 2**24  # bytes
+Key = tuple[str, bool, int]  # of a process: its run, whether it answers with exact probabilities, and its weights' time
 
 
 class Predictors:
@@ -21,12 +23,13 @@ class Predictors:
     answers a line of JSON with a line of JSON."""
 
     def __init__(self) -> None:
-        self._idle: dict[tuple[str, bool], asyncio.subprocess.Process] = {}  # the one used last at the end
-        self._turns: dict[tuple[str, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._idle: dict[Key, asyncio.subprocess.Process] = {}  # the one used last at the end
+        self._turns: dict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, folder: str, request: dict[str, Any]) -> dict[str, Any]:
         """The answer of a run's process, which is started if necessary. Raises InputError."""
-        key = folder, bool(request.get("exact"))
+        weights = Path(folder, "checkpoints", "best.safetensors")  # newer ones if the run has trained on
+        key = folder, bool(request.get("exact")), weights.stat().st_mtime_ns if weights.exists() else 0
         async with self._turns[key]:
             process = self._idle.pop(key, None) or await self._start(folder)
             line, said = b"", b"the model does not answer"

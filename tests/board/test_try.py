@@ -72,7 +72,7 @@ def test_the_reason_is_given_only_by_a_process_that_has_ended(tmp_path, monkeypa
     found = predictors.Predictors()
 
     async def ask() -> None:
-        process = found._idle["run", False] = await found._start("run")
+        process = found._idle["run", False, 0] = await found._start("run")
         try:
             await found.ask("run", {})
         finally:
