@@ -1,6 +1,7 @@
 """The command line: a preset, a file or a run, and `key=value`s on top; the result is every key with its value."""
 
 import argparse
+import shlex
 import signal
 import stat
 import subprocess
@@ -23,7 +24,7 @@ from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
 from runs.files import ROOT
-from runs.find import find_run
+from runs.find import all_runs, find_run
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
 
@@ -118,16 +119,27 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
     words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]  # the last option counts
     if any(word.startswith("--init-from") for word in words):  # `last` is another run after the first seed
         words.append(f"--init-from={command.values['initial_weights']}")
-    first, signals = command.values["seed"], list[int]()
-    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))  # the run gets it too, and saves
+    first, signals, earlier = command.values["seed"], list[int](), len(all_runs(command.logs))
+    run: subprocess.Popen[bytes] | None = None
+
+    def stop(number: int, _: Any) -> None:
+        signals.append(number)
+        if run and number == signal.SIGTERM:  # the run gets Ctrl-C too, and saves
+            run.send_signal(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for seed in range(first, first + command.n_seeds):
             print(f"seed {seed}", flush=True)
-            code = subprocess.run([sys.executable, program, *words, f"seed={seed}"]).returncode
+            run = subprocess.Popen([sys.executable, program, *words, f"seed={seed}"])
+            code = run.wait()
             if code or signals:
-                return 128 - code if code < 0 else code or 130  # below 0: a signal has ended it
+                return 128 - code if code < 0 else code or 128 + signals[0]  # below 0: a signal has ended it
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    names = " ".join(shlex.quote(str(run.path)) for run in all_runs(command.logs)[earlier:])
+    print(f"their mean: python evaluate.py {names}", flush=True)
     return 0
 
 

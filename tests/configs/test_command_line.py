@@ -1,5 +1,6 @@
 import re
 import signal
+from pathlib import Path
 
 import pytest
 import yaml
@@ -176,10 +177,28 @@ def test_a_masking_rate_on_the_command_line_takes_the_place_of_the_stages_own():
     assert both["training.stages"] == base["training.stages"]
 
 
+def kills_its_parent(path: Path, name: str, end: str) -> str:
+    default, kill = f"signal.signal(signal.{name}, signal.SIG_DFL)", f"os.kill(os.getppid(), signal.{name})"
+    return str(written(path, f"import os, signal\n{default}\n{kill}\n{end}\n"))
+
+
 @pytest.mark.parametrize("end", ["raise SystemExit(130)", "", "os.kill(os.getpid(), signal.SIGINT)"])
 def test_ctrl_c_ends_the_seeds_after_the_run_has_saved(tmp_path, end):
-    default = "signal.signal(signal.SIGINT, signal.SIG_DFL)"
-    content = f"import os, signal\n{default}\nos.kill(os.getppid(), signal.SIGINT)\n{end}\n"
-    program = written(tmp_path / "program.py", content)  # a run that gets the signal with its parent
-    assert run_seeds(str(program), [], parse(["--seeds", "2"])) == 130
+    program = kills_its_parent(tmp_path / "program.py", "SIGINT", end)  # a run that gets the signal with its parent
+    assert run_seeds(program, [], parse(["--seeds", "2"])) == 130
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_sigterm_reaches_the_run_of_a_seed(tmp_path):
+    program = kills_its_parent(tmp_path / "program.py", "SIGTERM", "signal.pause()")
+    assert run_seeds(program, [], parse(["--seeds", "2"])) == 143
+
+
+def test_after_the_last_seed_the_command_for_their_mean_is_printed(tmp_path, capfd):
+    folder = tmp_path / "logs"
+    content = "import os, sys\n*_, logs, _, seed = sys.argv\nrun = f'{logs[5:]}/mlm/{seed}'\n"
+    content += "os.makedirs(run)\nopen(f'{run}/config.yaml', 'w')\n"
+    program, words = str(written(tmp_path / "program.py", content)), ["seed=3", f"logs={folder}"]
+    assert run_seeds(program, words, parse(["--seeds", "2", *words])) == 0
+    made = f"{folder}/mlm/seed=3 {folder}/mlm/seed=4"
+    assert capfd.readouterr().out.endswith(f"python evaluate.py {made}\n")
