@@ -3,6 +3,7 @@
 python experiment.py [--preset NAME | --config FILE.yaml | --resume RUN | --init-from RUN] [--seeds N] [key=value ...]
 """
 
+import shlex
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
         print(f"done ({seconds}): {run.path}", flush=True)
         return 0
     print(f"interrupted and saved ({seconds}); resume with", flush=True)
-    print(f"{python_command()} experiment.py --resume {run.path.name}", flush=True)
+    print(f"{python_command()} experiment.py --resume {shlex.quote(str(run.path))}", flush=True)
     return 128 + interruption.signal  # 130 for Ctrl-C, 143 for SIGTERM
 
 

@@ -32,7 +32,7 @@ def test_torchrun_trains_and_ctrl_c_ends_it_with_the_command_to_resume(launcher)
     output, _ = started.communicate(timeout=60)
     run = launcher.only_run()
     assert output.decode().splitlines()[-1] == (
-        f"torchrun --standalone --nproc_per_node=2 experiment.py --resume {run.path.name}"
+        f"torchrun --standalone --nproc_per_node=2 experiment.py --resume {run.path}"
     )
     assert started.returncode == 1
     assert run.status()["status"] == "interrupted"

@@ -77,7 +77,7 @@ def test_a_run_that_is_interrupted_twice_ends_like_one_that_is_not(programs: Pro
         programs.wait_for_rows(process, n_rows)
         process.send_signal(number)
         output = process.output(code)
-        assert f"python experiment.py --resume {programs.run.path.name}" in output
+        assert f"python experiment.py --resume {programs.run.path}" in output
         process = programs.resume()
     output = process.output()
     assert "resuming at step" in output
