@@ -65,6 +65,8 @@ def plan(options: Namespace) -> None:
 
     if own := [key for key in command.overridden if key.startswith("training.max_") or key in shape_keys(2, 1)]:
         raise InputError(f"{own[0]}: plan.py chooses the size of the model and the budget itself: leave the key out")
+    if values["initial_weights"]:
+        raise InputError("initial_weights: the small runs of a plan start from random weights: leave the key out")
     be_quiet()
     data = configs_of(values).data
     corpus, n_text, n_read = data.loaded, len(data.training_ids), data.validation.windows.numel()

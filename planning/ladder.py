@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from configs.command_line import resolve
 from configs.compiled_code import kept_code
 from configs.experiment import Configs, configs_of
+from configs.keys import ConfigError
+from configs.memory import is_out_of_memory
 from data.corpus import Corpus
 from planning.law import MIN_RUNS, Run
 from runs.callbacks import Callback
@@ -89,8 +91,10 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **
     for until, row in groupby(configs.training.all_stages, lambda stage: stage.until):
         turns, began, n_steps, seconds = cycle(list(row)), time.perf_counter(), 0, 0.0  # a stage per masking rate
         while seconds < TIMED_SECONDS:
-            step(next(turns))["loss"].item()
-            n_steps, seconds = n_steps + 1, time.perf_counter() - began
+            loss, n_steps = step(next(turns))["loss"], n_steps + 1
+            if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
+                loss.item()
+                seconds = time.perf_counter() - began
         speed += (until - before) * n_steps * step.chars_per_step / seconds
         before = until
     return Shape(keys, n_weights(configs.network), speed)
@@ -102,7 +106,12 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     for size in SIZES:
         if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
             break
-        shapes.append(measured(values, corpus, shape_keys(*size), **EAGER))
+        try:
+            shapes.append(measured(values, corpus, shape_keys(*size), **EAGER))
+        except (ConfigError, RuntimeError, MemoryError) as error:
+            if len(shapes) < FEWEST_SHAPES or not (isinstance(error, ConfigError) or is_out_of_memory(error)):
+                raise
+            break  # it does not fit into memory
         say(f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
     return shapes
 

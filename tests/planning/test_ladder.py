@@ -5,9 +5,10 @@ import re
 import pytest
 
 from configs.command_line import resolve
+from configs.keys import ConfigError
 from data.corpus import load_corpus
 from planning import ladder
-from planning.ladder import SIZES, Shape, climb, measured, rungs, shape_keys
+from planning.ladder import SIZES, Shape, climb, measured, measured_shapes, rungs, shape_keys
 from planning.law import MIN_RUNS
 from tests.conftest import TINY, one_line
 
@@ -32,6 +33,20 @@ def test_a_ladder_takes_its_time(speed, seconds):
     assert len({rung.shape.n_weights for rung in found}) >= 2
     assert all(rung.n_chars % STEP == 0 and rung.n_chars >= 12 * STEP for rung in found)
     assert [rung.seconds for rung in found] == sorted(rung.seconds for rung in found)
+
+
+def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
+    def fits(values, corpus, keys, **_):
+        if keys["model.d_model"] > 128:
+            raise ConfigError("lower model.d_model")
+        return Shape(keys, 10**6, 1e6)
+
+    monkeypatch.setattr(ladder, "measured", fits)
+    names = [shape.name for shape in measured_shapes({}, None, 600)]
+    assert names == ["1 x 32", "1 x 64", "1 x 128", "2 x 128", "4 x 128"]
+    monkeypatch.setattr(ladder, "FEWEST_SHAPES", 6)
+    with pytest.raises(ConfigError):
+        measured_shapes({}, None, 600)
 
 
 def test_more_time_makes_no_fewer_rungs_and_larger_models():

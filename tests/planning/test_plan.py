@@ -57,6 +57,8 @@ REFUSED += [
     (["--loss", "1", "data.corpos=x"], "did you mean data.corpus?"),
     (["--loss", "1", "model.d_model=32"], "model.d_model: plan.py chooses the size"),
     (["--loss", "1", "training.max_steps=9"], "training.max_steps: plan.py chooses"),
+    (["--loss", "1", "--init-from", "last"], "unrecognized arguments: --init-from"),
+    (["--loss", "1", "initial_weights=last"], "initial_weights: the small runs of a plan start from random weights"),
     (["--loss", "1", "--write", "missing/plan.yaml"], "cannot write missing/plan.yaml"),
 ]
 
