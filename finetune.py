@@ -26,10 +26,9 @@ from data.tasks import REPORT, TASKS, Task, shakespeare
 from data.tasks.table import from_csv
 from data.tasks.task import CHARACTER, PAIR
 from runs.files import write_json
-from runs.run_files import read_object
 from trained.examples import label_names
 from trained.load import Trained, choose_threads, load_trained
-from trained.task_results import print_tasks
+from trained.task_results import print_tasks, read_results
 
 DRAWS = 5
 LABELS = 64
@@ -59,14 +58,14 @@ def compare_models(options: Namespace) -> None:
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
+    read_results(path)  # refuse a damaged file before anything is trained
     most = torch.get_num_threads()
     for name, task in chosen(options.task, trained):
         choose_threads(trained, most)
         if options.save and options.labels < len(task.pool):
             print(f"it learns {options.labels} of {len(task.pool):,} labelled texts: --labels N takes more")
         measured, classifier = compare(trained, task, options.labels, options.draws)
-        earlier = read_object(path, {}) if path.exists() else {}  # now, because another process may have written
-        write_json(path, earlier | {name: measured}, indent=1)
+        write_json(path, read_results(path) | {name: measured}, indent=1)
         if options.save:
             save(options.save, trained.run, classifier, task=name, labels=label_names(task), results=measured)
             command = f"python predict.py {shlex.quote(str(options.save))}"

@@ -28,7 +28,7 @@ from configs.scripts import number, run_parser, run_script
 from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import printable
 from trained.answers import answers
-from trained.examples import n_unknown
+from trained.examples import n_cut, n_unknown
 from trained.fill import Filled, encode, fill
 from trained.load import load_trained
 from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
@@ -92,7 +92,7 @@ def classify(saved: SavedClassifier, texts: Sequence[tuple[str, ...]], options: 
         show_labels(SEPARATOR.join(parts), probabilities, saved, options)
     return Counter(
         {
-            f"texts were cut to {saved.longest} characters": sum(len(text) > saved.longest for text in flat),
+            f"texts were cut to {saved.longest} {saved.vocabulary.tokens}": n_cut(flat, saved),
             "texts are empty: their labels mean nothing": flat.count(""),
             "characters are not in the classifier's vocabulary": n_unknown(flat, saved.vocabulary),
         }

@@ -83,7 +83,7 @@ def measure(run: RunFolder, labels: int, draws: int) -> dict[str, Any]:
         scores = {method: spread_of(each, counts) for method, each in right.items()}
         others = [method for method in right if method in (FROM_SCRATCH, *BASELINES)]
         gains = {method: spread_of(right[PRETRAINED] - right[method], counts) for method in others}
-        tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained.longest)}
+        tasks[name] = {"scores": scores, "gains": gains, "ceiling": ceiling_of(task, trained)}
     return last_losses(run) | {"corpus": corpus, "tasks": tasks}
 
 

@@ -29,6 +29,7 @@ WEIGHT_DECAY = 0.01
 INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0)  # of the probe; cross-validation chooses
 FOLDS = 4
 MANY_UNITS = 2_000  # from here on one fold is enough
+MAX_CHARACTERS = 262_144  # whose features a probe computes
 MAX_UNITS, MAX_COMPARED = 16_384, 4_096  # that a probe is fitted on, and that its candidates are compared on
 UNSEEN = 1e-4  # the least probability that cross-validation counts, for labels that the other folds lack
 NEVER = -1e4  # the score of a label without examples
@@ -42,6 +43,9 @@ def probed(classifier: Classifier, texts: Sequence[Tensor], labels: Sequence[Ten
     `classifier.chosen` is set.
     """
     classifier.eval()
+    if classifier.kind == CHARACTER:  # all features of many texts would not fit into memory
+        step = -(-sum(map(len, texts)) // MAX_CHARACTERS)
+        texts, labels = texts[::step], labels[::step]
     read = features_of(classifier, texts)
     if classifier.kind == PAIR:
         classifier.center.copy_(classifier.means(read).mean(0))

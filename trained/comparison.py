@@ -19,7 +19,7 @@ from runs.statistics import margin_of_sum, with_error
 from trained.baselines import by_context, by_frequency, by_ngrams
 from trained.classification import FOLDS, UNSEEN, fine_tuned, probed
 from trained.classifier import Classifier, features_of, scores_of
-from trained.examples import NO_LABEL, Units, accuracies, label_names, n_unknown, token_ids, units
+from trained.examples import NO_LABEL, Units, accuracies, label_names, n_cut, n_unknown, token_ids, units
 from trained.load import Trained, untrained
 from trained.per_label import per_label
 from trained.task_results import CONTEXT, FREQUENT, FROM_SCRATCH, NGRAMS, PRETRAINED, PROBE, ZERO_SHOT, gap_closed
@@ -81,20 +81,20 @@ def compare(trained: Trained, task: Task, n_labels: int, n_draws: int) -> tuple[
     print(f"{len(names)} labels, {n_draws} draws of labels", flush=True)
     print_unknown(trained, task)
     answers = answers_of(trained, task, n_labels, range(n_draws))
-    ceiling = ceiling_of(task, trained.longest)
+    ceiling = ceiling_of(task, trained)
     of_each_label = {} if task.kind == CHOICE else per_label(answers.confusion, names)
     return sizes | results(answers.right, answers.counts, ceiling) | of_each_label, answers.learned
 
 
-def ceiling_of(task: Task, longest: int) -> float | None:
-    """The best possible score; None if it is unknown, or if texts are cut to `longest` characters."""
-    is_cut = any(len(text) > longest for example in task.test for text in example.texts)
+def ceiling_of(task: Task, trained: Trained) -> float | None:
+    """The best possible score; None if it is unknown, or if the run reads only the beginning of a text."""
+    is_cut = n_cut([text for example in task.test for text in example.texts], trained)
     return task.ceiling() if task.ceiling and not is_cut else None
 
 
 def answers_of(trained: Trained, task: Task, n_labels: int, draws: range) -> Answers:
     """Learn the task with every method, once per draw, and answer its test."""
-    test, n_names = units(task, task.test, trained.longest), len(label_names(task))
+    test, n_names = units(task, task.test, trained.longest_text), len(label_names(task))
     test_ids = token_ids(test.texts, trained)
     right: dict[str, list[Tensor]] = {}
     tuned: list[Classifier] = []
@@ -154,7 +154,7 @@ def methods_of(
 ) -> dict[str, Callable[[], Classifier | Tensor]]:
     """The methods for one draw of labels: name -> a function that learns from them, and returns a classifier or the
     scores of the test."""
-    labelled, n_labels = units(task, examples, trained.longest), len(label_names(task))
+    labelled, n_labels = units(task, examples, trained.longest_text), len(label_names(task))
     ids, labels = token_ids(labelled.texts, trained), labelled.labels
 
     @cache
@@ -176,7 +176,7 @@ def methods_of(
     else:
         methods[NGRAMS] = lambda: by_ngrams(labelled, test, n_labels)
     if task.kind != CHOICE:
-        methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest), test, n_labels)
+        methods[FREQUENT] = lambda: by_frequency(units(task, task.pool, trained.longest_text), test, n_labels)
     return methods
 
 
@@ -201,8 +201,9 @@ def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor
 def print_unknown(trained: Trained, task: Task) -> None:
     """Print how many texts are cut, and how many characters the run cannot read."""
     texts = [text for example in [*task.pool, *task.test] for text in example.texts]
-    if n_cut := sum(len(text) > trained.longest for text in texts):
-        print(f"{n_cut:,} texts are longer than the run's windows: they are cut to {trained.longest} characters")
+    if n := n_cut(texts, trained):
+        longest = f"{trained.longest} {trained.vocabulary.tokens}"
+        print(f"{n:,} texts are longer than the run's windows: they are cut to {longest}")
     if n := n_unknown(texts, trained.vocabulary):
         read_as = "[MASK]" if trained.vocabulary.unknown_token is None else "[UNK]"
         of_all = f"{n:,} of {sum(map(len, texts)):,} characters"

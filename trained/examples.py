@@ -31,8 +31,8 @@ def label_names(task: Task) -> list[str]:
     return CHOICE_LABELS if task.kind == CHOICE else task.labels
 
 
-def units(task: Task, examples: Sequence[Example], longest: int) -> Units:
-    """The units of examples, whose texts are cut after `longest` characters."""
+def units(task: Task, examples: Sequence[Example], longest: int | None) -> Units:
+    """The units of examples, whose texts are cut after `longest` characters if that is given."""
     number = {label: i for i, label in enumerate(label_names(task))}
     texts = [text[:longest] for example in examples for text in example.texts]
     if task.kind == CHOICE:
@@ -55,6 +55,12 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
     right = (scores.argmax(1) == labels) & counts
     n = len(test.labels)
     return torch.bincount(example, right.double(), n), torch.bincount(example, counts.double(), n)
+
+
+def n_cut(texts: Sequence[str], trained: Trained) -> int:
+    """How many texts have more tokens than the windows of training: a classifier reads their beginning."""
+    encode = str if trained.vocabulary.is_characters else trained.vocabulary.encode
+    return sum(len(encode(text)) > trained.longest for text in texts)
 
 
 def n_unknown(texts: Sequence[str], vocabulary: Vocabulary) -> int:

@@ -43,6 +43,11 @@ class Trained:
         return max(stage["seq_len"] for stage in self.values["training.stages"])
 
     @property
+    def longest_text(self) -> int | None:
+        """The characters to which a task's texts are cut. None if tokens are others: then a text's tokens are cut."""
+        return self.longest if self.vocabulary.is_characters else None
+
+    @property
     def encoder(self) -> Any:
         """The encoder of the model. Raises ConfigError if the architecture is not `modern`."""
         if type(self.model) is not MaskedLanguageModel:

@@ -38,9 +38,9 @@ class SavedClassifier(Trained):
     def probabilities(self, texts: Sequence[str]) -> list[Tensor]:
         """The probability of each label, `[1, n_labels]` per text or `[length, n_labels]` for labels of characters.
 
-        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` characters, as in training.
+        Pairs are `texts` 0 and 1, 2 and 3, .... Texts are cut after `longest` tokens, as in training.
         """
-        ids = token_ids([text[: self.longest] for text in texts], self)
+        ids = token_ids(texts, self)
         found = scores_of(self.classifier, ids).softmax(-1)
         return list(found.split([len(each) for each in ids] if self.kind == CHARACTER else 1))
 

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
-from runs.run_files import read_object
+from runs.run_files import RunFolderError, read_object
+from runs.schema import MISSING, checked
 from runs.statistics import with_error
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
@@ -19,7 +20,14 @@ BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
 POINTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "capsize": 2}
+RESULTS = {"labelled": int, "scores": {str: {"mean": float, "margin": (float, None)}}, "ceiling": (float, MISSING)}
 Scores = dict[str, dict[str, Any]]  # method -> `mean`, and `margin`: half the width of its 95% interval, or None
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The results in one file, by task; none if it does not exist. Raises RunFolderError."""
+    found = read_object(path, {}) if path.exists() else {}
+    return checked(found, dict.fromkeys(found, RESULTS), str(path), RunFolderError)
 
 
 def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
@@ -29,7 +37,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
     for path in folder.glob("tasks-*.json"):
-        for task, results in read_object(path, {}).items():
+        for task, results in read_results(path).items():
             scores = with_best_baseline(results["scores"])
             found.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
     if not found:

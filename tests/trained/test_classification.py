@@ -117,6 +117,17 @@ def test_a_part_of_the_units_has_all_folds(monkeypatch):
     assert columns.tolist() == [1]
 
 
+def test_a_probe_of_characters_reads_no_more_texts_than_fit_into_memory(with_ngrams, monkeypatch):
+    monkeypatch.setattr(classification, "MAX_CHARACTERS", 100)
+    part, read = units(of_letters(40), of_letters(40).pool, 64), list[int]()
+    of = classification.features_of
+    monkeypatch.setattr(
+        classification, "features_of", lambda c, texts: (read.append(sum(map(len, texts))), of(c, texts))[1]
+    )
+    probed(classifier(with_ngrams, kind=CHARACTER), token_ids(part.texts, with_ngrams), part.labels)
+    assert 50 <= read[0] <= 100
+
+
 def test_for_labels_of_characters_a_rate_that_ruins_the_model_is_not_chosen(with_ngrams, monkeypatch):
     part = units(of_letters(40), of_letters(40).pool, 64)
     ids = token_ids(part.texts, with_ngrams)
@@ -164,6 +175,7 @@ def test_characters_without_a_label_do_not_count():
     right, counts = accuracies(task, torch.tensor([[1.0, 0.0]] * 6), part)
     assert (right.tolist(), counts.tolist()) == ([1.0, 1.0], [2.0, 2.0])
     assert units(task, task.test, longest=2).all_labels.tolist() == [0, NO_LABEL] * 2
+    assert units(task, task.test, longest=None).texts == ["abc"] * 2  # other tokens than characters are cut themselves
 
 
 @torch.inference_mode()

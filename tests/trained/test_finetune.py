@@ -88,6 +88,16 @@ def test_wrong_input_is_one_line(plain, refusal, words, message):
     assert message in refusal(main, plain.run.path, *words)
 
 
+@pytest.mark.parametrize("content", ["{", '{"capitals": {}}', '{"capitals": {"labelled": 8, "scores": {"probe": 3}}}'])
+def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file, refusal, content):
+    path = plain.run.path / "tasks-9.json"
+    path.write_text(content)
+    try:
+        assert f"{path} is damaged" in refusal(main, plain.run.path, "--task", csv_file, "--labels", 9)
+    finally:
+        path.unlink()
+
+
 def test_other_architectures_are_refused(tmp_path, text_file, csv_file, refusal):
     keys = {"model__architecture": "labml_nn", "training__optimizer": "adamw"}
     trained = small_run(tmp_path / "run", text_file, training__max_steps=1, **keys)
