@@ -24,6 +24,7 @@ from runs.schema import DELIVERED, LOG, METRICS, checked, is_size
 
 BYTES_PER_PIECE = 2**19  # of each file in a message; more than the longest row
 SECONDS_TO_ANSWER = 5.0  # per message, while a run trains
+EXAMPLE = "http://127.0.0.1:5005"
 NOT_OURS = "it answers, but not as Folio's dashboard does"
 STORED = {"stored": dict.fromkeys(DELIVERED, is_size), "knobs": (dict, None)}  # the answer to a message
 
@@ -109,11 +110,14 @@ def dashboard_address() -> str | None:
     # labml prefers .labml.yaml to its own environment variable. Here the variable wins: it is set for one run.
     address = os.environ.get("labml_app_url")  # noqa: SIM112, labml's own name
     if address is None:
-        address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
+        try:
+            address = yaml.safe_load((ROOT / ".labml.yaml").read_text()).get("app_url")
+        except (OSError, yaml.YAMLError, AttributeError) as error:
+            raise InputError(f".labml.yaml does not hold keys and values, such as app_url: {EXAMPLE}") from error
     if not address:
         return None
     with contextlib.suppress(ValueError):
-        parts = urlsplit(address)
+        parts = urlsplit(str(address))
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return f"{parts.scheme}://{parts.netloc}"
-    raise InputError(f"the dashboard's address {address!r} is not of the form http://127.0.0.1:5005")
+    raise InputError(f"the dashboard's address {address!r} is not of the form {EXAMPLE}")

@@ -22,9 +22,11 @@ from configs.one_line import run_main
 from data.corpus import ENVIRONMENT_VARIABLE, CorpusError
 from experiment import main
 from model.labml_transformer import LabmlTransformer
+from runs.delivery import dashboard_address
+from runs.errors import InputError
 from runs.files import ROOT
 from runs.run_folder import RunFolder
-from tests.conftest import config_file, configs_for, limited, only_run, without_times, written
+from tests.conftest import config_file, configs_for, limited, one_line, only_run, without_times, written
 from tests.model.conftest import model_of
 
 
@@ -142,6 +144,15 @@ def test_help_and_wrong_keys_do_not_wait_for_pytorch(words, code):
     assert done.returncode == code
     assert "configs.checks" in imported
     assert "torch" not in imported
+
+
+@pytest.mark.parametrize("content", ["", "3", "app_url http://host", "app_url: [1]", "app_url: 5005", "a: b: c"])
+def test_a_wrong_labml_yaml_is_refused_in_one_line(tmp_path, monkeypatch, content):
+    written(tmp_path / ".labml.yaml", content)
+    monkeypatch.setattr("runs.delivery.ROOT", tmp_path)
+    monkeypatch.delenv("labml_app_url")
+    with one_line(InputError, "http://127.0.0.1:5005"):
+        dashboard_address()
 
 
 ADDRESSES = ["127.0.0.1:5005", "localhost", "http://[::1/api", "ftp://host/", "http://"]

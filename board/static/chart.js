@@ -36,7 +36,7 @@ export function chart(title, height = 200) {
   const caption = el("span");
   const saveAs = (kind, onclick) => button(kind, onclick, { ariaLabel: `Save ${title} as ${kind}` });
   const exports = [saveAs("SVG", () => saveSvg(title, caption.textContent, svg, content)),
-    saveAs("CSV", () => saveCsv(title, content))];
+    saveAs("CSV", () => saveCsv(title, caption.textContent, content))];
   const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
   let [content, width] = [null, 0];
   new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
@@ -153,7 +153,7 @@ function saveSvg(title, caption, svg, { series, hasLabels }) {
   save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
 
-function saveCsv(title, { x, series }) {
+function saveCsv(title, caption, { x, series }) {
   const rows = series.flatMap(({ name, points }) => points.map(([a, b, low, high]) => [name, a, b, low, high]));
-  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, title, "low", "high"], ...rows]));
+  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, caption, "low", "high"], ...rows]));
 }

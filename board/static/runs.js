@@ -42,7 +42,7 @@ async function remove(run) {
 function rowOf(run) {
   const hide = () => ask(`runs/${run.uuid}/hidden`, "PUT", { hidden: !run.hidden });
   const does = (text, onclick, id) =>
-    button(text, onclick, { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
+    button(text, () => onclick().catch((error) => alert(error.message)), { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
   const actions = [does(run.hidden ? "Show" : "Hide", hide, "hide"), does("Delete", () => remove(run), "delete")];
   const values = COLUMNS.slice(1, -3).map(([, value, format]) => (format ? format(value(run)) : value(run)));
   const line = row(linkTo(run, nameOf(run)), ...values, stateOf(run), sparkline(run), el("span.actions", ...actions));

@@ -71,7 +71,7 @@ def test_figures_samples_keys_and_charts_saved_as_svg_and_csv(opened):
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as CSV']")
     lines = saved.value.path().read_text().splitlines()
-    assert lines[:2] == ["series,seconds of training,Loss,low,high", "train,1,4,,"]
+    assert lines[:2] == ['series,seconds of training,"Loss, nats per masked character",low,high', "train,1,4,,"]
     assert "valid,1,3,2.9,3.1" in lines
     with opened.expect_download() as saved:
         opened.click("button[aria-label='Save Loss as SVG']")
