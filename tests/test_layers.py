@@ -19,7 +19,7 @@ LINES_PER_FUNCTION = 60
 LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
 LINES = {"configs": 2_083, "data": 4_107, "model": 599, "training": 2_169, "distributed": 677, "runs": 1_179}
-LINES |= {"trained": 2_007, "writing": 843, "board": 985, "auditing": 3_302, "benchmarks": 1_996}
+LINES |= {"trained": 2_007, "writing": 843, "board": 985, "auditing": 3_419, "benchmarks": 1_996}
 LINES |= {"programs": 1_305, "planning": 300}
 TRAINING_MODULES = 16
 DYNAMIC = ("import_module", "__import__")  # the functions that import

@@ -1,6 +1,7 @@
 """Finds where each output position comes from, by content: batches may be sorted, padded, packed, cut or extended."""
 
 import math
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -10,13 +11,18 @@ BETTER = 0.02  # the share that another order must explain in addition
 
 
 def sources(
-    ids: np.ndarray, real: np.ndarray, outputs: np.ndarray, known: np.ndarray, gram: int | None = None
+    ids: np.ndarray,
+    real: np.ndarray,
+    outputs: np.ndarray,
+    known: np.ndarray,
+    gram: int | None = None,
+    special: Sequence[int] = (),
 ) -> np.ndarray:
     """The flat index into `ids` of the token at each output position, -1 for a token that was added.
 
     `ids` and `real` are the text's, `[rows, width]`. `outputs` and `known` are the target's answer, `[other rows, other
     width]`: its inputs, and the same with labels put back. A place is found by `gram` tokens in a row; by default, as
-    many as suffice for random tokens.
+    many as suffice for random tokens. `special` are ids that a target may add.
     """
     places, extra = np.arange(ids.size).reshape(ids.shape), outputs.shape[1] - ids.shape[1]
     lefts = sorted({0, extra}) if len(outputs) == len(ids) and extra >= 0 else []
@@ -27,7 +33,7 @@ def sources(
 
     best = max(candidates, key=lambda found: fit(found, known), default=None)
     if best is not None:
-        best = with_moved_tokens(ids, best, outputs, known)
+        best = with_moved_tokens(ids, best, outputs, known, np.isin(known, special))
         if fit(best, known) > CERTAIN:
             return best
     found = by_anchors(ids, real, known, gram)
@@ -36,14 +42,19 @@ def sources(
     return found if best is None or fit(found, known) > fit(best, known) + BETTER else best
 
 
-def with_moved_tokens(ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The same places, corrected in rows from which tokens were removed, so that those after them moved to the left.
+def with_moved_tokens(
+    ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: np.ndarray
+) -> np.ndarray:
+    """The same places, corrected in rows from which tokens were removed, so that those after them moved to the left, or
+    to which `special` ones were added.
 
-    Two neighbors that moved show such a row. One of them must be visible, because labels may be shifted themselves.
+    Two neighbors that moved show such a row, or a special token that the text does not have there. One of the two must
+    be visible, because labels may be shifted themselves.
     """
     found, here, following = found.copy(), ids.ravel()[found], ids.ravel()[(found + 1).clip(max=ids.size - 1)]
     moved, seen = ((found >= 0) & (shown != here) & (shown == following) for shown in (known, outputs))
-    for row in np.flatnonzero((moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1])).any(1)):
+    pairs, added = moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1]), special & (found >= 0) & (known != here)
+    for row in np.flatnonzero(pairs.any(1) | added.any(1)):
         begin = found[row].max() // ids.shape[1] * ids.shape[1]
         text, found[row] = ids.ravel()[begin : begin + ids.shape[1]], -1
         for _, i, j, k, end in SequenceMatcher(None, text.tolist(), known[row].tolist(), autojunk=False).get_opcodes():

@@ -111,9 +111,10 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
     """The dependences that the battery found, the surest first, and a line for what depends on nothing else. What the
     id's parity explains better than the id is a bug of its own; otherwise it follows from the id."""
     surest: dict[tuple[str, str], Pair] = {}
+    has_missed_ids = any(pair.key == ("selected", "id") and len(pair.found.never) for pair in pairs)
     for pair in pairs:
         key = (pair.outcome, pair.circumstance.removesuffix(" parity"))
-        by_rule = pair.key == ("selected", "id") and len(pair.found.never)  # ids that are never selected
+        by_rule = key == ("selected", "id") and has_missed_ids  # `check_ids` names them
         if pair.is_found and not by_rule and (key not in surest or pair.z > surest[key].z):
             surest[key] = pair
     rank = {pair: (COARSE.get(pair.key, 0), -pair.z * FINE.get(pair.circumstance, 1)) for pair in surest.values()}

@@ -10,9 +10,11 @@ from auditing.masks.table import CLASSES, Table, eighths_of, shifted
 from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
 
 LAGS = 40  # tokens
+GRIDS = (2, 3, 4)  # positions
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10)  # of calls; a longer one has so few alike that their spread hides them
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 16  # of replacements
+LEAST_IN_WINDOW = 0.005  # the smallest correlation to report; spans across thirds of a window make half of it
 RARE = 120  # relations that are observed less often are not tested
 
 
@@ -117,6 +119,9 @@ class Sample:
         yield self.by("id parity", "id modulo 2:", table.originals % 2)
         yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1))
         yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
+        repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
+        yield self.by("token before", "same token before (1) or not (0):", repeats)
+        yield self.by("same id", "same token elsewhere in the window (1) or not (0):", table.recurring)
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
         has_special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
         yield self.by("special", "special tokens in the window (1) or not (0):", has_special)
@@ -137,8 +142,10 @@ class Sample:
         scores, pairs = ((each.sum(2) ** 2 - (each**2).sum(2)).sum(1, keepdims=True) for each in (
             part.reshape(self.n_calls, -1, n_parts) for part in (sums, counts)))  # fmt: skip
         found = of_means(scores, max(1e-9, self.mean * (1 - self.mean)) * pairs)
-        effect = 0.015 if self.outcome == "selected" else 0.1
-        what = f"{self.what} is correlated within a {circumstance} ({found.shares[0]:.0%})"
+        varying = EFFECTS["selected"] ** 2 * self.mean / (1 - self.mean)  # that of rates which vary by so much
+        effect = 0.1 if self.outcome == "kind" else varying if circumstance == "batch" else LEAST_IN_WINDOW
+        deviation = max(0.0, found.shares[0] * self.mean * (1 - self.mean)) ** 0.5
+        what = f"{self.what} varies by ± {deviation:.1%} from {circumstance} to {circumstance}"
         return Pair(self.outcome, circumstance, what, "", found, effect=effect, rises=True)
 
     def neighbors(self) -> Pair:
@@ -169,7 +176,8 @@ class Sample:
         best = int(np.abs(found.z).argmax())
         down, right = best // self.width + 1, (best % self.width + self.width // 2) % self.width - self.width // 2
         verb, share = "repeat" if found.z[best] > 0 else "avoid", found.shares[best]
-        what = f"{abs(share):.1f} rows of a batch {verb} the one {down} above, moved by {right}"
+        part = abs(share) / (self.n_rows - down)
+        what = f"{part:.0%} of the rows {verb} the one {down} above" + f", moved by {right}" * (right != 0)
         one = Dependence(found.shares[[best]], 0.0, found.z[[best]] * (found.p < LEVEL), found.n_units)
         circumstance = "whole rows" if right == 0 and share > 0.9 * (self.n_rows - down) else "rows"
         return Pair(self.outcome, circumstance, what, "", one, effect=0.1)
@@ -206,12 +214,17 @@ def selection(table: Table) -> Iterator[Pair]:
     sample = Sample(table, "selected", "the share selected", table.eligible, table.selected)
     yield from sample.by_all()
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
-    repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
-    yield sample.by("token before", "same token before (1) or not (0):", repeats)
+    next_to = shifted(table.selected, 1, False) & table.eligible
+    following = Sample(table, "selected", "the share selected after a selected one", next_to, table.selected)
+    for period in GRIDS:
+        columns = (np.arange(sample.width) % period)[None, None]
+        yield following.by("grid", f"position, counted modulo {period}: number", columns)
     mirrored = sample.partners(lambda numbers: numbers[..., ::-1])
     yield sample.correlated("mirror", "at the mirrored place of a selected one", *mirrored)
     before = sample.partners(lambda numbers: np.roll(numbers, 1, axis=0))  # the last call is not before the first
     yield sample.correlated("call before", "at the same place of the call after a selected one", *before)
+    turned = sample.partners(lambda numbers: np.roll(numbers[..., ::-1], 1, axis=0))
+    yield sample.correlated("call before", "at the mirrored place of the call after a selected one", *turned)
     yield sample.neighbors()
     if sample.n_rows > 1:
         yield sample.rows()
@@ -230,6 +243,9 @@ def kinds(table: Table) -> Iterator[Pair]:
             yield from sample.by_all()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
             yield sample.correlated("neighbors", "after another one", *next_of(sample.windows))
+            ids = table.originals[table.selected]
+            pairs = next_of(sample.calls * (ids.max() + 1) + ids)
+            yield sample.correlated("same id", "at the next selected token of the same id", *pairs)
             before = shifted(table.selected.astype(int), 1, 0)
             yield sample.by("neighbors", "selected token before (1) or none (0):", before)
             if sample.n_rows > 1:
@@ -237,10 +253,11 @@ def kinds(table: Table) -> Iterator[Pair]:
 
 
 def of_lengths(table: Table, name: str) -> Iterator[Pair]:
-    """Tests of windows by their length: the selection by place in long windows, and the kind by length in windows of at
-    least 16 tokens. Rates may depend on the length: some maskers take a share of the padded width."""
+    """Tests of windows of other lengths: the selection by place and by row, and the kind by length in windows of at
+    least 16 tokens. Rates may depend on the length, because counts are rounded."""
     sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
+    yield sample.by("row", f"row of {sample.n_rows}, number", np.arange(sample.n_rows)[None, :, None])
     lengths = table.eligible.sum(2, keepdims=True)
     sample = Sample(table, "kind", "the share of [MASK]", table.selected & (lengths >= 16), table.masked)
     yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
@@ -277,15 +294,32 @@ def replacements(table: Table) -> Iterator[Pair]:
         yield related("neighbors", f"random tokens that equal the token {side}", here, there, calls, n_calls)
     texts = flat.reshape(-1, width)
     here, there = ((texts[of] == tokens[:, None]).sum(1) for of in (windows, windows[other]))
-    yield related("window", "random tokens occur in their window", here, there, calls, n_calls)
-    chance = tokens == tokens[other]
-    for name, what, group in (
-        ("other replacements", "the next random token is the same", windows),
-        ("original", "the same original gets the same random token", old),
-        ("rows", "the next row has the same random token there", calls * width + at % width),
+    is_original = flat[at[other]] == tokens  # which no random token of that window is
+    yield related("window", "random tokens occur in their window", here, there - is_original, calls, n_calls)
+    yield by_frequency_in_batch(np.where(table.eligible, table.ranks, n).reshape(n_calls, -1), new, calls, n)
+    chance = (tokens == tokens[other]).astype(float)
+    differ = (new[other] != old).mean()  # two random tokens of the same original are never that one
+    for name, what, group, by_chance in (
+        ("other replacements", "the next random token is the same", windows, chance),
+        ("original", "the same original gets the same random token", old, chance / differ),
+        ("rows", "the next row has the same random token there", calls * width + at % width, chance),
+        ("call", "the same place of a later call has the same random token", at % (n_rows * width), chance),
     ):
         one, two = next_of(group)
-        yield related(name, what, tokens[one] == tokens[two], chance[one], calls[one], n_calls)
+        yield related(name, what, tokens[one] == tokens[two], by_chance[one], calls[one], n_calls)
+
+
+def by_frequency_in_batch(originals: np.ndarray, new: np.ndarray, calls: np.ndarray, n: int) -> Pair:
+    """Test whether random tokens, with the numbers `new` among `n`, are drawn from the tokens of their batch: by how
+    much its frequent ones are preferred, relative to a draw from it. `originals` are `[n_calls, n_positions]`."""
+    counts = np.stack([np.bincount(call, minlength=n + 1)[:n] for call in originals])
+    frequent = (counts / np.maximum(1e-9, counts.mean(1, keepdims=True))).clip(max=2)  # a few rule a natural text
+    frequent -= frequent.mean(1, keepdims=True)
+    of_batch = (counts * frequent).sum(1) / np.maximum(1, counts.sum(1))
+    scores = np.bincount(calls, frequent[calls, new], len(counts))[:, None]
+    totals = (np.bincount(calls, minlength=len(counts)) * of_batch)[:, None]
+    what = "random tokens are drawn from the tokens of their batch"
+    return Pair("replacement", "batch", what, "", of_means(scores, totals), effect=0.3, rises=True)
 
 
 def related(circumstance: str, what: str, here: np.ndarray, there: np.ndarray, calls: np.ndarray, n_calls: int) -> Pair:

@@ -14,6 +14,7 @@ from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
 
+UNKNOWN = "the number of tokens is unknown: state --n-tokens, and the special ids: --mask, --padding, --special"
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
 
@@ -42,7 +43,7 @@ class Service:
         """
         tokens = token_ids(self.function, options)
         if tokens is None:
-            raise TargetError("the number of tokens is unknown: state --n-tokens, and the special ids with --special")
+            raise TargetError(UNKNOWN)
         self.tokens, problems = tokens, []
         for target in candidates(self.function, options.kind):
             self.target = target
@@ -55,7 +56,7 @@ class Service:
             if not tokens.special and masked.inputs.shape == text.ids.shape:
                 self.tokens = tokens.with_mask(most_frequent(masked.inputs[masked.inputs != text.ids], 0.5))
             return Facts(self.function, target.kind, self.tokens)
-        raise TargetError(problems[0])
+        raise TargetError(problems[0] + ": --kind says how to call it" * (options.kind is None))
 
     def write(self, name: str, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
         """Write a text for the target; it is kept under `name`."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from auditing.errors import TargetError, describe
-from auditing.masks.calls import seed
+from auditing.masks.calls import UNKNOWN, seed
 from auditing.masks.target import matrix, read
 from auditing.masks.texts import Masked
 from auditing.masks.tokens import Facts, MaskOptions, token_ids
@@ -40,7 +40,7 @@ class Service:
         owner = getattr(owner, "data_collator", owner)  # Transformers' wrapper removes columns
         tokens = token_ids(owner, options)
         if tokens is None:
-            raise TargetError("the number of tokens is unknown: state --n-tokens, --mask, and --special")
+            raise TargetError(UNKNOWN)
         return Facts(owner, "loader", tokens)
 
     def batches(self, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:

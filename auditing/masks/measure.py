@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from auditing.masks.table import Table, aligned, stacked
+from auditing.errors import TargetError
+from auditing.masks.table import Table, aligned, spanned, stacked
 from auditing.masks.texts import Masked, Text
 from auditing.masks.tokens import Facts, MaskOptions
 
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
-# Windows, their width, and passes of other texts in calls of 16 windows; those of the padded one have 3 to 64 tokens.
-OTHERS = {"long": (192, 512, 3), "short": (512, 6, 1), "padded": (1024, 64, 1)}
+# Windows, their width, and passes of other texts in calls of an odd number of windows; those of the padded one have 3
+# to 64 tokens.
+OTHER_BATCH = 15
+OTHERS = {"long": (195, 512, 3), "short": (510, 6, 1), "padded": (1020, 64, 1)}
 CALLS_PER_WORKER = 2  # of a DataLoader
 N_BATCHES, EPOCHS = 128, 2  # batches that are read per epoch of a loader, and epochs
 
@@ -29,6 +32,7 @@ class Measured:
     main: Table  # full windows, over a million positions. Its first two passes have the same batches
     answers: Sequence[Masked]  # of all calls
     others: dict[str, Table]  # of OTHERS; without `padded` if padding is unknown
+    alone: str = ""  # what is wrong with a batch of one window
     workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
     n_passes: int = PASSES  # of the main table over its text
 
@@ -55,14 +59,19 @@ def measure(call: Call, options: MaskOptions) -> Measured:
     def written(name: str, n_windows: int, width: int, passes: int) -> Table:
         """All windows of a text, each masked `passes` times, with the conventions that the main text showed."""
         texts[name] = call("write", name, n_windows, width, name == "padded", options.seed)
-        table = masked(name, np.tile(np.arange(n_windows), passes).reshape(-1, BATCH // 2))
+        table = masked(name, np.tile(np.arange(n_windows), passes).reshape(-1, OTHER_BATCH))
         return replace(table, tokens=main.tokens, mask=main.mask, ignored=main.ignored, shift=main.shift)
 
     orders = [rng.permutation(POOL).reshape(-1, BATCH) for _ in range(PASSES - 1)]
     main = masked("main", [*orders[0], *np.concatenate(orders)]).read()
     sizes = {name: size for name, size in OTHERS.items() if name != "padded" or facts.tokens.padding is not None}
     others = {name: written(name, *size) for name, size in sizes.items()}
-    return Measured(options, facts, main, answers, others, workers)
+    alone = ""
+    try:
+        call("mask", "main", np.arange(1))
+    except TargetError as error:
+        alone = str(error)
+    return Measured(options, facts, main, answers, others, alone, workers)
 
 
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
@@ -74,7 +83,7 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             if ids is None:  # labels are all that is known of the originals
                 ids = tokens.known(answer.inputs, answer.labels)
                 ids = ids if tokens.padding is None else np.where(ids == tokens.mask, tokens.padding, ids)
-            real = np.ones_like(ids, dtype=bool) if tokens.padding is None else ids != tokens.padding
+            real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
             columns.append(aligned(Text(ids, real), np.arange(len(ids)), answer, tokens))
             answers.append(answer)
     return Measured(options, facts, stacked(columns, tokens).read(), answers, {}, n_passes=EPOCHS)

@@ -53,12 +53,12 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     main, found, bug, fields = measured.main, "new masks", None, {}
     if repeats.in_all_calls:
         found, bug = "the same in all calls", "static-masks"
+    elif repeats.returning > FEWEST:
+        found, bug = f"{repeats.returning:.0%} of calls repeat one {repeats.lag} calls before", "masks-return"
     elif repeats.for_same_text:
         found, bug = "the same for the same text", "static-masks"
         fields = {"cause": "The same text has the same masks in every epoch.", "recipes": ("BERT's prepared data",)}
         fields |= {} if (measured.options.recipe or "").lower() == "roberta" else {"verdict": Verdict.DIFFERS}
-    elif repeats.returning > FEWEST:
-        found, bug = f"{repeats.returning:.0%} of calls repeat one {repeats.lag} calls before", "masks-return"
     yield finding("masks of another call", found, "new masks", f"{len(main.inputs):,} calls", bug, **fields)
     if not measured.workers:
         return
@@ -66,7 +66,9 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     first = [getattr(calls[0], part) for calls in measured.workers[0]]
     same = np.mean([one.shape == other.shape and (one == other).all(1).mean() for one, other in pairwise(first)])
     bug = "same-masks-per-worker" if same > MOST and not (repeats.in_all_calls or repeats.for_same_text) else None
-    yield finding("masks of two workers", f"{same:.0%} the same", "different", f"{len(first[0])} windows", bug)
+    in_training = {} if measured.facts.kind in ("collator", "dict") else {"verdict": Verdict.DIFFERS}
+    line = "masks of two workers", f"{same:.0%} the same", "different", f"{len(first[0])} windows"
+    yield finding(*line, bug, **(in_training if bug else {}))
     pairs = [each for workers in zip(*measured.workers, strict=True) for each in zip(*workers, strict=True)]
     same = [np.array_equal(a.inputs, b.inputs) and np.array_equal(a.labels, b.labels) for a, b in pairs]
     bug = None if all(same) else "not-reproducible"

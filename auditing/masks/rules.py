@@ -7,7 +7,7 @@ import numpy as np
 
 from auditing.findings import Finding, Verdict, finding
 from auditing.masks.measure import Measured
-from auditing.masks.table import Table
+from auditing.masks.table import Table, spanned
 from auditing.masks.tokens import KINDS
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
@@ -21,7 +21,7 @@ MODEL_INPUTS = ("attention_mask", "token_type_ids", "position_ids", "segment_ids
 def never(name: str, wrong: Any, among: Any, what: str, bug: str, **fields: Any) -> Finding:
     """A finding about positions, or a count of them, that must not exist at all."""
     count, total = int(np.sum(wrong)), int(np.sum(among))
-    found = f"{count / max(1, total):.2%} {what}" if count else "none"
+    found = f"{count / max(1, total):.2%} {what}" if count else "none" if total else "not tested"
     return finding(name, found, "none", f"{count:,} of {total:,}", bug if count else None, **(fields if count else {}))
 
 
@@ -43,7 +43,7 @@ def check_rules(measured: Measured) -> Iterator[Finding]:
     table = measured.others.get("padded", main)
     if table.attention is not None:
         off, hidden = table.attention == 0, table.selected & table.changed
-        text, padding = table.real & ~hidden, ~table.real & (table.originals == table.tokens.padding)
+        text, padding = table.real & ~hidden, ~spanned(table.real) & (table.originals == table.tokens.padding)
         yield never("attention at masks", hidden & off, hidden, "hidden", "attention-hides-mask")
         yield never("attention at text", text & off, text, "hidden", "attention-hides-text")
         yield never("attention at padding", padding & ~off, padding, "seen", "attention-at-padding")
@@ -103,6 +103,15 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
     if measured.facts.kind in KINDS:  # batches of a loader have no argument
         yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
         yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by a call", "buffer-reused")
+    else:
+        shown = ((main.inputs == main.mask) & ~main.labelled & main.is_output).sum((1, 2))
+        first, second = shown[: len(shown) // 2].sum(), shown[len(shown) // 2 :].sum()
+        bug = "argument-modified" if second > 2 * first + MANY else None
+        yield finding("[MASK] without a label", f"{first:,}, and {second:,} in the second epoch", "as many", "", bug)
+    if measured.facts.kind not in ("collator", "loader"):  # which may add tokens, so places are less sure
+        yield never("tokens left out", main.skipped, main.is_output, "of them", "tokens-left-out")
+    if measured.alone:
+        yield finding("a batch of one window", measured.alone, "masked as others are", "1 call", "one-window")
     outside = (main.inputs < 0) | (main.inputs >= tokens.n_tokens)
     yield never("ids outside vocabulary", outside, main.inputs.size, "of inputs", "out-of-vocabulary")
     counts, sizes = main.selected.sum((1, 2)), main.eligible.sum((1, 2))
@@ -118,6 +127,7 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
     if main.masked.any() and 0 <= (main.mask or 0) < tokens.n_tokens:
         bug = "mask-is-ordinary" if main.mask in tokens.ordinary else None
         bug = "unknown-as-mask" if main.mask == tokens.unknown else bug
+        bug = "mask-is-padding" if main.mask == tokens.padding else bug
         evidence = f"{main.masked.sum():,} of {main.selected.sum():,}"
         yield finding("mask token", f"id {main.mask}", "a special id", evidence, bug)
 

@@ -14,7 +14,7 @@ from auditing.masks.tokens import TokenIds, most_frequent
 
 CLASSES = 64  # at most, of ids and columns
 EVERYWHERE = 0.9  # the share of ordinary positions whose label is the original, above which labels are everywhere
-COLUMNS = ("originals", "inputs", "labels", "real", "source", "words", "attention")
+COLUMNS = ("originals", "inputs", "labels", "real", "source", "skipped", "words", "attention")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Table:
     real: np.ndarray  # bool: not padding
     source: np.ndarray  # the place in the text, -1 for added tokens, -2 where a call has fewer rows or columns
     tokens: TokenIds
+    skipped: np.ndarray  # bool: a token of the text is missing before this one
     words: np.ndarray | None = None
     attention: np.ndarray | None = None
     mask: int | None = None  # the id that the target uses as [MASK]: that of most changed positions
@@ -83,6 +84,15 @@ class Table:
         """Classes of originals: each id, or as many neighbors as leave 64 classes; special tokens are the last one."""
         n = len(self.tokens.ordinary)
         return np.where(self.eligible, self.ranks * min(n, CLASSES) // n, CLASSES)
+
+    @cached_property
+    def recurring(self) -> np.ndarray:
+        """1 where the window has the same token elsewhere, 0 where it has not."""
+        order, found = self.originals.argsort(2), np.zeros(self.originals.shape, dtype=int)
+        in_order = np.take_along_axis(self.originals, order, 2)
+        same = np.pad(in_order[..., 1:] == in_order[..., :-1], ((0, 0), (0, 0), (1, 1)))
+        np.put_along_axis(found, order, same[..., 1:] | same[..., :-1], 2)
+        return found
 
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
@@ -147,10 +157,16 @@ def shifted(array: np.ndarray, step: int, fill: Any) -> np.ndarray:
     return moved
 
 
+def spanned(where: np.ndarray) -> np.ndarray:
+    """True from the first to the last True position of each row: padding inside of a text is a part of it."""
+    from_left, from_right = (np.logical_or.accumulate(each, axis=-1) for each in (where, where[..., ::-1]))
+    return from_left & from_right[..., ::-1]
+
+
 def stacked(calls: Sequence[dict[str, Any]], tokens: TokenIds) -> Table:
     """One table of calls, whose columns `[rows, width]` may differ in shape."""
     height, width = (max(call["inputs"].shape[axis] for call in calls) for axis in (0, 1))
-    fills = {"real": False, "source": -2, "words": -1, "attention": 0}
+    fills = {"real": False, "source": -2, "skipped": False, "words": -1, "attention": 0}
 
     def stack(name: str) -> np.ndarray | None:
         if any(call.get(name) is None for call in calls):
@@ -171,11 +187,13 @@ def aligned(
     """The columns of one call, `[rows, width]` of the output. `gram` is the number of tokens that tell a place."""
     ids, real, padding = text.ids[rows], text.real[rows].ravel(), tokens.padding
     known = tokens.known(answer.inputs, answer.labels)
-    found = sources(ids, text.real[rows], answer.inputs, known, gram)
+    added = [id for id in tokens.special if id not in (tokens.mask, tokens.unknown, padding)]
+    found = sources(ids, text.real[rows], answer.inputs, known, gram, added)
     if padding is not None:  # a text that was cut ends in padding
         found = np.where((known == padding) & real[found], -1, found)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
-    if padding is not None:
+    skips = (found - shifted(found, 1, -9) == 2) & is_text & (shifted(found, 1, -9) >= 0)
+    if padding is not None and not (ids == tokens.mask).any():
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was
     return {
         "originals": np.where(is_text, ids.ravel()[place], known),
@@ -183,6 +201,7 @@ def aligned(
         "labels": answer.labels,
         "real": np.where(is_text, real[place], (known != padding) & np.isin(known, tokens.special)),
         "source": np.where(is_text, rows[place // ids.shape[1]] * ids.shape[1] + place % ids.shape[1], -1),
+        "skipped": skips & np.isin(ids.ravel()[place - 1], tokens.ordinary) & (place % ids.shape[1] > 1),
         "words": None if text.words is None else np.where(is_text, text.words[rows].ravel()[place], -1),
         "attention": answer.columns.get("attention_mask"),
     }

@@ -82,6 +82,9 @@ def attribute(target: Any, names: Iterable[str]) -> Any:
     """The first attribute with one of these names that is not None: of the target, of what a partial wraps, or of the
     object of a method."""
     while isinstance(target, functools.partial):
+        stated = [target.keywords[name] for name in names if name in target.keywords]
+        if stated:
+            return stated[0]
         target = target.func
     owners = [target, getattr(target, "__self__", None)]
     values = (getattr(owner, name, None) for owner in owners for name in names)

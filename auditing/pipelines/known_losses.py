@@ -9,6 +9,7 @@ from auditing.pipelines.target_batch import Array
 
 RELATIVE, ABSOLUTE = 2e-5, 2e-5  # tolerances: float32
 LOOSE = 5e-3  # of a loss in bfloat16
+MOST_DIVIDED = 2_000  # up to which a whole number that divides a sum is no chance
 PROBABILITY_SUM = 1e-3  # from 1
 
 
@@ -99,6 +100,8 @@ def known_numbers(m: MeasuredLoss, characters: Sequence[str]) -> dict[tuple[str,
     for i, name in enumerate(characters):
         without = m.mean(labelled=m.labelled & (m.labels != i))
         numbers.append((without, "wrong-ignored-label", f"the mean without the labels {name!r} (id {i})"))
+    divisor = round(total / m.loss) if 0 < total < MOST_DIVIDED * m.loss else 0
+    numbers.append((total / max(1, divisor), "wrong-mean", f"the sum over labelled positions, divided by {divisor}"))
     smoothed = mean + smoothing * spread * (0 < smoothing < 0.5)  # last: of small logits it is near other numbers
     numbers.append((smoothed, "", f"the mean with label smoothing {smoothing}"))
     return {(what, bug): float(value) for value, bug, what in numbers}

@@ -35,6 +35,7 @@ def mean_of_windows(logits, labels, truth):
         (lambda x, y, t: loss(x, y, reduction="sum"), "wrong-mean", "sum over"),
         (lambda x, y, t: loss(x, y, reduction="sum") / y.numel(), "wrong-mean", "all positions"),
         (lambda x, y, t: loss(x, y, reduction="sum") / len(y), "wrong-mean", "number of windows"),
+        (lambda x, y, t: loss(x, y, reduction="sum") / 77, "wrong-mean", "divided by 77"),
         (mean_of_windows, "mean-of-means", "windows"),
         (lambda x, y, t: loss(x, t), "wrong-mean", "visible"),
         (lambda x, y, t: loss(x.softmax(-1), y), "softmax-twice", "softmax"),

@@ -78,6 +78,45 @@ class Trainer:
         return Shard(made)
 
 
+class InPlace:
+    """Masks the texts of the dataset themselves, so that each epoch hides more."""
+
+    def __init__(self) -> None:
+        self.tokenizer = word_pieces(SYLLABLES)
+
+    def __call__(self, texts: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        ids = [text["input_ids"] for text in texts]
+        selected = [(torch.rand(one.shape) < 0.15) & (one > 4) for one in ids]
+        labels = [torch.where(where, one, -100) for one, where in zip(ids, selected, strict=True)]
+        for one, where in zip(ids, selected, strict=True):
+            one[where] = self.tokenizer.mask_token_id
+        return {"input_ids": torch.stack(ids), "labels": torch.stack(labels)}
+
+
+def test_masks_that_stay_in_the_dataset_are_found():
+    collate = InPlace()
+    texts = [{"input_ids": ids} for ids in torch.randint(5, len(collate.tokenizer), (1_200, 64))]
+    assert "argument-modified" in bugs(DataLoader(texts, batch_size=16, collate_fn=collate, shuffle=True))["broken"]
+
+
+def test_special_tokens_that_stand_in_a_text_raise_no_alarm():
+    """Some texts have a literal [MASK], others a literal [PAD]; the collator adds [CLS] and [SEP]."""
+    made = loader()
+    tokenizer = made.collate_fn.tokenizer
+    literal = [tokenizer.mask_token_id, tokenizer.pad_token_id, None, None]
+    texts = [each["input_ids"][1:-1] for each in made.dataset]
+    for i, ids in enumerate(texts):
+        ids[len(ids) // 3 : len(ids) // 3] = [id for id in [literal[i % 4]] if id is not None]
+    examples = [{"input_ids": ids} for ids in texts]
+
+    def collate(batch: list[dict[str, Any]]) -> Any:
+        ends = tokenizer.cls_token_id, tokenizer.sep_token_id
+        return made.collate_fn([{"input_ids": [ends[0], *each["input_ids"], ends[1]]} for each in batch])
+
+    collate.tokenizer = tokenizer
+    assert bugs(DataLoader(examples, batch_size=16, collate_fn=collate))["broken"] == set()
+
+
 def test_the_batches_of_a_trainer():
     assert bugs(lambda: Trainer())["broken"] == {"left-truncated"}
 

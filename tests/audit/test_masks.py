@@ -84,6 +84,24 @@ def capped(x: torch.Tensor) -> Pair:
     return result(x, selected & (selected.cumsum(1) <= 20))
 
 
+def squeezed(x: torch.Tensor) -> Pair:
+    inputs, labels = result(x, drawn(x))
+    return inputs.squeeze(), labels.squeeze()
+
+
+def leaving_out(x: torch.Tensor) -> Pair:
+    """Removes one token of some windows; those after it move to the left."""
+    moved, where = torch.cat([x[:, 1:], x[:, -1:]], 1), torch.rand(len(x), 1) < 0.05
+    x = torch.where(where & (torch.arange(x.shape[1]) >= 40), moved, x)
+    return result(x, drawn(x))
+
+
+def of_padded_width(x: torch.Tensor) -> Pair:
+    """As many labels in each window, however much of it is padding."""
+    ranks = torch.rand(x.shape).masked_fill(~ordinary(x), 2.0).argsort(1).argsort(1)
+    return result(x, (ranks < round(0.15 * x.shape[1])) & ordinary(x))
+
+
 class ByteLabels(TensorMasker):
     """Labels in 8 bits, for a vocabulary that needs more."""
 
@@ -101,6 +119,9 @@ class ByteLabels(TensorMasker):
         (TensorMasker(grid), ("regular-pattern", "broken"), 0),
         (TensorMasker(capped), ("left-truncated", "broken"), 0),
         (ByteLabels(None), ("dtype-overflow", "broken"), 0),
+        (TensorMasker(squeezed), ("one-window", "broken"), 0),
+        (TensorMasker(leaving_out), ("tokens-left-out", "broken"), 0),
+        (TensorMasker(of_padded_width), ("selected-by-length", "differs"), 0),
     ],
 )
 def test_a_bug_is_named(masker, bug, workers):

@@ -113,6 +113,13 @@ def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.where(selected, replaced, x), np.where(selected, x, -100)
 
 
+def letters(x: torch.Tensor) -> Pair:
+    """Masks of DNA: a random letter that is seen is one of three."""
+    selected, draw = torch.rand(x.shape) < RATE, torch.rand(x.shape)
+    replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(4, x.shape), x))
+    return torch.where(selected, replaced, x), torch.where(selected, x, -100)
+
+
 def of_lists(x: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
     inputs, labels = numpy_masker(x)
     return inputs.tolist(), labels.tolist()
@@ -147,22 +154,32 @@ def surrounded(example: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
     return {"input_ids": [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]}
 
 
+def paired(example: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """The halves of the text as a pair of sentences."""
+    *ids, end = surrounded(example, tokenizer)["input_ids"]
+    middle = (len(ids) + 1) // 2
+    return {"input_ids": [*ids[:middle], end, *ids[middle:], end]}
+
+
 REARRANGED: dict[str, Callable[[list[dict[str, Any]], Any], list[dict[str, Any]]]] = {
     "sorted by length": lambda examples, tokenizer: sorted(examples, key=lambda each: -len(each["input_ids"])),
     "shuffled": lambda examples, tokenizer: random.sample(examples, len(examples)),
     "truncated": lambda examples, tokenizer: [{"input_ids": each["input_ids"][:100]} for each in examples],
     "packed": lambda examples, tokenizer: joined(examples, 96),
     "flattened": lambda examples, tokenizer: joined(examples, sum(len(each["input_ids"]) for each in examples)),
+    "of pairs": lambda examples, tokenizer: [paired(each, tokenizer) for each in examples],
     "with special tokens": lambda examples, tokenizer: [surrounded(each, tokenizer) for each in examples],
 }
 
 
+NEVER_PADDED = frozenset({"selected-by-length"})
 DRAWS_SPECIAL = frozenset({"special-as-replacement"})
 IN_ONE_PROCESS = {"workers": 0}  # Folio's Masker has a generator of its own, and runs in the training process
 CORRECT = [
     Correct("Folio's MLM", folio_mlm),
-    Correct("Folio's Masker, random", folio_masker("random"), options=IN_ONE_PROCESS),
+    Correct("Folio's Masker, random", folio_masker("random"), NEVER_PADDED, IN_ONE_PROCESS),
     Correct("Folio's Masker, span_characters", folio_masker("span_characters"), options=IN_ONE_PROCESS),
+    Correct("four letters", lambda seed: letters, options={"n_tokens": 5, "mask": 4, "special": (4,)}),
     Correct(
         "Folio's Masker, whole_word", folio_masker("whole_word"), frozenset({"position-dependent"}), IN_ONE_PROCESS
     ),

@@ -235,7 +235,7 @@ BUGS = [
     planted(
         "one_mask_for_all", "same-mask-in-batch", lambda x: result(x, (torch.rand(x.shape[1]) < RATE) & ordinary(x))
     ),
-    planted("generator_copied_to_workers", "same-masks-per-worker", SeededDataset()),
+    planted("generator_copied_to_workers", "same-masks-per-worker", SeededDataset(), "differs"),
     planted("mask_after_random", "random-overwritten", mask_after_random),
     # The second threshold adds to the wrong variable (0.15 + 0.1, not 0.8 + 0.1), so its branch is never reached.
     planted("threshold_of_the_wrong_variable", "never-random", lambda x: result(x, drawn(x), None, x)),
