@@ -43,17 +43,18 @@ def sources(
 
 
 def with_moved_tokens(
-    ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: np.ndarray
+    ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray, is_special: np.ndarray
 ) -> np.ndarray:
     """The same places, corrected in rows from which tokens were removed, so that those after them moved to the left, or
-    to which `special` ones were added.
+    to which tokens that are special were added.
 
     Two neighbors that moved show such a row, or a special token that the text does not have there. One of the two must
     be visible, because labels may be shifted themselves.
     """
     found, here, following = found.copy(), ids.ravel()[found], ids.ravel()[(found + 1).clip(max=ids.size - 1)]
     moved, seen = ((found >= 0) & (shown != here) & (shown == following) for shown in (known, outputs))
-    pairs, added = moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1]), special & (found >= 0) & (known != here)
+    pairs = moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1])
+    added = is_special & (found >= 0) & (known != here)
     for row in np.flatnonzero(pairs.any(1) | added.any(1)):
         begin = found[row].max() // ids.shape[1] * ids.shape[1]
         text, found[row] = ids.ravel()[begin : begin + ids.shape[1]], -1

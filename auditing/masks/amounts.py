@@ -51,8 +51,8 @@ def check_amounts(measured: Measured, structure: Structure, expected: Expected) 
 
 
 def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]:
-    """Whether padded windows have the rate of others, or up to one more label because a count is rounded; and the share
-    of [MASK]. Cut spans and rates by window differ there."""
+    """Whether short padded windows have the rate of full ones, within one label per window, and padded ones the share
+    of [MASK]. Not for spans, which are cut there, or rates by window."""
     padded = measured.others.get("padded")
     if padded is None or structure.varies or structure.is_clustered:
         return
@@ -61,13 +61,13 @@ def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]
     selected = Share((padded.selected.sum(2) * is_short).sum(1), (lengths * is_short).sum(1))
     masked, rate = Share(padded.masked.sum((1, 2)), padded.selected.sum((1, 2))), structure.rate.value
     one_more = is_short.sum() / max(1, selected.totals.sum())
-    for outcome, found, usual, reach in (
-        ("selected", selected, rate, one_more + 0.1 * rate),
-        ("kind", masked, structure.shares[0], MOST_ROUNDED),
+    for what, name, found, usual, reach in (
+        ("selected", "selected-by-length", selected, rate, one_more + 0.1 * rate),
+        ("[MASK]", "kind-by-length", masked, structure.shares[0], MOST_ROUNDED),
     ):
-        bug = f"{outcome}-by-length" if found.differs(usual, reach) else None
-        line = f"{outcome} in padded windows", f"{found.value:.2%}", f"{usual:.2%} ± {reach:.2%}"
-        yield finding(*line, f"{found.totals.sum():,} tokens", bug)
+        bug = name if found.differs(usual, reach) else None
+        line = f"{what} in padded windows", f"{found.value:.2%}", f"{usual:.2%} ± {reach:.2%}"
+        yield finding(*line, f"{found.totals.sum():,} positions", bug)
 
 
 def z_or(count: str, share: Share, expected: float) -> str:
@@ -145,7 +145,7 @@ def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
     """Whether the shares differ from `shares` by no more than chance, if a random token is the original with one of the
     probabilities `same`, and then looks unchanged. Of all tokens, it may also be [MASK]."""
     masked, random, kept = shares
-    seen = [(masked + random * q, random * (1 - p - q), kept + random * p) for p in same for q in (0, p)]
+    seen = [(masked + random * q, random * (1 - p - q), kept + random * p) for p in same for q in {0.0, p}]
     pairs = [list(zip(structure.parts, each, strict=True)) for each in seen]
     return any(not any(part.differs(share, TOLERANCE) for part, share in each) for each in pairs)
 
@@ -212,7 +212,7 @@ def check_random(main: Table) -> Iterator[Finding]:
         if len(main.tokens.special) <= 1 and not np.isin(main.originals[main.selected], missed).any():
             fields = {"verdict": Verdict.DIFFERS, "cause": HINT}
     elif n_drawn / n > 25 and not counts.all():
-        is_rule = len(set(ids % 2)) == 1  # no text has only even, or only odd ids
+        is_rule = len(np.unique(ids % 2)) == 1  # no text has only even, or only odd ids
         bug, fields = "replacement-range", {} if is_rule else {"verdict": Verdict.DIFFERS}
         evidence = f"{(counts == 0).sum():,} ids never drawn" + ", every other one" * is_rule
     else:

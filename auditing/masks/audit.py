@@ -152,7 +152,7 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     """The finding about a dependence: all right if the recipe has it, `differs` if only another one has, and that one
     fits what the target selects: tokens, spans or words, and rates that vary or do not."""
     bug, mean, shares = named(pair), pair.found.mean, pair.found.shares
-    margin = EDGE if len(shares) > 8 * EDGE else 1
+    margin = max(1, min(EDGE, len(shares) // 6))
     inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
     known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
     units = (structure.unit, "id", "batch")

@@ -1,7 +1,7 @@
 """The battery: tests every declared pair of an outcome and a circumstance for independence."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,8 @@ from auditing.masks.table import CLASSES, Table, eighths_of, shifted
 from auditing.statistics import LEVEL, Dependence, by_class, of_means, of_units
 
 LAGS = 40  # tokens
-GRIDS = (2, 3, 4)  # positions
+GRIDS = (3, 4)  # positions; 4 also shows blocks of 2
+LEAST_IN_GRID = 0.35  # of the mean; words begin at the first position, and ends cut spans, which makes less
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10)  # of calls; a longer one has so few alike that their spread hides them
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 16  # of replacements
@@ -119,9 +120,6 @@ class Sample:
         yield self.by("id parity", "id modulo 2:", table.originals % 2)
         yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1))
         yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
-        repeats = (shifted(table.originals, 1, -1) == table.originals).astype(int)
-        yield self.by("token before", "same token before (1) or not (0):", repeats)
-        yield self.by("same id", "same token elsewhere in the window (1) or not (0):", table.recurring)
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
         has_special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
         yield self.by("special", "special tokens in the window (1) or not (0):", has_special)
@@ -134,6 +132,12 @@ class Sample:
         yield self.together("batch", self.windows, self.n_rows)
         yield self.together("window", self.windows * 3 + self.at % self.width * 3 // self.width, 3)
 
+    def by_equals(self) -> Iterator[Pair]:
+        """Whether the outcome depends on equal tokens: the one before, or another in the window."""
+        repeats = (shifted(self.table.originals, 1, -1) == self.table.originals).astype(int)
+        yield self.by("token before", "same token before (1) or not (0):", repeats)
+        yield self.by("same id", "same token elsewhere in the window (1) or not (0):", self.table.recurring)
+
     def together(self, circumstance: str, parts: np.ndarray, n_parts: int) -> Pair:
         """Whether the outcome has its own share in each window, or in each batch: its correlation between the thirds of
         a window, or the windows of a batch."""
@@ -141,11 +145,13 @@ class Sample:
         sums, counts = np.bincount(parts, self.outcomes - self.mean, size), np.bincount(parts, minlength=size)
         scores, pairs = ((each.sum(2) ** 2 - (each**2).sum(2)).sum(1, keepdims=True) for each in (
             part.reshape(self.n_calls, -1, n_parts) for part in (sums, counts)))  # fmt: skip
-        found = of_means(scores, max(1e-9, self.mean * (1 - self.mean)) * pairs)
-        varying = EFFECTS["selected"] ** 2 * self.mean / (1 - self.mean)  # that of rates which vary by so much
+        variance = max(1e-9, self.mean * (1 - self.mean))
+        found = of_means(scores, variance * pairs)
+        # In batches of equally long windows, rounding changes the rate by up to half a label per window.
+        varying = max(EFFECTS["selected"] * self.mean, 0.5 / max(1, counts[counts > 0].mean())) ** 2 / variance
         effect = 0.1 if self.outcome == "kind" else varying if circumstance == "batch" else LEAST_IN_WINDOW
-        deviation = max(0.0, found.shares[0] * self.mean * (1 - self.mean)) ** 0.5
-        what = f"{self.what} varies by ± {deviation:.1%} from {circumstance} to {circumstance}"
+        deviation = 100 * max(0.0, found.shares[0] * variance) ** 0.5
+        what = f"{self.what} varies by ± {deviation:.1f} percentage points from {circumstance} to {circumstance}"
         return Pair(self.outcome, circumstance, what, "", found, effect=effect, rises=True)
 
     def neighbors(self) -> Pair:
@@ -216,9 +222,11 @@ def selection(table: Table) -> Iterator[Pair]:
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
     next_to = shifted(table.selected, 1, False) & table.eligible
     following = Sample(table, "selected", "the share selected after a selected one", next_to, table.selected)
+    following.expected[:] = following.mean  # a window's own share is biased: its positions follow selected ones
     for period in GRIDS:
         columns = (np.arange(sample.width) % period)[None, None]
-        yield following.by("grid", f"position, counted modulo {period}: number", columns)
+        found = following.by("grid", f"position, counted modulo {period}: number", columns)
+        yield replace(found, effect=LEAST_IN_GRID * following.mean)
     mirrored = sample.partners(lambda numbers: numbers[..., ::-1])
     yield sample.correlated("mirror", "at the mirrored place of a selected one", *mirrored)
     before = sample.partners(lambda numbers: np.roll(numbers, 1, axis=0))  # the last call is not before the first
@@ -229,9 +237,13 @@ def selection(table: Table) -> Iterator[Pair]:
     if sample.n_rows > 1:
         yield sample.rows()
     ids = table.originals[table.eligible]  # which may have rates of their own
-    sample.expected = sample.expected * sample.mean_in(ids) / max(1e-9, sample.mean)
+    counts, beyond = np.bincount(ids), np.bincount(ids, sample.outcomes - sample.expected)
+    sample.expected = sample.expected + (beyond / np.maximum(1, counts))[ids]
+    yield from sample.by_equals()
     sample.strata.append(ids)
-    pairs = next_of(sample.calls * (ids.max() + 1) + ids)
+    one, two = next_of(sample.calls * (ids.max() + 1) + ids)
+    often = counts[ids[one]] >= 20  # a rarer id may have its windows for itself, whose share is then its own
+    pairs = one[often], two[often]
     yield sample.correlated("same id", "at the next occurrence of a selected id", *pairs)
 
 
@@ -241,6 +253,7 @@ def kinds(table: Table) -> Iterator[Pair]:
         sample = Sample(table, "kind", f"the share of {what}", table.selected, happens)
         if 0.005 < sample.mean < 0.995:
             yield from sample.by_all()
+            yield from sample.by_equals()
             yield sample.by("position", "eighth of the selected positions, number", eighths_of(table.selected), 1)
             yield sample.correlated("neighbors", "after another one", *next_of(sample.windows))
             ids = table.originals[table.selected]
@@ -310,14 +323,18 @@ def replacements(table: Table) -> Iterator[Pair]:
 
 
 def by_frequency_in_batch(originals: np.ndarray, new: np.ndarray, calls: np.ndarray, n: int) -> Pair:
-    """Test whether random tokens, with the numbers `new` among `n`, are drawn from the tokens of their batch: by how
-    much its frequent ones are preferred, relative to a draw from it. `originals` are `[n_calls, n_positions]`."""
-    counts = np.stack([np.bincount(call, minlength=n + 1)[:n] for call in originals])
-    frequent = (counts / np.maximum(1e-9, counts.mean(1, keepdims=True))).clip(max=2)  # a few rule a natural text
-    frequent -= frequent.mean(1, keepdims=True)
-    of_batch = (counts * frequent).sum(1) / np.maximum(1, counts.sum(1))
-    scores = np.bincount(calls, frequent[calls, new], len(counts))[:, None]
-    totals = (np.bincount(calls, minlength=len(counts)) * of_batch)[:, None]
+    """Test whether random tokens, with the numbers `new` among `n`, are drawn from the tokens of their batch: whether
+    they prefer what is more frequent in it than in the batch before, relative to a draw from it. `originals` are
+    `[n_calls, n_positions]`."""
+
+    def shares(ids: np.ndarray) -> np.ndarray:
+        return np.bincount(ids, minlength=n + 1)[:n] / max(1, (ids < n).sum())
+
+    scores, totals = np.zeros((2, len(originals), 1))
+    for call, ids in enumerate(originals):
+        own, drawn = shares(ids), new[calls == call]
+        more = own - shares(originals[call - 1])
+        scores[call], totals[call] = more[drawn].sum(), len(drawn) * own @ more
     what = "random tokens are drawn from the tokens of their batch"
     return Pair("replacement", "batch", what, "", of_means(scores, totals), effect=0.3, rises=True)
 

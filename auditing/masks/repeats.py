@@ -66,9 +66,9 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     first = [getattr(calls[0], part) for calls in measured.workers[0]]
     same = np.mean([one.shape == other.shape and (one == other).all(1).mean() for one, other in pairwise(first)])
     bug = "same-masks-per-worker" if same > MOST and not (repeats.in_all_calls or repeats.for_same_text) else None
-    in_training = {} if measured.facts.kind in ("collator", "dict") else {"verdict": Verdict.DIFFERS}
-    line = "masks of two workers", f"{same:.0%} the same", "different", f"{len(first[0])} windows"
-    yield finding(*line, bug, **(in_training if bug else {}))
+    fields = {"verdict": Verdict.DIFFERS} if bug and measured.facts.kind not in ("collator", "dict") else {}
+    evidence = f"{len(first[0])} windows"
+    yield finding("masks of two workers", f"{same:.0%} the same", "different", evidence, bug, **fields)
     pairs = [each for workers in zip(*measured.workers, strict=True) for each in zip(*workers, strict=True)]
     same = [np.array_equal(a.inputs, b.inputs) and np.array_equal(a.labels, b.labels) for a, b in pairs]
     bug = None if all(same) else "not-reproducible"

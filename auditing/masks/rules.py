@@ -98,7 +98,8 @@ def all_on_one_side(missing: np.ndarray, labelled: np.ndarray) -> bool:
 
 
 def check_calls(measured: Measured) -> Iterator[Finding]:
-    """Arguments that are modified, buffers that are used again, calls without masks, and ids out of place."""
+    """Arguments that are modified, buffers that are used again, calls without masks, tokens left out, batches of one
+    window, and ids out of place."""
     main, tokens, n = measured.main, measured.main.tokens, len(measured.answers)
     if measured.facts.kind in KINDS:  # batches of a loader have no argument
         yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
@@ -107,7 +108,8 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         shown = ((main.inputs == main.mask) & ~main.labelled & main.is_output).sum((1, 2))
         first, second = shown[: len(shown) // 2].sum(), shown[len(shown) // 2 :].sum()
         bug = "argument-modified" if second > 2 * first + MANY else None
-        yield finding("[MASK] without a label", f"{first:,}, and {second:,} in the second epoch", "as many", "", bug)
+        line = "[MASK] without a label", f"{first:,}, and {second:,} in the second epoch", "as many"
+        yield finding(*line, f"{len(shown):,} batches", bug)
     if measured.facts.kind not in ("collator", "loader"):  # which may add tokens, so places are less sure
         yield never("tokens left out", main.skipped, main.is_output, "of them", "tokens-left-out")
     if measured.alone:

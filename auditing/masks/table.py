@@ -88,11 +88,10 @@ class Table:
     @cached_property
     def recurring(self) -> np.ndarray:
         """1 where the window has the same token elsewhere, 0 where it has not."""
-        order, found = self.originals.argsort(2), np.zeros(self.originals.shape, dtype=int)
+        order = self.originals.argsort(2)
         in_order = np.take_along_axis(self.originals, order, 2)
-        same = np.pad(in_order[..., 1:] == in_order[..., :-1], ((0, 0), (0, 0), (1, 1)))
-        np.put_along_axis(found, order, same[..., 1:] | same[..., :-1], 2)
-        return found
+        same = np.pad(in_order[..., 1:] == in_order[..., :-1], ((0, 0), (0, 0), (1, 1))).astype(int)
+        return np.take_along_axis(same[..., 1:] | same[..., :-1], order.argsort(2), 2)
 
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
@@ -192,7 +191,8 @@ def aligned(
     if padding is not None:  # a text that was cut ends in padding
         found = np.where((known == padding) & real[found], -1, found)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
-    skips = (found - shifted(found, 1, -9) == 2) & is_text & (shifted(found, 1, -9) >= 0)
+    before = shifted(found, 1, -1)
+    skips = (before >= 0) & (found - before == 2) & (place % ids.shape[1] > 1)
     if padding is not None and not (ids == tokens.mask).any():
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was
     return {
@@ -201,7 +201,7 @@ def aligned(
         "labels": answer.labels,
         "real": np.where(is_text, real[place], (known != padding) & np.isin(known, tokens.special)),
         "source": np.where(is_text, rows[place // ids.shape[1]] * ids.shape[1] + place % ids.shape[1], -1),
-        "skipped": skips & np.isin(ids.ravel()[place - 1], tokens.ordinary) & (place % ids.shape[1] > 1),
+        "skipped": skips & np.isin(ids.ravel()[place - 1], tokens.ordinary),
         "words": None if text.words is None else np.where(is_text, text.words[rows].ravel()[place], -1),
         "attention": answer.columns.get("attention_mask"),
     }

@@ -127,9 +127,9 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
             raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
         if found[name].dtype.kind not in "iu":
             raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
-    of_tuple = {key: key if isinstance(key, str) else f"item {key + 1}" for key in parts}
-    extras = {of_tuple[key]: matrix(part) for key, part in parts.items() if isinstance(part, ARRAYS)}
-    extras = {key: array for key, array in extras.items() if array.dtype.kind in "biuf"}
+    arrays = {key: matrix(part) for key, part in parts.items() if isinstance(part, ARRAYS)}
+    named = {f"item {key + 1}" if isinstance(key, int) else str(key): array for key, array in arrays.items()}
+    extras = {name: array for name, array in named.items() if array.dtype.kind in "biuf"}
     inputs, labels = (part.astype(np.int64) for part in found.values())
     return Masked(inputs, labels, extras, str(found["labels"].dtype))
 

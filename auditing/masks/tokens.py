@@ -79,10 +79,10 @@ class TokenIds:
 
 
 def attribute(target: Any, names: Iterable[str]) -> Any:
-    """The first attribute with one of these names that is not None: of the target, of what a partial wraps, or of the
-    object of a method."""
+    """The first attribute with one of these names that is not None: of the target, of the keywords of a partial and
+    what it wraps, or of the object of a method."""
     while isinstance(target, functools.partial):
-        stated = [target.keywords[name] for name in names if name in target.keywords]
+        stated = [target.keywords[name] for name in names if target.keywords.get(name) is not None]
         if stated:
             return stated[0]
         target = target.func

@@ -9,7 +9,7 @@ from auditing.pipelines.target_batch import Array
 
 RELATIVE, ABSOLUTE = 2e-5, 2e-5  # tolerances: float32
 LOOSE = 5e-3  # of a loss in bfloat16
-MOST_DIVIDED = 2_000  # up to which a whole number that divides a sum is no chance
+MOST_DIVIDED = 2_000  # a larger divisor is near some whole number by chance
 PROBABILITY_SUM = 1e-3  # from 1
 
 

@@ -93,6 +93,54 @@ class InPlace:
         return {"input_ids": torch.stack(ids), "labels": torch.stack(labels)}
 
 
+def bert(x: torch.Tensor, selected: torch.Tensor, random: torch.Tensor) -> dict[str, torch.Tensor]:
+    draw = torch.rand(x.shape)
+    replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, random, x))
+    return {"input_ids": torch.where(selected, replaced, x), "labels": torch.where(selected, x, -100)}
+
+
+def natural(width: int, n_tokens: int = 300) -> torch.Tensor:
+    """Windows of a text whose frequent tokens are most of it."""
+    weights = 1 / torch.arange(1, n_tokens - 4)
+    return 5 + torch.multinomial(weights, 2_400 * width, replacement=True).view(-1, width)
+
+
+def by_frequency(x: torch.Tensor) -> torch.Tensor:
+    """Random tokens of the text's frequencies."""
+    return natural(x.shape[1])[: len(x)]
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    return torch.rand(x.shape).argsort(1).argsort(1) < round(0.15 * x.shape[1])
+
+
+LOADERS = {
+    "counts that are rounded, in batches of equal lengths": lambda: [
+        bert(x, rounded(x), torch.randint(5, 300, x.shape))
+        for width in range(5, 21)
+        for x in natural(width)[:128].split(16)
+    ],
+    "short windows": lambda: [
+        bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape)) for x in natural(6).split(16)
+    ],
+    "random tokens by frequency": lambda: [
+        bert(x, torch.rand(x.shape) < 0.15, by_frequency(x)) for x in natural(32).split(16)
+    ],
+    "selected by frequency": lambda: [
+        bert(x, torch.rand(x.shape) < 0.1 + 0.1 * x / 300, torch.randint(5, 300, x.shape))
+        for x in natural(32).split(16)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_correct_loaders_raise_no_alarm(name):
+    torch.manual_seed(2)
+    batches = Prepared(LOADERS[name]())
+    batches.n_tokens, batches.mask_token, batches.no_mask_tokens = 300, 4, [0, 1, 2, 3, 4]
+    assert bugs(batches)["broken"] == set()
+
+
 def test_masks_that_stay_in_the_dataset_are_found():
     collate = InPlace()
     texts = [{"input_ids": ids} for ids in torch.randint(5, len(collate.tokenizer), (1_200, 64))]

@@ -114,7 +114,7 @@ def numpy_masker(x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def letters(x: torch.Tensor) -> Pair:
-    """Masks of DNA: a random letter that is seen is one of three."""
+    """Masks of DNA. A random letter that differs from the original is one of three."""
     selected, draw = torch.rand(x.shape) < RATE, torch.rand(x.shape)
     replaced = torch.where(draw < 0.8, 4, torch.where(draw < 0.9, torch.randint(4, x.shape), x))
     return torch.where(selected, replaced, x), torch.where(selected, x, -100)
