@@ -83,7 +83,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     is_fast = x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if is_fast or (x.device.type == "cpu" and HAS_AMX and x.shape[1] >= 128):  # smaller products gain nothing
+    if is_fast or (x.device.type == "cpu" and HAS_AMX and x.shape[1] >= 256):  # 128 gains nothing
         x = x.bfloat16()
     # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3. bfloat16 has too few
     # digits for the product of all P.
