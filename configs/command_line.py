@@ -119,12 +119,12 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
     words = [*(word for word in arguments if not word.startswith("seed=")), "--seeds=1"]  # the last option counts
     if any(word.startswith("--init-from") for word in words):  # `last` is another run after the first seed
         words.append(f"--init-from={command.values['initial_weights']}")
-    first, signals, earlier = command.values["seed"], list[int](), len(all_runs(command.logs))
+    first, signals, earlier = command.values["seed"], list[int](), {run.path for run in all_runs(command.logs)}
     run: subprocess.Popen[bytes] | None = None
 
     def stop(number: int, _: Any) -> None:
         signals.append(number)
-        if run and number == signal.SIGTERM:  # the run gets Ctrl-C too, and saves
+        if run and number == signal.SIGTERM:  # the terminal sends Ctrl-C to the run itself
             run.send_signal(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -138,8 +138,8 @@ def run_seeds(program: str, arguments: Sequence[str], command: Command) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    names = " ".join(shlex.quote(str(run.path)) for run in all_runs(command.logs)[earlier:])
-    print(f"their mean: python evaluate.py {names}", flush=True)
+    paths = [each.path for each in all_runs(command.logs) if each.path not in earlier]
+    print(f"the mean over seeds: python evaluate.py {' '.join(shlex.quote(str(path)) for path in paths)}", flush=True)
     return 0
 
 
