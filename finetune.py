@@ -58,7 +58,8 @@ def compare_models(options: Namespace) -> None:
     trained = load_trained(options.run, options.logs)
     _ = trained.encoder  # refuse other architectures before anything is trained
     path = trained.run.path / f"tasks-{options.labels}.json"
-    read_results(path)  # refuse a damaged file before anything is trained
+    for each in trained.run.path.glob("tasks-*.json"):  # the table at the end shows all of them
+        read_results(each)  # refuse a damaged file before anything is trained
     most = torch.get_num_threads()
     for name, task in chosen(options.task, trained):
         choose_threads(trained, most)

@@ -30,6 +30,8 @@ class Predictors:
         """The answer of a run's process, which is started if necessary. Raises InputError."""
         weights = Path(folder, "checkpoints", "best.safetensors")  # newer ones if the run has trained on
         key = folder, bool(request.get("exact")), weights.stat().st_mtime_ns if weights.exists() else 0
+        for old in [each for each in self._idle if each[:2] == key[:2] and each != key]:
+            self._end(self._idle.pop(old))  # it holds older weights
         async with self._turns[key]:
             process = self._idle.pop(key, None) or await self._start(folder)
             line, said = b"", b"the model does not answer"

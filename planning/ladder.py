@@ -111,7 +111,8 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
         except (ConfigError, RuntimeError, MemoryError) as error:
             if len(shapes) < FEWEST_SHAPES or not (isinstance(error, ConfigError) or is_out_of_memory(error)):
                 raise
-            break  # it does not fit into memory
+            say(f"{size[1]} x {size[0]} and larger sizes do not fit into memory")
+            break
         say(f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
     return shapes
 

@@ -14,7 +14,7 @@ Rows = Sequence[Mapping[str, Any]]  # of metrics.jsonl
 
 
 def unit_of(row: Mapping[str, Any]) -> str:
-    """What a loss is measured per: a row, or the results of `evaluate.py`, tell."""
+    """The unit of a loss: "token" if the row, or the results of evaluate.py, have bits per character."""
     return "token" if "bits_per_character" in row else "character"
 
 

@@ -115,7 +115,7 @@ class RunFolder:
         references.pop("uniform", None)  # it would squeeze the curves
         shown = {"name": f"{about['name']}, {corpus['name']}", "configs": config, "explicit": about["overridden"]}
         shown |= {"folder": str(self.path.absolute()), "references": references, "corpus": corpus, "knobs": knobs}
-        shown["started"] = self.config_path.stat().st_mtime  # or resumed, which cuts files
+        shown["started"] = self.config_path.stat().st_mtime  # of the start, or the last resume, which shortens files
         return about | shown
 
     def command(self) -> str:

@@ -58,7 +58,7 @@ def accuracies(task: Task, scores: Tensor, test: Units) -> tuple[Tensor, Tensor]
 
 
 def n_cut(texts: Sequence[str], trained: Trained) -> int:
-    """How many texts have more tokens than the windows of training: a classifier reads their beginning."""
+    """How many texts have more tokens than the windows of training: models read only their beginning."""
     encode = str if trained.vocabulary.is_characters else trained.vocabulary.encode
     return sum(len(encode(text)) > trained.longest for text in texts)
 

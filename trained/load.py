@@ -44,7 +44,7 @@ class Trained:
 
     @property
     def longest_text(self) -> int | None:
-        """The characters to which a task's texts are cut. None if tokens are others: then a text's tokens are cut."""
+        """The characters after which the texts of a task are cut; None for other tokens, which `token_ids` cuts."""
         return self.longest if self.vocabulary.is_characters else None
 
     @property

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from configs.keys import ConfigError
 from runs.figures import plain_text, save_figure
 from runs.run_files import RunFolderError, read_object
-from runs.schema import MISSING, checked
+from runs.schema import MISSING, checked, matches
 from runs.statistics import with_error
 
 PRETRAINED, FROM_SCRATCH, PROBE, ZERO_SHOT = "pretrained, fine-tuned", "from scratch", "pretrained, probe", "zero-shot"
@@ -20,7 +20,12 @@ BEST_BASELINE = "best baseline"
 COLUMNS = (PRETRAINED, PROBE, ZERO_SHOT, FROM_SCRATCH, BEST_BASELINE)
 PANELS = 4  # per row of the picture
 POINTS: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "capsize": 2}
-RESULTS = {"labelled": int, "scores": {str: {"mean": float, "margin": (float, None)}}, "ceiling": (float, MISSING)}
+SCORES = {str: {"mean": float, "margin": (float, None)}}
+RESULTS = {
+    "labelled": int,
+    "scores": lambda value: matches(value, SCORES) and not value.keys().isdisjoint(BASELINES),
+    "ceiling": (float, MISSING),
+}
 Scores = dict[str, dict[str, Any]]  # method -> `mean`, and `margin`: half the width of its 95% interval, or None
 
 

@@ -41,8 +41,9 @@ async function remove(run) {
 
 function rowOf(run) {
   const hide = () => ask(`runs/${run.uuid}/hidden`, "PUT", { hidden: !run.hidden });
-  const does = (text, onclick, id) =>
-    button(text, () => onclick().catch((error) => alert(error.message)), { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
+  const safely = (onclick) => () => onclick().catch((error) => alert(error.message));
+  const does = (text, onclick, id) => button(text, safely(onclick),
+    { id: `${id}-${run.uuid}`, ariaLabel: `${text} ${nameOf(run)} ${idOf(run)}` });
   const actions = [does(run.hidden ? "Show" : "Hide", hide, "hide"), does("Delete", () => remove(run), "delete")];
   const values = COLUMNS.slice(1, -3).map(([, value, format]) => (format ? format(value(run)) : value(run)));
   const line = row(linkTo(run, nameOf(run)), ...values, stateOf(run), sparkline(run), el("span.actions", ...actions));

@@ -88,7 +88,14 @@ def test_wrong_input_is_one_line(plain, refusal, words, message):
     assert message in refusal(main, plain.run.path, *words)
 
 
-@pytest.mark.parametrize("content", ["{", '{"capitals": {}}', '{"capitals": {"labelled": 8, "scores": {"probe": 3}}}'])
+DAMAGED = [
+    "{",
+    '{"capitals": {}}',
+    *(f'{{"capitals": {{"labelled": 8, "scores": {x}}}}}' for x in ("{}", '{"probe": 3}')),
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_damaged_results_are_refused_before_anything_is_trained(plain, csv_file, refusal, content):
     path = plain.run.path / "tasks-9.json"
     path.write_text(content)
