@@ -1,6 +1,7 @@
 """The page /try in a real browser, with a run that was trained for a moment."""
 
 import asyncio
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -59,6 +60,32 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
     opened.wait_for_selector("text=300 blanks, answered")
     assert opened.locator("main .controls [role=status]").count() == 1
     assert opened.outside == []
+
+
+def test_a_run_that_has_trained_on_answers_with_its_newest_weights(tmp_path, monkeypatch):
+    """Each process answers with its number, and one with older weights ends."""
+    answer = "print(json.dumps({'process': os.getpid()}), flush=True)"
+    (tmp_path / "predict.py").write_text(f"import json, os, sys\nfor line in sys.stdin:\n    {answer}\n")
+    monkeypatch.setattr(predictors, "ROOT", tmp_path)
+    weights = tmp_path / "checkpoints" / "best.safetensors"
+    weights.parent.mkdir()
+    found = predictors.Predictors()
+
+    async def ask() -> list[int]:
+        weights.write_bytes(b"first")
+        first, same = [(await found.ask(str(tmp_path), {}))["process"] for _ in range(2)]
+        (older,) = found._idle.values()
+        os.utime(weights, (0, 0))
+        newer = (await found.ask(str(tmp_path), {}))["process"]
+        await older.wait()
+        (left,) = found._idle.values()
+        found.close()
+        await left.wait()
+        return [first, same, newer]
+
+    with ThreadPoolExecutor() as threads:  # this thread is the browser's
+        first, same, newer = threads.submit(asyncio.run, ask()).result(60)
+    assert first == same != newer
 
 
 @pytest.mark.parametrize(
