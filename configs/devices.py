@@ -1,5 +1,6 @@
 """The devices of this machine."""
 
+import logging
 import warnings
 
 import torch
@@ -15,6 +16,8 @@ def available_device(name: str) -> str:
     """The value of the key `device` for this machine, with CUDA prepared. Raises ConfigError without such a device."""
     name = best_device() if name == "auto" else name
     kind, _, number = name.partition(":")
+    if kind == "cpu":  # or Inductor warns where a CUDA compiler is installed without a GPU
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     if kind == "mps" and not torch.backends.mps.is_available():
         raise ConfigError("device=mps: PyTorch found no Apple GPU; use device=cpu")
     n_found = torch.cuda.device_count()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
 from configs import devices
 from configs.command_line import parse
@@ -38,6 +39,14 @@ def test_attention_is_repeatable_on_cuda_and_warnings_about_what_is_intended_are
         with pytest.raises(UserWarning, match="another"):
             warnings.warn("another", stacklevel=1)
     assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_a_cuda_compiler_without_a_gpu_is_no_reason_to_warn(monkeypatch, caplog):
+    monkeypatch.setenv("CUDA_HOME", "/usr")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    devices.available_device("cpu")
+    assert cpp_extension._find_cuda_home() == "/usr"
+    assert not caplog.records
 
 
 def test_denormal_numbers_become_zeros(corpus_file):
