@@ -36,12 +36,12 @@ def main(arguments: list[str]) -> int:
     try:
         with together(command.values) as processes:
             return lead(command, began, processes) if processes.is_first else follow(command, processes, build_trainer)
-    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:  # Ctrl-C before training
+    except (InputError, RuntimeError, MemoryError, KeyboardInterrupt) as error:  # the last: Ctrl-C before training
         return exit_code(error, command.values)
 
 
 def lead(command: Command, began: float, processes: "Processes") -> int:
-    """Train, write the run's files and talk to the user: the first process, or the only one."""
+    """What the first process does, or the only one: train, write the run's files and print messages."""
     from configs.callbacks import writing
     from distributed.meeting import restarted_run, torchrun_id
     from training import tracking
@@ -54,12 +54,12 @@ def lead(command: Command, began: float, processes: "Processes") -> int:
     configs = configs_of(command.values)
     path = tracking.prepare(configs, command.comment, str(command.logs), command.resumed)
     len(configs.data.training_ids)  # reading a part of `configs` builds it; a large text may take hours
-    values = command.values | {"data.corpus": configs.data.loaded.name}  # `auto` may have become `play`
-    command = processes.from_first(replace(command, values=values))
+    values = command.values | {"data.corpus": configs.data.loaded.name}  # the corpus that `auto` has chosen
+    command = processes.from_first(replace(command, values=values))  # sends it to the others
     trainer = build_trainer(configs, command, processes)
-    run = command.resumed or RunFolder.create(path)
+    run = command.resumed or RunFolder.create(path)  # the run of --resume, or a new one
     with run.locked():
-        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # before those that steer
+        trainer.callbacks = [*writing(configs, run), *trainer.callbacks]  # files are written before training is steered
         if command.resumed:
             resume(run, trainer, command.values, configs.data.loaded)
         else:
@@ -103,7 +103,7 @@ def train(run: RunFolder, trainer: "Trainer", began: float) -> int:
         ):
             trainer.callbacks.insert(0, tracker)  # then those that write, then those that steer
             trainer.train()
-    except (BrokenPipeError, OutputError):  # the reader of the output has gone, or its disk is full
+    except (BrokenPipeError, OutputError):  # of the printed lines: a closed pipe, a full disk
         raise
     except OSError as error:
         return fail(f"stopped: cannot save the run ({error.strerror or error}): make room for {run.path}", code=1)

@@ -104,7 +104,7 @@ def gradients(configs: Configs, batch: MaskedBatch) -> dict[str, torch.Tensor]:
     """The loss and the gradients of a batch, by name, always with the same dropout."""
     torch.manual_seed(0)
     counts = configs.update.objective.counts([batch])
-    outcome = configs.update.backward(batch, counts)
+    outcome = configs.update.forward_backward(batch, counts)
     named = {name: p.grad.to_dense() for name, p in configs.network.named_parameters() if p.grad is not None}
     configs.network.zero_grad()
     return {"loss": configs.update.objective.loss(outcome.sums, counts), **named}

@@ -81,7 +81,7 @@ class ParallelUpdate(InAllProcesses, Update):
             options: dict[str, Any] = {"forward_sync_buffers" if is_new else "broadcast_buffers": False}
             self.module = DistributedDataParallel(self.module, **options, gradient_as_bucket_view=True)
 
-    def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
+    def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
         mine = part_of(batch, self.processes.share(len(batch.inputs)))
         if self.is_sharded:
             self.module.model.set_requires_gradient_sync(is_last)

@@ -35,7 +35,7 @@ class Callback:
         """The knobs (masking rate and learning-rate factor) that a user has requested on the dashboard, if any."""
         return None
 
-    def says(self, trainer: Any, line: str) -> None:
+    def reported(self, trainer: Any, line: str) -> None:
         """A line of text for the user."""
 
     def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:

@@ -333,7 +333,7 @@ class Recording(Callback):
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.wanted
 
-    def says(self, trainer: Trainer, line: str) -> None:
+    def reported(self, trainer: Trainer, line: str) -> None:
         self.lines.append(line)
 
     def evaluated(self, trainer: Trainer, row: Mapping[str, Any], best: Any) -> None:

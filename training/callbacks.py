@@ -127,7 +127,7 @@ def seconds_per_gradient(step: TrainingStep, stage: Stage, numbers: Sequence[int
         counts = step.update.objective.counts([batch])
 
         def call() -> None:
-            step.update.backward(batch, counts)
+            step.update.forward_backward(batch, counts)
             step.update.model.zero_grad()
 
         return seconds_by_threads(call, numbers)

@@ -51,7 +51,7 @@ class Compiled:
                 kinds = {(each.seq_len, n_masked_in(each.seq_len, each.masking_prob) == 1): each for each in stages}
                 for stage in kinds.values():
                     batches = step.draw(stage)
-                    step.update.backward(batches[0], self.counts(batches))
+                    step.update.forward_backward(batches[0], self.counts(batches))
         except Exception as error:  # training can do without anything that a missing or broken compiler raises
             # torch.compile wraps the error of its backend in one whose first line gives no reason.
             reason = first_line(getattr(error, "inner_exception", error))

@@ -12,11 +12,11 @@ from training.optimizers import learning_rate_of, set_learning_rate
 from training.schedule import Schedule, Stage, mean_rate, stage_at
 from training.step import TrainingStep
 
-SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")  # in checkpoints, as they are
+SAVED = ("step", "chars", "wall_seconds", "n_evaluations", "best_loss", "evaluated_at")  # copied into checkpoints
 
 
 class Now(NamedTuple):
-    """Values that depend on a clock or a signal; several processes use those of the first one."""
+    """Values that depend on a clock or a signal. With several processes, all use those of the first one."""
 
     progress: float  # the share of the budget that is spent
     must_stop: bool
@@ -36,8 +36,8 @@ class Trainer:
         self.evaluated_at, self.sums = self.position(), Sums()  # position of the last evaluation, and sums since then
 
     def train(self) -> None:
-        """Train until the last evaluation, at the end of the budget, or until `must_stop` is set, as by a signal."""
-        self.began = time.monotonic() - self.wall_seconds  # the parts of a resumed run before this one count
+        """Train until the last evaluation, at the end of the budget, or until a signal sets `must_stop`."""
+        self.began = time.monotonic() - self.wall_seconds  # with the earlier parts of a resumed run
         self.last_save = time.monotonic()
         self.call("begin")  # torch.compile runs here, before the clock starts
         self.model.train()
@@ -47,11 +47,11 @@ class Trainer:
             stage = stage_at(self.schedule.stages, now.progress, self.step)  # window length and masking rate
             factor = self.schedule.learning_rate_at(now.progress)  # the learning rate as a share of its peak
             for callback in self.callbacks:
-                stage, factor = callback.adjust(self, stage, factor)  # the dashboard's knobs; CUDA graphs record here
+                stage, factor = callback.adjust(self, stage, factor)  # by hand on the dashboard, for example
             set_learning_rate(self.training_step.update.optimizers, factor)
 
-            sums = self.training_step(stage, now.progress)  # loss, n_steps, ...; `Evaluator.row` divides their totals
-            self.sums = {name: self.sums.get(name, 0) + total for name, total in sums.items()}
+            sums = self.training_step(stage, now.progress)  # of one step; `Evaluator.row` averages them
+            self.sums = {name: self.sums.get(name, 0) + value for name, value in sums.items()}
             self.step += 1
             self.chars += self.training_step.chars_per_step
 
@@ -69,14 +69,14 @@ class Trainer:
         self.call("end")
 
     def evaluate(self, stage: Stage, progress: float) -> None:
-        """Evaluate the model. Callbacks add to its row of metrics.jsonl (`measured`), then record it (`evaluated`)."""
+        """Evaluate the model. Callbacks add to the row for metrics.jsonl (`measured`), then record it (`evaluated`)."""
         self.n_evaluations, self.wall_seconds = self.schedule.evaluations_due(progress), time.monotonic() - self.began
         facts = self.position() | {"wall_seconds": round(self.wall_seconds, 3), "seq_len": stage.seq_len}
-        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)
+        facts["masking_prob"] = mean_rate(self.schedule.stages, stage)  # a stage may alternate between rates
         facts["learning_rate"] = learning_rate_of(self.training_step.update.optimizers)
-        row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)
+        row, evaluation = self.evaluator.row(facts, self.evaluated_at, self.sums)  # runs on the validation set
         self.call("measured", row, evaluation)
-        loss = row.get("loss.bound", row["loss.valid"])  # `AnyOrderBound` adds it if stages mix masking rates
+        loss = row.get("loss.bound", row["loss.valid"])  # a callback adds it if masking rates alternate
         best = self.weights() if loss < self.best_loss else None
         self.best_loss = min(self.best_loss, loss)
         self.call("evaluated", row, best)
@@ -94,7 +94,7 @@ class Trainer:
             getattr(callback, hook)(self, *arguments)
 
     def report(self, line: str) -> None:
-        self.call("says", line)
+        self.call("reported", line)
 
     def now(self) -> Now:
         must_save = time.monotonic() - self.last_save > self.schedule.seconds_per_checkpoint
@@ -113,7 +113,7 @@ class Trainer:
         self.model.load_state_dict(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """All state that the rest of the training depends on, except the weights."""
+        """All state that later steps depend on, except the weights. `training.resume` restores it."""
         return {name: getattr(self, name) for name in SAVED} | {
             "seconds": self.clock.seconds,
             "sums": self.sums,

@@ -23,8 +23,8 @@ class TrainingStep:
         masker: Masker,
         update: "Update",
         *,
-        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # `update` itself, or its CUDA graphs
-        chars_per_step: int,  # or tokens, if those are not characters
+        change_weights: Callable[..., tuple[Sums, Losses]] | None = None,  # by default `update`; or its CUDA graphs
+        chars_per_step: int,  # in fact tokens; by default, each is a character
         grad_accum_steps: int = 1,  # micro-batches per step
     ):
         self.windows, self.masker, self.update, self.change_weights = windows, masker, update, change_weights or update
@@ -44,9 +44,9 @@ class TrainingStep:
         batch_size = self.chars_per_step // (stage.seq_len * self.grad_accum_steps)
         batches = []
         for _ in range(self.grad_accum_steps):
-            drawn = self.windows.draw(batch_size, stage.seq_len)  # training tokens and their offsets, on the device
+            drawn = self.windows.draw(batch_size, stage.seq_len)  # tokens, and where in the training text they are
             batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(further=drawn.further))  # for objectives on pairs; empty otherwise
+            batches.append(batch._replace(further=drawn.further))  # labels of sentence pairs; usually empty
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:
@@ -86,8 +86,8 @@ class Update:
 
     def __call__(self, batches: Sequence[MaskedBatch]) -> tuple[Sums, Losses]:
         """Update the weights; returns sums for the training metrics, and the losses of each batch."""
-        counts = self.objective.counts(batches)  # of the whole step: `backward` divides each batch's loss by them
-        outcomes = [self.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]  # and forward
+        counts = self.objective.counts(batches)  # of the whole step; each batch's loss is divided by them
+        outcomes = [self.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
         totals = self.summed([outcome.sums for outcome in outcomes])
         loss = totals.pop("loss_sum") / counts["n_labels"].clamp(min=1)  # for the check below and metrics; no gradient
         grad_norm = self.clip()
@@ -100,7 +100,7 @@ class Update:
         counted = {name: torch.where(is_finite, value, torch.zeros_like(value)) for name, value in sums.items()}
         return counted, [outcome.losses for outcome in outcomes]
 
-    def backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
+    def forward_backward(self, batch: MaskedBatch, counts: Sums, is_last: bool = False) -> Outcome:
         """Add the gradients of a batch; returns its outcome. Several processes exchange gradients if `is_last`."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             outcome = self.objective.outcome(self.model, batch)
@@ -123,7 +123,7 @@ class Update:
     def optimize_if(self, is_finite: torch.Tensor) -> None:
         """Change the weights, unless the step is not finite."""
         if self.reading_synchronizes:
-            optimize_or_undo(self.optimizers, is_finite)
+            optimize_or_undo(self.optimizers, is_finite)  # without knowing `is_finite` here
         elif is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()

@@ -121,7 +121,7 @@ class Tracking(Callback):
     def wanted_knobs(self) -> Mapping[str, Any] | None:
         return self.uploader.delivery.knobs if self.uploader else None
 
-    def says(self, trainer: Any, line: str) -> None:
+    def reported(self, trainer: Any, line: str) -> None:
         logger.log(line)
         self._log(line)
 

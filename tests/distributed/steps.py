@@ -41,7 +41,7 @@ def gradients(config: str, out: str) -> None:
         load_whole(model, weights)
         batches = configs.step.draw(Stage(1.0, 64, 0.15))
         counts = update.objective.counts(batches)
-        outcomes = [update.backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
+        outcomes = [update.forward_backward(batch, counts, is_last=batch is batches[-1]) for batch in batches]
         loss = update.summed([outcome.sums for outcome in outcomes])["loss_sum"]
         found = {
             name: parameter.grad.to_dense() if parameter.grad.is_sparse else whole(parameter.grad)

@@ -130,7 +130,7 @@ def check_like_eager(eager: Configs, compiled: Configs, stages: Sequence[Stage])
     for stage in stages:
         (batch,) = batches = eager.step.draw(stage)
         counts = eager.step.update.objective.counts(batches)
-        one, other = (configs.step.update.backward(batch, counts).sums for configs in (eager, compiled))
+        one, other = (configs.step.update.forward_backward(batch, counts).sums for configs in (eager, compiled))
         assert torch.allclose(one["loss_sum"], other["loss_sum"], rtol=1e-5)
         assert one["n_correct"] == other["n_correct"]
     for one, other in zip(eager.network.parameters(), compiled.network.parameters(), strict=True):

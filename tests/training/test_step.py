@@ -54,8 +54,8 @@ def test_gradient_accumulation_does_not_change_the_gradients(corpus_file):
         batch.labels[5:] = IGNORED_LABEL
         joined.labels[offset + 5 : offset + len(batch.labels)] = IGNORED_LABEL
     for batch in batches:
-        apart.step.update.backward(batch, OBJECTIVE.counts(batches))
-    together.step.update.backward(joined, OBJECTIVE.counts([joined]))
+        apart.step.update.forward_backward(batch, OBJECTIVE.counts(batches))
+    together.step.update.forward_backward(joined, OBJECTIVE.counts([joined]))
     for one, many in zip(together.network.parameters(), apart.network.parameters(), strict=True):
         assert torch.allclose(one.grad, many.grad, atol=1e-6)
     sums = apart.step(STAGE)
@@ -69,7 +69,7 @@ def test_gradients_are_clipped_as_pytorch_does_rows_of_tables_included(corpus_fi
     configs.step(STAGE)  # or the table's gradient would be zero
     batches = configs.step.draw(STAGE)
     for batch in batches:
-        configs.step.update.backward(batch, OBJECTIVE.counts(batches))
+        configs.step.update.forward_backward(batch, OBJECTIVE.counts(batches))
     weights = list(configs.network.parameters())
     assert any(weight.grad.is_sparse for weight in weights)
     copies = [torch.nn.Parameter(torch.zeros_like(weight)) for weight in weights]
