@@ -4,8 +4,8 @@ python -m benchmarks.throughput [--repeats 5 | --quick]
 
 All take turns in one process, with the same shape, text, masking rate and training step; the model, the masker, the
 optimizer and the precision are their own. Logits are computed at the masked positions only, which is in favor of the
-annotated experiment and of BERT. The share of the peak counts the operations of the model's matrix products, without
-those of Muon, relative to the rate of such products at the model's own shapes.
+annotated experiment and of BERT. The share of the peak is the rate of the model's matrix products, without those of
+Muon, relative to the fastest product of the model's own shapes.
 """
 
 from argparse import Namespace
@@ -98,7 +98,7 @@ def configured(keys: dict[str, Any]) -> Configs:
 
 def warmed_up_step(configs: Configs, report: Callable[[str], None] = print) -> Callable[[], torch.Tensor]:
     """A function that takes a warmed-up step of the only stage and returns the loss, on the device."""
-    step, (stage,) = warmed_up(configs, report), configs.training.all_stages
+    ((step, (stage,)),) = warmed_up(configs, report)
     return lambda: step(stage)["loss"]
 
 

@@ -113,7 +113,7 @@ def columns(results: Results) -> dict[str, dict[str, str]]:
 
 
 def median_seconds(loss: float, runs: Sequence[Mapping[str, Any]]) -> str:
-    """The median in words; `never` if most seeds never reached the loss."""
+    """The median in words; `never` if at least half of the seeds never reached the loss."""
     value = statistics.median(seconds_to(loss, run["curve"]) for run in runs)
     first = max(run["curve"][0][0] for run in runs)
     return "never" if value == float("inf") else f"{'≤ ' * (value <= first)}{value:.0f} s"

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle, groupby, product
 from typing import Any, NamedTuple
@@ -18,15 +18,16 @@ from runs.callbacks import Callback
 from runs.errors import InputError
 from training.callbacks import dense_weights
 from training.cuda_graph import EAGER_STEPS
+from training.schedule import Stage
 from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
-FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run, the best first
-COUNTS = ((3, 4), (3, 3), (2, 3))  # sizes, and lengths of each, the best first
-RATIO = 2.0  # of the characters of a rung and of the next shorter one of its size
+FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run, in order of preference
+COUNTS = ((3, 4), (3, 3), (2, 3))  # numbers of sizes and of lengths per size, in order of preference
+RATIO = 2.0  # characters of a rung, relative to the next shorter one of its size
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
-SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: of the ladder's time; per stage and size
+SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: share of the ladder's time; seconds per row of stages
 SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # per run; of evaluating a character, relative to training on one
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
 EAGER = {"training.compile": False, "training.cuda_graph": False}  # a rung is too short for either
@@ -50,7 +51,7 @@ class Rung(NamedTuple):
 
     shape: Shape
     n_chars: int
-    seconds: float  # expected, building and evaluating included
+    seconds: float  # expected, with building and one evaluation; the last rung has EVALUATIONS
 
 
 def shape_keys(d_model: int, n_layers: int) -> dict[str, int]:
@@ -70,34 +71,36 @@ def n_weights(model: Any) -> int:
     return sum(weight.numel() for weight in dense_weights(model))
 
 
-def warmed_up(configs: Configs, report: Callable[[str], None]) -> TrainingStep:
-    """A warmed-up training step, compiled and recorded as the configs say, or a report why it is not."""
-    step, stages = configs.step, configs.training.all_stages
+def warmed_up(configs: Configs, report: Callable[[str], None]) -> Iterator[tuple[TrainingStep, list[Stage]]]:
+    """A training step with each row of its schedule, when it is warmed up for this row: compiled and recorded as the
+    configs say, or a report why it is not. The next row drops the graphs of this one.
+    """
+    step, graphs = configs.step, configs.cuda_graphs
     if configs.compiled:
-        configs.compiled.compile(step, stages, report, kept_code(report))
-    graphs = configs.cuda_graphs
-    for stage in stages * (EAGER_STEPS if graphs else 1):
-        step(stage)["loss"].item()
-    for stage in stages:
-        if graphs and graphs.is_due(step, stage):
-            graphs.record(step, stage, report)
-    return step
+        configs.compiled.compile(step, configs.training.all_stages, report, kept_code(report))
+    for _, stages in groupby(configs.training.all_stages, lambda stage: stage.until):
+        row = list(stages)  # a stage per masking rate
+        for stage in row * (EAGER_STEPS if graphs else 1):
+            step(stage)["loss"].item()
+        for stage in row:
+            if graphs and graphs.is_due(step, stage):
+                graphs.record(step, stage, report)
+        yield step, row
 
 
 def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
-    """A shape with its speed: the mean over the stages of the schedule."""
-    configs = built(values, corpus, keys | more)
-    step, before, speed = warmed_up(configs, say), 0.0, 0.0
-    for until, row in groupby(configs.training.all_stages, lambda stage: stage.until):
-        turns, began, n_steps, seconds = cycle(list(row)), time.perf_counter(), 0, 0.0  # a stage per masking rate
+    """A shape with its speed over the whole schedule, whose rows end at shares of the characters."""
+    configs, before, seconds_per_char = built(values, corpus, keys | more), 0.0, 0.0
+    for step, row in warmed_up(configs, say):
+        turns, began, n_steps, seconds = cycle(row), time.perf_counter(), 0, 0.0
         while seconds < TIMED_SECONDS:
             loss, n_steps = step(next(turns))["loss"], n_steps + 1
             if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
                 loss.item()
                 seconds = time.perf_counter() - began
-        speed += (until - before) * n_steps * step.chars_per_step / seconds
-        before = until
-    return Shape(keys, n_weights(configs.network), speed)
+        seconds_per_char += (row[0].until - before) * seconds / (n_steps * step.chars_per_step)
+        before = row[0].until
+    return Shape(keys, n_weights(configs.network), 1 / seconds_per_char)
 
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
@@ -118,8 +121,8 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
 
 
 def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int, spent: float = 0.0) -> list[Rung]:
-    """The rungs that fit into `seconds`, of which some are `spent`, the cheapest first; an evaluation reads `n_read`
-    characters.
+    """The rungs, the cheapest first, that fit into `seconds`, of which `spent` seconds have passed; an evaluation reads
+    `n_read` characters.
 
     All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
     smallest. Raises InputError if not even the shortest ladder fits.

@@ -5,8 +5,8 @@
 N is the number of weights outside n-gram tables, D the number of characters. The first three terms are the law of
 Hoffmann et al. (2022). The last one is the beginning of training: it falls fast, and faster in larger models.
 Repetitions of a text of U characters are worth less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U
-(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a factor from run to run. `fit` draws many laws
-that suit the runs, with the priors of docs/scaling.md; the spread of their predictions is the interval.
+(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a random factor from run to run. `fit` draws
+many laws that suit the runs, with the priors of docs/scaling.md; the spread of their predictions is the interval.
 """
 
 import math
@@ -55,7 +55,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Law:
-    """All laws that suit some runs; with leading axes `...`, those that suit each of many sets of runs."""
+    """Laws drawn from their posterior given some runs; leading axes `...` stand for many sets of runs."""
 
     runs: np.ndarray  # [3, ..., n_runs]: sizes, characters, losses
     n_text: float  # characters of the text

@@ -1,8 +1,10 @@
 """Ladders fit into their time."""
 
 import re
+from collections.abc import Callable
 
 import pytest
+import torch
 
 from configs.command_line import resolve
 from configs.keys import ConfigError
@@ -11,6 +13,7 @@ from planning import ladder
 from planning.ladder import SIZES, Shape, climb, measured, measured_shapes, rungs, shape_keys
 from planning.law import MIN_RUNS
 from tests.conftest import TINY, one_line
+from training.schedule import Stage
 
 STEP, READ = 2_048, 100_000
 
@@ -83,6 +86,25 @@ def test_rungs_are_trained_on_their_characters(tiny, monkeypatch):
     assert rows[-1]["learning_rate"] < rows[0]["learning_rate"]
     assert len(rows) == ladder.EVALUATIONS
     assert runs[-1].loss < runs[0].loss
+
+
+def test_a_speed_is_that_of_all_characters_of_a_schedule(tiny, monkeypatch):
+    """At 100 and 25 characters per second, 100 characters take 0.5 + 2 seconds."""
+    clock, loss = 0.0, {"loss": torch.zeros(())}
+
+    def step_of(seconds: float) -> Callable:
+        def step(stage: Stage) -> dict:
+            nonlocal clock
+            clock += seconds
+            return loss
+
+        step.chars_per_step = 100
+        return step
+
+    rows = [(step_of(1.0), [Stage(0.5, 32, 0.15)]), (step_of(4.0), [Stage(1.0, 64, 0.15)])]
+    monkeypatch.setattr(ladder, "warmed_up", lambda configs, report: rows)
+    monkeypatch.setattr(ladder.time, "perf_counter", lambda: clock)
+    assert measured(*tiny, shape_keys(8, 1)).chars_per_second == pytest.approx(100 / 2.5)
 
 
 def test_a_ladder_that_is_late_leaves_out_its_longest_rungs(tiny):
