@@ -69,6 +69,11 @@ class CudaGraphs(Callback):
         self._n_eager[shape] += 1
         return self._eager(batches)
 
+    def begin(self, trainer: Any) -> None:
+        """PyTorch loads the step counts of optimizers that are not fused to the CPU; the update needs them here."""
+        for state in (state for optimizer in self.update.optimizers for state in optimizer.state.values()):
+            state |= {name: value.to(self.update.device) for name, value in state.items()}
+
     def adjust(self, trainer: Any, stage: Stage, factor: float) -> tuple[Stage, float]:
         if self.is_due(trainer.training_step, stage):
             with trainer.clock.stopped():

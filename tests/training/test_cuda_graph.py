@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 from configs.experiment import Configs
+from planning.ladder import warmed_up
 from tests import conftest
 from tests.conftest import weights
 from tests.training.tape import Tape
@@ -115,6 +116,28 @@ def test_replayed_steps_train_like_eager_ones(corpus_file, on_tape, keys):
     assert len(Tape.pools) == 3
     # A pool lives as long as one of its graphs, and one per graph would need more memory.
     assert len({id(pool) for pool in Tape.pools}) == (1 if "training__stages" in keys else 3)
+
+
+def test_each_row_of_a_schedule_is_recorded_before_it_is_measured(corpus_file, on_tape):
+    recorded = recordable(configs_for(corpus_file))
+    rows = 0
+    for step, (stage,) in warmed_up(recorded.configs, recorded.lines.append):
+        assert shape_of(step, stage) in recorded.graphs._recorded
+        rows += 1
+    assert rows == len(recorded.configs.training.all_stages) > 1
+    assert not recorded.lines
+
+
+def test_loaded_step_counts_are_moved_to_the_device():
+    """PyTorch leaves those of optimizers that are not fused where it loads them."""
+    here, there = (torch.nn.Parameter(torch.zeros(2, device=device)) for device in ("cpu", "meta"))
+    saved, loaded = torch.optim.NAdam([here]), torch.optim.NAdam([there])
+    here.grad = torch.ones(2)
+    saved.step()
+    loaded.load_state_dict(saved.state_dict())
+    assert loaded.state[there]["step"].device.type == "cpu"
+    CudaGraphs(SimpleNamespace(device=there.device, optimizers=[loaded])).begin(None)
+    assert {value.device.type for value in loaded.state[there].values()} == {"meta"}
 
 
 def learning_rate_in_the_graph(monkeypatch, update: Update) -> None:
