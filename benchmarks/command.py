@@ -30,7 +30,7 @@ OPTIONS = {
     "seeds": "runs per variant, each with its own seed",
     "seconds": "training time per run",
     "steps": "training steps per run",
-    "repeats": "rounds, in each of which everyone has one turn",
+    "repeats": "rounds; each measures every candidate once",
     "minutes": "minutes in all",
     "megabytes": "size of the text",
     "kills": "runs to kill and resume",
@@ -45,9 +45,8 @@ def run_benchmark(
 ) -> NoReturn:
     """Call a benchmark's `main` with its options and the path of its results, and exit.
 
-    The help is the module's docstring. `numbers` are the defaults of number options, and `extra` has argparse's
-    arguments for other options, and for words if those have `nargs`. Options in `unnamed` do not change the name of the
-    results.
+    The help is the module's docstring. `numbers` are the defaults of number options. `extra` has argparse's arguments
+    for other options; those with `nargs` are positional. Options in `unnamed` do not change the name of the results.
     """
     module = sys.modules["__main__"]
     parser = OneLineParser(description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -67,7 +67,7 @@ def take(name: str, folder: Path, limit: float, scale: float, is_dry: bool) -> d
     process = subprocess.Popen(words, cwd=ROOT, start_new_session=True, **options)
     try:
         text, _ = process.communicate(timeout=limit)
-        reason = "" if process.returncode == 0 else ([f"exit code {process.returncode}", *text.splitlines()])[-1]
+        reason = "" if process.returncode == 0 else [f"exit code {process.returncode}", *text.splitlines()][-1]
     except BaseException as error:  # with the programs that it has started
         os.killpg(process.pid, signal.SIGKILL)
         if not isinstance(error, subprocess.TimeoutExpired):

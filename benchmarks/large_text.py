@@ -90,7 +90,7 @@ def read(text: Path, cache: Path, n_windows: int, seq_len: int) -> Measures:
     """The reader's speed on a file of characters that is not in the operating system's cache, and then once more."""
     torch.set_num_threads(1)
     windows = data_of(text, "characters", cache).windows
-    with open(next(cache.rglob("training.ids")), "rb") as file:  # which leaves the operating system's cache
+    with open(next(cache.rglob("training.ids")), "rb") as file:  # to evict it from the operating system's cache
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     rates = {}

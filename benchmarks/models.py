@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from configs.model import ModelConfigs, option
 
 # Names in the config of BERT or of ModernBERT; each ignores the other's.
-UNUSED_TOKENS = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+UNUSED_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 DROPOUTS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -40,7 +40,6 @@ class HuggingFace(nn.Module):
             num_hidden_layers=c.n_layers,
             num_attention_heads=c.n_heads,
             intermediate_size=c.d_ff,
-            pad_token_id=c.n_tokens - 2,
             **dict.fromkeys(UNUSED_TOKENS),
             **dict.fromkeys(DROPOUTS, c.dropout),
         )

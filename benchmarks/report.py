@@ -18,8 +18,8 @@ def compared(
 ) -> Table:
     """One row per variant: its losses, each with the difference from its base, then other columns.
 
-    `bases` has the variant that each one is compared with, if any. `losses` are names in the results and the columns'
-    headings; `columns` are headings and the texts of the variants.
+    `bases` has the variant that each one is compared with, if any. `losses` maps the losses in the results to headings;
+    `columns` maps further headings to the text of each variant.
     """
     table = []
     for variant, runs in results.items():

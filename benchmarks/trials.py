@@ -57,7 +57,7 @@ def run_trials(
     files = [folder / f"{digest[:16]}.json" for digest in digests]
     left = sum(not file.exists() for file in files)
     print(f"{len(trials)} runs, {left} to go ({in_minutes(left * seconds_per_run)})", flush=True)
-    why_not = "not kept: the code is not that of a commit" if here["commit"].endswith("+") else ""
+    why_not = "not kept, because the code has uncommitted changes" if here["commit"].endswith("+") else ""
     print(f"finished runs are {why_not or f'kept in {folder}'}", flush=True)
     if left:
         window_losses(load_corpus(trials[0]["keys"]["data.corpus"]))  # else the first run would compute them
