@@ -101,6 +101,7 @@ def test_a_copy_of_the_files_trains_without_git_and_a_home_folder_that_can_be_wr
     environment = os.environ | {"HOME": "/proc/nothing"}
     done = subprocess.run(words, cwd=copy, env=environment, capture_output=True, text=True)
     assert "\ndone (" in done.stdout, done.stderr
+    assert "git repository" not in done.stdout
 
 
 def test_the_annotated_recipe_trains_on_current_labml(corpus_file, train):

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from labml import experiment, lab, logger, monit
+from labml.internal import experiment as internal
 from labml.internal.app.logs import APP_CONSOLE_LOGS
 from labml.internal.computer import configs as computer
 from labml.internal.experiment import experiment_singleton
@@ -58,6 +59,7 @@ def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = N
     # replaces it, and labml's copy of all output for that connection is switched off.
     lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
+    internal.labml_notice = lambda message: None  # that the files are no git repository
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
     created = experiment_singleton()
