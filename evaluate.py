@@ -116,7 +116,7 @@ def measure(trained: Trained, with_writing: bool) -> Measured:
     print_tables(results)
     path = run.path / "evaluation.json"
     earlier = read_object(path, {}) if path.exists() else {}
-    # Then what --writing measured is kept. The last digits depend on the number of threads.
+    # With the same loss, what an earlier --writing measured is kept. Last digits depend on the number of threads.
     is_same = math.isclose(earlier.get("loss.valid") or math.nan, protocol.loss, rel_tol=1e-6)
     write_json(path, (earlier if is_same else {}) | results, indent=2)
     save_measures(run.path / "evaluation.png", results, run.path.name)
@@ -176,6 +176,8 @@ def print_comparison(measured: list[Measured]) -> None:
         if name == "loss.valid":
             for key, values in statistics.differing_keys(groups).items():
                 print(f"  {key:24} " + "   ".join(f"{value!s:>18}" for value in values))
+            if n_left_out := len(measured) - sum(len(group.losses) for group in groups):
+                print(f"  left out: {n_left_out} of {len(measured)} runs, with the settings and seed of an earlier one")
         for number, group in enumerate(groups, start=1):
             n, mean = len(group.losses), f"{group.losses.mean():.4f}"
             loss = statistics.with_error(mean, statistics.standard_error(group.losses))

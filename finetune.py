@@ -5,12 +5,13 @@ python finetune.py RUN --task all                     every task on the run's te
 python finetune.py RUN --task FILE.csv                texts with labels; docs/tasks.md names the columns
 python finetune.py RUN --task TASK --save FOLDER      keep the classifier: python predict.py FOLDER < texts.txt
 
-Compares the run's model, fine-tuned and as a frozen encoder with a linear probe, with the same model from scratch, a
-logistic regression on characters, and the most frequent label. Each is trained once per draw of labels. docs/tasks.md
-explains the tasks.
+Compares the run's model (fine-tuned, and frozen below a linear probe) with the same model from scratch, a logistic
+regression on characters, and the most frequent label. Each is trained once per draw of labels. docs/tasks.md explains
+the tasks.
 """
 
 import hashlib
+import os
 import shlex
 from argparse import Namespace
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ def chosen(name: str, trained: Trained) -> Iterator[tuple[str, Task]]:
             leak = "" if home == PLAY else ", which may contain its test texts"
             print(f"{name} is a task on {home}, and the run was trained on {corpus}{leak}")
         yield name, build(REPORT)
-    elif name and (Path(name).suffix or Path(name).exists()):
+    elif name and (Path(name).suffix or os.path.exists(name)):
         task = from_csv(Path(name))
         digest = hashlib.sha256(repr((task.pool, task.test)).encode()).hexdigest()
         yield f"{task.name} {digest[:8]}", task  # files with the same name have results of their own

@@ -97,7 +97,9 @@ def test_two_seeds_against_one_give_no_verdict_on_the_settings(runs, evaluated):
 
 
 def test_two_seeds_per_group_give_a_verdict_over_seeds(runs, evaluated):
-    output = evaluated(*(run.path for run in runs), "narrow1")
+    shutil.copytree(runs[0].path, runs[0].path.with_name("again"))
+    output = evaluated(*(run.path for run in runs), "narrow1", "again")
+    assert output.count("left out: 1 of 5 runs") == 1
     verdict = r"[+-]\d\.\d{4} ± \d\.\d{4}: (better|worse|tie) \(p [=<] \d\.\d{3} over seeds\)\n"
     assert re.search(r"group 2: .* \(2 seeds\); against group 1 " + verdict, output)
 

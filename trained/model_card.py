@@ -92,6 +92,8 @@ of people and groups, and reads tokens that they lack as unknown. Its figures ho
 def losses_of(trained: Trained) -> str:
     """The validation loss of a run and its protocol, in Markdown."""
     rows = trained.run.metrics()
+    if not rows:
+        return "Unknown: the run has lost its metrics.jsonl."
     decisive = "loss.bound" if "loss.bound" in rows[-1] else "loss.valid"
     best = min((row for row in rows if decisive in row), key=lambda row: row[decisive])
     return f"""\
@@ -109,11 +111,13 @@ def results_of(saved: SavedClassifier) -> str:
     scores = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in results["scores"].items()}
     rows = "\n".join(f"| {name} | {score} |" for name, score in scores.items())
     ceiling = f"\n| best possible | {results['ceiling']:.3f} |" if "ceiling" in results else ""
+    mean = f"the mean of {results['draws']} draws of labels, with its 95% interval over draws and test texts"
+    protocol = mean if results["draws"] > 1 else "one draw of labels"
     return f"""\
 The labels are {", ".join(saved.labels)}.
 
 Accuracy on {results["test"]:,} test texts that no method has learned from, with {results["labelled"]:,} labelled texts:
-the mean of {results["draws"]} draws of labels, with its 95% interval over draws and test texts.
+{protocol}.
 
 | learned by | accuracy |
 |---|---|

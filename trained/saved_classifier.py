@@ -46,7 +46,7 @@ class SavedClassifier(Trained):
 
 
 def is_classifier(folder: Path) -> bool:
-    return (folder / CLASSIFIER).is_file()
+    return os.path.isfile(folder / CLASSIFIER)  # False for a name that is too long for a path
 
 
 def check_new(path: Path, option: str) -> None:

@@ -41,7 +41,7 @@ def results_of(folder: Path) -> dict[str, dict[int, dict[str, Any]]]:
     Raises ConfigError if there are none.
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    for path in folder.glob("tasks-*.json"):
+    for path in sorted(folder.glob("tasks-*.json"), key=lambda path: path.stat().st_mtime):  # the newest counts
         for task, results in read_results(path).items():
             scores = with_best_baseline(results["scores"])
             found.setdefault(task, {})[results["labelled"]] = results | {"scores": scores}
@@ -58,7 +58,7 @@ def with_best_baseline(scores: Scores) -> Scores:
 def gap_closed(results: dict[str, Any]) -> float | None:
     """The fine-tuned model's share of the gap between the best baseline and the ceiling.
 
-    None without a ceiling, and where the best baseline reaches it within its interval.
+    None without a ceiling or an interval, and if the best baseline reaches the ceiling within its interval.
     """
     scores, ceiling = with_best_baseline(results["scores"]), results.get("ceiling")
     best, margin = scores[BEST_BASELINE]["mean"], scores[BEST_BASELINE]["margin"]
@@ -78,7 +78,7 @@ def print_tasks(folder: Path) -> None:
             shown = {name: with_error(f"{score['mean']:.3f}", score["margin"]) for name, score in scores.items()}
             cells = "".join(f"{shown.get(name, ''):>15}" for name in COLUMNS)
             ceiling = f"{results['ceiling']:.3f}" if "ceiling" in results else ""
-            share = "" if closed is None else f"{closed:.0%}" if closed > 0 else "below it"
+            share = "" if closed is None else f"{closed:.0%}" if closed > 0 else "worse"
             print(f"  {task[:24]:24} {n_labels:>6}{cells}{ceiling:>10}{share:>12}".rstrip())
     save_figure(folder / "tasks.png", figure_of(found))
     print(f"  score against the number of labels: {folder / 'tasks.png'}")

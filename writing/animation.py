@@ -4,6 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
@@ -37,7 +38,8 @@ class Recording:
         pages = [wrap(cells(*pair, self.vocabulary), COLUMNS) for pair in zip(texts, [texts[0], *texts], strict=False)]
         height = max(map(len, pages))
         images = [picture(lines, height) for lines in pages]
-        palette = images[len(images) // 2].quantize(PALETTE)
+        kinds = [images[i] for i in (0, len(images) // 2 - 1, -1)]  # blanks; new characters; written ones
+        palette = Image.fromarray(np.concatenate([np.asarray(image) for image in kinds])).quantize(PALETTE)
         first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
         durations = [MILLISECONDS] * len(rest) + [LAST_MILLISECONDS]
         file = BytesIO()

@@ -58,6 +58,9 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_fil
     lines = printed(evaluate.main, *words).splitlines()
     rows = [line.split() for line in lines if line.startswith("  animals.csv")]
     assert [row[2] for row in rows[-2:]] == ["8", "16"]
+    (folder / "tasks-9.json").write_text(json.dumps({"newest": found}))
+    (folder / "tasks-10.json").write_text(json.dumps({"newest": found | {"ceiling": 0.125}}))  # of as many labels
+    assert "0.125" in next(line for line in printed(evaluate.main, *words).splitlines() if "newest" in line)
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 

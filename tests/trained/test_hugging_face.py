@@ -2,6 +2,7 @@
 
 import json
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.trained.conftest import EXTRA, of_all_tokens, of_characters, small_ru
 from trained.fill import encode
 from trained.fill import fill as folio_fill
 from trained.hugging_face import export, hugging_face_model
+from trained.model_card import losses_of
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,10 @@ def test_the_folder_has_the_usual_files(exported):
     assert has_code == (trained.model.encoder.ngrams is not None)
     assert json.loads((folder / "config.json").read_text())["model_type"] == ("folio" if has_code else "modernbert")
     assert trained.run.path.name in (folder / "README.md").read_text()
+
+
+def test_a_run_that_has_lost_its_metrics_has_a_card():
+    assert "lost its metrics.jsonl" in losses_of(SimpleNamespace(run=SimpleNamespace(metrics=list)))
 
 
 @of_all_tokens

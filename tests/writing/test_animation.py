@@ -1,9 +1,9 @@
 import pytest
 import torch
-from PIL import Image, ImageSequence
+from PIL import Image, ImageColor, ImageSequence
 
 from data.vocabulary import Vocabulary
-from writing.animation import COLUMNS, LINE, MARGIN, MOST_FRAMES, Recording
+from writing.animation import BACKGROUND, COLUMNS, LINE, MARGIN, MOST_FRAMES, Recording
 
 VOCABULARY = Vocabulary("\nabcdefghi ")
 TEXT = "abc def ghi\n" * 8
@@ -49,10 +49,12 @@ def test_blanks_are_light_and_the_text_is_dark(tmp_path):
     assert ink(image, 8) == 0
 
 
-def test_new_characters_are_highlighted_until_the_last_frame(tmp_path):
+@pytest.mark.parametrize("n_steps", [1, 3, 20])
+def test_new_characters_are_highlighted_until_the_last_frame(tmp_path, n_steps):
     greenish = []
-    for image in ImageSequence.Iterator(recorded(tmp_path, "abc", 3)):
+    for image in ImageSequence.Iterator(recorded(tmp_path, "abc" * 7, n_steps)):
         colors = image.convert("RGB").getcolors()
         greenish.append(sum(count for count, (red, green, _) in colors if green > red + 20 and green > 200))
+        assert max(colors)[1] == ImageColor.getrgb(BACKGROUND)  # the most frequent color
     assert greenish[0] == greenish[-1] == 0
     assert greenish[1] > 50
