@@ -35,8 +35,8 @@ from writing.terminal import Screen, can_redraw
 
 LONGEST, LONGEST_GIF = 1_000_000, 4_000  # tokens
 SEPARATOR = "---"  # between texts
-# A text begins as blanks only. With a highest masking rate of 70% in training, 30% of it are written while it has more
-# blanks than any window in training; with a lowest rate of 30%, 30% of it while it has fewer.
+# Writing begins with blanks alone. In the first 30% of it, a text has more blanks than any window of a training with
+# rates up to 70%. In the last 30%, it has fewer blanks than any window of a training with rates from 30%.
 HIGHEST_RATE, LOWEST_RATE = 0.7, 0.3
 
 

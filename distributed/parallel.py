@@ -47,7 +47,7 @@ class Loss(nn.Module):
 
 
 def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
-    """Some windows of an even batch, or all of any batch."""
+    """Some windows of a batch; one that is not even can only be taken whole."""
     n_windows, seq_len = batch.inputs.shape
     if windows == slice(0, n_windows):
         return batch
@@ -59,7 +59,7 @@ def part_of(batch: MaskedBatch, windows: slice) -> MaskedBatch:
 
 
 class InAllProcesses:
-    """The part of a training that each process has."""
+    """A mixin that keeps the processes of the run."""
 
     def __init__(self, *args: Any, processes: Processes, **kwargs: Any):
         self.processes = processes

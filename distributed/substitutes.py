@@ -8,5 +8,5 @@ SUBSTITUTES: dict[type, Callable[..., Any]] = {}  # `distributed.parallel` fills
 
 
 def in_all_processes(kind: type[T]) -> Callable[..., T]:
-    """`kind`, or if the run has several processes, what takes its place in all of them."""
+    """`kind`, or its substitute in a run with several processes."""
     return SUBSTITUTES[kind] if SUBSTITUTES else kind

@@ -48,7 +48,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run until this process has trained it or ends. Raises RunFolderError if another process does."""
+        """Lock the run until this process has trained it or ends. Raises RunFolderError if it is locked already."""
         with open(self.path / "lock", "w") as file:
             for _ in range(ATTEMPTS_TO_LOCK):
                 with suppress(BlockingIOError):

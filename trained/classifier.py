@@ -17,7 +17,7 @@ LARGEST_ALPHABET = 512  # whose probabilities are read
 
 class Classifier(nn.Module):
     """Token ids `[batch, length]` to scores: of characters `[batch, length, n_labels]`, of texts `[batch, n_labels]`,
-    or of the pairs that rows 0 and 1, 2 and 3, ... are `[batch / 2, n_labels]`.
+    or of pairs `[batch / 2, n_labels]`, which are rows 0 and 1, 2 and 3, and so on.
 
     A character has the vectors of all layers, and its surprise: -log p(character | the whole text, itself included). A
     model that was trained with random characters among the visible ones is surprised by those that do not fit. For

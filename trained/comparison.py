@@ -181,8 +181,8 @@ def methods_of(
 
 
 def effort_for(probe: Classifier, ids: Sequence[Tensor], labels: Sequence[Tensor], seed: int) -> Effort:
-    """The effort for a pretrained model: gentle, or for labels of characters the one that is better on a quarter of the
-    texts."""
+    """The effort for a pretrained model: gentle; for labels of characters, the one with the lower loss on a quarter of
+    the texts."""
     if probe.kind != CHARACTER:
         return GENTLE
     n = len(labels) // FOLDS

@@ -19,7 +19,7 @@ from training.evaluation import masked_outcomes
 
 Measure = dict[str, Any]
 RATES = {"15%": 0.15, "20%": 0.20, "30%": 0.30, "40%": 0.40, "50%": 0.50, "uniform": None}
-CLASSES: dict[str, Callable[[str], bool]] = {  # a character belongs to the first that fits; a token, as its first one
+CLASSES: dict[str, Callable[[str], bool]] = {  # the first that fits counts, for tokens by their `first_characters`
     "lower case": str.islower,
     "capitals": str.isupper,
     "space": lambda c: c == " ",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-SHOWN = 3  # labels that one is mistaken for most often
+SHOWN = 3  # labels that a label is taken for most often, itself included
 
 
 def per_label(confusion: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

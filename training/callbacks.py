@@ -28,7 +28,7 @@ from training.health_checks import check_for_leak
 from training.schedule import Stage, stage_at
 from training.step import TrainingStep
 
-SECONDS_AT_END = 30.0  # to wait for counting when the training was shorter than that
+SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last step
 TURNS = 5
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
 MOST_WAITING = 0.05  # share of the training time
@@ -178,7 +178,7 @@ class DataWaiting(Callback):
 
 
 class PerCharacter(Callback):
-    """Adds the loss per character, by which runs with different tokens compare."""
+    """Adds the loss per character, which makes runs with different tokens comparable."""
 
     def __init__(self, lengths: torch.Tensor):
         """`lengths` `[n_tokens]` are the numbers of characters that begin in each token."""

@@ -101,6 +101,6 @@ def n_characters(windows: Tensor, vocabulary: Vocabulary) -> Tensor:
 
 
 def likelihood(losses: Tensor, windows: Tensor, vocabulary: Vocabulary) -> Likelihood:
-    """Losses `[n_windows]` in nats per window, per character of the windows `[n_windows, seq_len]`."""
+    """The likelihood per character of windows `[n_windows, seq_len]`, from their `losses` `[n_windows]` in nats."""
     nats, stderr = ratio(losses, n_characters(windows, vocabulary))
     return {"nats": nats, "bits": nats / math.log(2), "stderr": stderr, "n": len(windows)}

@@ -103,8 +103,8 @@ class Sampler:
     ) -> Iterator[Tensor]:
         """As `write`, for texts of any length: the model reads `window` tokens at once.
 
-        The pieces are written one after the other, and each sees at least the half window before it. A piece gets the
-        share of `steps` that it has of the blanks, at least one.
+        The pieces are written one after the other, and each sees at least the half window before it. The `steps` are
+        shared among the pieces in proportion to their blanks; each gets at least one.
         """
         total = int((ids == self.mask_token).sum(1).max())
         steps, n_done, n_used = min(steps, total), 0, 0

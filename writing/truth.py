@@ -16,8 +16,8 @@ MISPRINT_PROB = 1e-6  # of a visible character, in a text that the automaton can
 class TruePosterior(nn.Module):
     """P(character | all visible characters), exactly, for texts of an automaton in the ids of a vocabulary.
 
-    A sampler can write a text that the automaton cannot have written, and a posterior given it does not exist. Each of
-    its visible characters may then be a misprint, with probability 1e-6, which explains it by as few misprints as
+    A sampler can write a text that the automaton cannot have written, and a posterior given it does not exist. Then
+    each visible character may be a misprint, with probability 1e-6, and the posterior assumes as few of them as
     possible. Raises ValueError if the vocabulary lacks a character of the automaton, or if tokens are not characters.
     """
 
