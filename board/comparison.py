@@ -55,7 +55,6 @@ def summary(uuid: str, record: Mapping[str, Any], curve: Points) -> dict[str, An
         "unit": f"{corpus['sha256']} {tokens}",
         "state": record["status"],
         "hidden": record["hidden"],
-        "best": record["best"],
         "last": {name: values[-1] for name, values in columns.items()},
         "curve": {name: values for name, values in columns.items() if any(value is not None for value in values)},
     }

@@ -22,14 +22,14 @@ from runs.errors import InputError
 from runs.knobs import Knobs, knobs_of
 from runs.run_files import read_piece
 from runs.run_folder import RunFolder, RunFolderError
-from runs.schema import DELIVERED, LOG, METRICS, MISSING, SHOWN_CONFIG, STATUS, checked, is_number, is_size, matches
+from runs.schema import DELIVERED, LOG, METRICS, MISSING, SHOWN_CONFIG, STATUS, checked, is_size, matches
 
 LABMLS = "index RunIndex"  # the namespace of labml-app's runs, which its page deletes
 RECORDS = "folio runs of 9"  # the namespace; runs that an earlier version stored come back with an import
 SECONDS_OF_SILENCE = 4.0  # after which the dashboard checks whether a run's process exists; a run reports every two
 BYTES_PER_ANSWER = 2**22  # of each file of a run
 MAX_CONFIGS = 2**18  # characters; lists of runs send them with each refresh
-EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": [], "best": None}  # of its files, in bytes
+EMPTY: dict[str, Any] = {"stored": dict.fromkeys(DELIVERED, 0), "curve": []}  # of its files, in bytes
 NEW: dict[str, Any] = EMPTY | {"status": "in progress", "knobs": None, "hidden": False}  # a record, with "about"
 DRAWN = {name: (kind, MISSING) for name, kind in SHOWN_CONFIG.items()}  # keys that the page draws
 ABOUT = dict.fromkeys(("name", "command", "comment", "folder"), is_name) | {
@@ -95,8 +95,7 @@ class RunRecords:
         pieces = {name: piece for name, piece in message["pieces"].items() if piece["from"] == record["stored"][name]}
         if rows and METRICS in pieces:
             labml_run.add_rows(uuid, rows)
-            losses = [record["best"], *(row.get("loss.valid") for row in rows)]
-            record |= {"curve": with_rows(record["curve"], rows), "best": min(filter(is_number, losses), default=None)}
+            record["curve"] = with_rows(record["curve"], rows)
         if text := pieces.get(LOG, {"text": ""})["text"]:
             labml_run.add_log(uuid, text)
         record["stored"] = record["stored"] | {name: piece["to"] for name, piece in pieces.items()}

@@ -29,14 +29,15 @@ function shape(parent, tag, attributes) {
 
 /* A figure with `draw(content)`. The content: x and y, each {title, format, isLog}, and y.top;
    series [{name, color, dash, points}], where a point is [x, y] or, with a band, [x, y, low, high];
-   references [{name, y}]; stages [{x, text, short}]; hasLabels, whether names stand at the ends of lines. */
+   references [{name, y}]; stages [{x, texts}], each shown with its first text that fits;
+   hasLabels, whether names stand at the ends of lines. */
 export function chart(title, height = 200) {
   const svg = d3.create("svg").attr("role", "img").attr("tabindex", 0).attr("height", height);
   const tip = el("div.tip", { hidden: true });
   const caption = el("span");
   const saveAs = (kind, onclick) => button(kind, onclick, { ariaLabel: `Save ${title} as ${kind}` });
-  const exports = [saveAs("SVG", () => saveSvg(title, caption.textContent, svg, content)),
-    saveAs("CSV", () => saveCsv(title, caption.textContent, content))];
+  const exports = [saveAs("SVG", () => saveSvg(caption.textContent, svg, content)),
+    saveAs("CSV", () => saveCsv(caption.textContent, content))];
   const figure = el("figure", el("figcaption", caption, el("span.exports", ...exports)), svg.node(), tip);
   let [content, width] = [null, 0];
   new ResizeObserver(() => figure.clientWidth !== width && draw(content)).observe(figure);
@@ -60,8 +61,9 @@ export function chart(title, height = 200) {
     const ys = [lowest, top, ...lines.map((line) => line.y)];
     const pad = d3.max(ys) > d3.min(ys) ? 0 : Math.abs(lowest) * 0.1 || 1;
     const ends = series.map(({ name, color, points: drawn }) => ({ name, color, y: drawn[drawn.length - 1][1] }));
-    const labels = [...lines, ...ends].map((each) => ({ ...each, said: `${each.name} ${y.format(each.y)}` }));
-    const [left, right] = [48, width - 12 - (hasLabels ? 7 * d3.max(labels, ({ said }) => said.length) : 0)];
+    const labels = [...lines, ...(hasLabels ? ends : [])]
+      .map((each) => ({ ...each, said: `${each.name} ${y.format(each.y)}` }));
+    const [left, right] = [48, width - 12 - 7 * (d3.max(labels, ({ said }) => said.length) ?? 0)];
     const [above, bottom] = [stages.length ? STRIP + 6 : 8, height - 38];
     const [first, last] = d3.extent(points, (p) => p[0]);
     const scale = (axis, low, high, from, to) => (axis.isLog ? d3.scaleLog : d3.scaleLinear)([low, high], [from, to]);
@@ -81,9 +83,9 @@ export function chart(title, height = 200) {
     stages.forEach((stage, i) => { // 0 has no place on a logarithmic axis
       const [from, to] = [stage, stages[i + 1]].map((each) => (each ? Math.max(left, across(each.x) || left) : right));
       if (stage.x > first) rule("stage", from, from, above - STRIP, bottom);
-      const label = text(from + 4, above - 6, stage.text);
-      const isTooLong = () => label.node().getComputedTextLength() > to - from - 6;
-      for (const shorter of [stage.short, ""]) if (isTooLong()) label.text(shorter);
+      const label = text(from + 4, above - 6, "");
+      const fits = (said) => label.text(said).node().getComputedTextLength() <= to - from - 6;
+      stage.texts.find(fits);
     });
     for (const line of lines) rule("reference", left, right, up(line.y), up(line.y));
     const [w, h] = [right - left + 4, bottom - above + 8]; // an svg within an svg clips
@@ -98,11 +100,9 @@ export function chart(title, height = 200) {
       for (const p of dots) shape(inside, "circle", { r: 3, fill: color, cx: atX(p), cy: atY(p) });
     }
     for (const label of labels) label.y = Math.max(above, up(label.y));
-    if (hasLabels) spread(labels, bottom);
-    for (const { y: atY, said, color } of labels) {
-      if (hasLabels) text(right + 8, atY + 4, said).attr("class", color && "end").style("fill", color);
-      else if (!color) text(right, atY - 5, said, "end").attr("class", "halo");
-    }
+    spread(labels, bottom);
+    for (const { y: atY, said, color } of labels)
+      text(right + 8, atY + 4, said).attr("class", color && "end").style("fill", color);
     const hidden = points.filter((p) => p[1] > up.domain()[1]).length;
     if (hidden) text(left + 8, above + 10, `${hidden} point${hidden > 1 ? "s" : ""} above`).attr("class", "halo");
     showValues(series, { x, y, across, cursor: rule("cursor", 0, 0, above, bottom).attr("visibility", "hidden") });
@@ -117,10 +117,13 @@ export function chart(title, height = 200) {
       const [value, left] = [at[current], across(at[current])];
       cursor.attr("x1", left).attr("x2", left).attr("visibility", null);
       const rows = series.map((each) => ({ ...each, found: d3.least(each.points, (p) => Math.abs(p[0] - value)) }));
-      const near = rows.filter(({ found }) => Math.abs(across(found[0]) - left) < 8);
+      const isNear = ([other]) => Math.abs(across(other) - left) < 8;
+      const isInside = (points) => points[0][0] <= value && value <= points[points.length - 1][0];
+      const near = rows.filter(({ found, points }) => isNear(found) || isInside(points));
       const listed = d3.sort(near, ({ found }) => -found[1]).slice(0, MOST_VALUES);
+      const where = (found) => (isNear(found) ? "" : ` at ${x.format(found[0])}`);
       tip.replaceChildren(el("b", `${x.title} ${x.format(value)}`), ...listed.map(({ name, color, found }) =>
-        el("div", el("i", { style: `background:${color}` }), `${name} ${y.format(found[1])}`)));
+        el("div", el("i", { style: `background:${color}` }), `${name} ${y.format(found[1])}${where(found)}`)));
       tip.hidden = false;
       tip.style.left = `${Math.max(0, Math.min(left + 12, width - tip.offsetWidth))}px`;
     };
@@ -136,7 +139,7 @@ export function chart(title, height = 200) {
 }
 
 // Saves a chart below its title. If no names stand in the chart, those of its lines follow the title.
-function saveSvg(title, caption, svg, { series, hasLabels }) {
+function saveSvg(caption, svg, { series, hasLabels }) {
   const names = hasLabels || series.length < 2 ? [] : series;
   const heads = [{ name: caption }, ...names].map(({ name, color }, i, { length }) =>
     shape(svg, "text", { x: 8, y: LINE * (i - length) + 11 }).style("fill", color).text(name));
@@ -150,10 +153,10 @@ function saveSvg(title, caption, svg, { series, hasLabels }) {
   copy.style.background = getComputedStyle(document.body).backgroundColor;
   const [width, height, above] = [svg.attr("width"), svg.attr("height"), LINE * heads.length + 6].map(Number);
   d3.select(copy).attr("height", height + above).attr("viewBox", [0, -above, width, height + above]);
-  save(`${title}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
+  save(`${caption}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
 
-function saveCsv(title, caption, { x, series }) {
+function saveCsv(caption, { x, series }) {
   const rows = series.flatMap(({ name, points }) => points.map(([a, b, low, high]) => [name, a, b, low, high]));
-  save(`${title}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, caption, "low", "high"], ...rows]));
+  save(`${caption}.csv`, "text/csv", d3.csvFormatRows([["series", x.title, caption, "low", "high"], ...rows]));
 }

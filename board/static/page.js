@@ -109,13 +109,14 @@ export const runFilter = () => el("label", "Filter ", el("input",
   { type: "search", name: "filter", id: "filter", placeholder: "words", value: view.get("filter") ?? "" }));
 
 export function accepts(run) {
-  const text = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state].join(" ").toLowerCase();
+  const said = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state, `seed=${run.seed}`];
+  const text = said.join(" ").toLowerCase();
   return (view.get("filter") ?? "").toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 export function save(name, type, content) {
   const url = URL.createObjectURL(new Blob([content], { type }));
-  el("a", { href: url, download: name.replace(/[^\w.-]+/g, "_") }).click();
+  el("a", { href: url, download: `${location.pathname.slice(1)} ${name}`.replace(/[^\w.-]+/g, "_") }).click();
   setTimeout(() => URL.revokeObjectURL(url), SECOND);
 }
 

@@ -49,7 +49,8 @@ function stagesOf(rows, axis) {
   return (configs["training.stages"] ?? []).map((stage) => {
     const rates = [stage.masking_prob ?? configs["masking.masking_prob"]].flat();
     const masked = rates.map((rate) => `${+(100 * rate).toFixed(1)}%`).join("/");
-    const begin = { from, x: at(from), text: `${stage.seq_len} long, ${masked} masked`, short: `${stage.seq_len}` };
+    const texts = [`${stage.seq_len} long, ${masked} masked`, `${stage.seq_len}, ${masked}`, `${stage.seq_len}`, ""];
+    const begin = { from, x: at(from), texts };
     from = stage.until;
     return begin;
   }).filter((stage) => stage.from <= known[known.length - 1].progress && known.length > 1);
@@ -154,7 +155,7 @@ function drawKeys() {
     .map(([name, value]) => row(name, show.any(value)));
   yours.replaceChildren(...rows(true));
   others.replaceChildren(...rows(false));
-  nOthers.textContent = `${others.rows.length} keys of the preset`;
+  nOthers.textContent = `${others.rows.length} other keys`;
 }
 
 // Knobs. Updates change only a field's default value, so a value that was typed here stays until it is sent.

@@ -4,15 +4,14 @@ import {
   table, toggle, view,
 } from "./page.js";
 
+const MOST_COMPARED = 100;
 const TIME = { dateStyle: "short", timeStyle: "short" };
 const COLUMNS = [ // title, value, format of numbers
   ["run", nameOf],
   ["text", (run) => run.text],
   ["loss.valid", (run) => run.last["loss.valid"], show.loss],
-  ["best", (run) => run.best, show.loss],
   ["correct", (run) => run.last["accuracy.valid"], show.share],
   ["duration", (run) => run.last.seconds, show.seconds],
-  ["characters", (run) => run.last.chars, show.count],
   ["seed", (run) => run.seed, (value) => value ?? ""],
   ["began", (run) => run.began, (value) => new Date(1000 * value).toLocaleString([], TIME)],
   ["state", (run) => run.state],
@@ -21,6 +20,7 @@ const COLUMNS = [ // title, value, format of numbers
 ];
 let runs = [];
 const count = el("span.quiet", { role: "status" });
+const compared = el("a", "compare these"); // at most MOST_COMPARED
 const head = el("tr");
 const body = el("tbody");
 
@@ -63,17 +63,19 @@ function draw() {
   const shown = runs.filter((run) => (view.has("hidden") || !run.hidden) && accepts(run));
   const sorted = d3.sort(shown, (a, b) => (value(a) == null) - (value(b) == null) || direction(value(a), value(b)));
   fill(head, ...COLUMNS.map(([title, value, format]) => {
-    const sort = () => (keep("sort", title), keep("up", title === name && isDescending && "1"), draw());
+    const sort = () => (keep("sort", title), keep("up", (title !== name || isDescending) && "1"), draw());
     const ariaSort = title === name ? (isDescending ? "descending" : "ascending") : "none";
     return el("th", { scope: "col", ariaSort, className: format ? "number" : "" },
       value ? button(title, sort, { id: `sort-${title}` }) : title);
   }));
   fill(body, ...sorted.map(rowOf));
   const none = "No runs yet: make train starts one, python dashboard.py --import all adds earlier ones.";
+  const chosen = sorted.slice(0, MOST_COMPARED).map((run) => ["run", run.uuid.slice(0, 12)]);
+  compared.href = `/compare?${new URLSearchParams(chosen)}`;
   count.textContent = runs.length ? `${shown.length} of ${runs.length} runs` : none;
 }
 
 const list = table("Runs", el("table.list", el("thead", head), body));
-frame("Runs", el("h1", "Runs"), controls(draw, runFilter(), toggle("hidden runs too", "hidden"), count),
+frame("Runs", el("h1", "Runs"), controls(draw, runFilter(), toggle("hidden runs too", "hidden"), count, compared),
   el("section.card", list));
 liveRuns((all) => ((runs = all), draw()));

@@ -17,7 +17,7 @@ let [answering, isDirty, writer, timer] = [null, false, null, 0]; // writer: the
 
 const filled = new Set(); // positions that the model has filled
 const picker = el("select", { id: "run" });
-const input = el("textarea", { id: "text", rows: 3, oninput: () => load(input.value) });
+const input = el("textarea", { id: "text", rows: 3, autocomplete: "off", oninput: () => load(input.value) });
 const sheet = el("div.sheet", { role: "group", ariaLabel: "Text: the space bar hides a character, arrow keys move" });
 const status = el("p.quiet", { role: "status" });
 const error = el("p.error", { role: "alert" });
@@ -47,8 +47,9 @@ function hide(positions) {
 const everywhere = () => d3.range(truth.length);
 const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE * truth.length)));
 
-// Where blanks are in the text: one per character, or with other tokens one per row of hidden characters.
-const isStart = (i) => value[i] === null && (isCharacters(run) || value[i - 1] !== null || i === 0);
+// Where blanks are in the text: one per character, or with BPE one per row of hidden characters.
+const isJoined = (i) => run.tokens.startsWith("bpe") && value[i - 1] === null;
+const isStart = (i) => value[i] === null && !isJoined(i);
 const template = () => value.map((each, i) => (isStart(i) ? "_" : (each ?? "").replace(/[_[\\]/g, "\\$&"))).join("");
 
 function blanks() {
@@ -110,7 +111,7 @@ function draw() {
     const guess = guesses.get(i);
     const judged = truth[i] === null ? "filled" : truth[i] === character ? "right" : "wrong";
     const className = character === null || guess ? "blank" : filled.has(i) ? judged : "";
-    const text = (character ?? guess ?? "_").replace(/\n/g, "↵");
+    const text = (guess ?? character ?? "_").replace(/\n/g, "↵"); // unknown characters are blanks too
     const name = { " ": "space", "\n": "line break" }[character] ?? character;
     const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
     const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.45 * shares[i]) / most})` : "";
@@ -142,11 +143,10 @@ function cardOf({ at, candidates, exact: known = [] }) {
 function put({ at, candidates }) {
   let rest = view.has("draw") ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
-  // A token that is not a character fills a row of hidden characters.
-  for (let i = at; i === at || (value[i] === null && !isCharacters(run)); i += 1) {
-    value[i] = i === at ? token : "";
-    filled.add(i);
-  }
+  const end = d3.range(at + 1, value.length).find((i) => value[i] !== null || !isJoined(i)) ?? value.length;
+  value.fill("", at, end); // a token of BPE fills a row of hidden characters
+  value[at] = token;
+  d3.range(at, end).forEach((i) => filled.add(i));
 }
 
 async function write(isAtOnce) {
@@ -173,17 +173,18 @@ sheet.onkeydown = (event) => {
 
 function start(chosen) {
   run = chosen;
-  const example = EXAMPLES[run.text] ?? EXAMPLES.other;
-  if (!input.value || Object.values(EXAMPLES).includes(input.value)) input.value = example;
+  const [before, example] = [input.value, EXAMPLES[run.text] ?? EXAMPLES.other];
+  const hidden = everywhere().filter((i) => value[i] === null || filled.has(i)); // also of the next run
+  if (!before || Object.values(EXAMPLES).includes(before)) input.value = example;
   [reply, status.textContent, error.textContent] = [null, "The model is loading.", ""];
   load(input.value);
-  if (input.value === example) hideShare();
+  input.value === before ? hide(hidden) : hideShare();
 }
 
 // The runs to choose from. The first is the one in the address, or else the newest.
 function offer(all) {
   const runs = all.filter((each) => !each.hidden && each.last.step != null);
-  const option = (each) => el("option", { value: each.uuid }, `${nameOf(each)} · ${each.text} · ${idOf(each)}`);
+  const option = (each) => el("option", { value: each.uuid }, `${idOf(each)} · ${nameOf(each)} · ${each.text}`);
   picker.replaceChildren(...runs.map(option));
   const wanted = run?.uuid ?? view.get("run") ?? runs[0]?.uuid;
   const found = runs.filter(({ uuid }) => wanted && uuid.startsWith(wanted));

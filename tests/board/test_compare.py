@@ -28,17 +28,18 @@ def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Das
     show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
     page.click("thead button:text-is('loss.valid')")
-    assert cells(page, 3) == ["0.700", "0.600", "0.500"]
-    page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
-    assert (cells(page, 5)[0], cells(page, 6)[0], cells(page, 8)) == ("50.0%", "20 s", ["0", "1", "2"])
-    page.fill("#filter", f"quick {runs[1].path.name}")
-    assert cells(page, 8) == ["1"]
+    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == ("50.0%", "20 s", ["0", "1", "2"])
+    page.click("thead button:text-is('loss.valid')")
+    assert cells(page, 3) == ["0.700", "0.600", "0.500"]
+    page.fill("#filter", "quick seed=1")
+    assert cells(page, 6) == ["1"]
+    assert page.get_attribute("text=compare these", "href") == f"/compare?run={runs[1].path.name[:12]}"
     page.click(f"button[aria-label*='Hide'][aria-label$='{runs[1].path.name[:6]}']")
     page.wait_for_selector("text=0 of 3 runs", timeout=WITHIN)
     page.reload()  # the address has the filter, the server knows the hidden run
     page.check("#hidden")
-    assert cells(page, 8) == ["1"]
+    assert cells(page, 6) == ["1"]
     asked: list[str] = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
     page.click("button:text-is('Delete')")
@@ -78,6 +79,24 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
     page.fill("#filter", "")
     page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
+
+
+def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(
+    page, shared_dashboard: Dashboard, make_run
+):
+    runs = [make_run(), make_run(n_rows=1)]
+    runs[1].save_config(runs[1].config() | {"masking.masking_prob": 0.3})
+    runs[1].append_metrics({"step": 30, "chars": 300, "seconds": 3.0, "loss.valid": 0.25})
+    for run in runs:
+        shared_dashboard.receive(run)
+    show(page, f"{shared_dashboard.url}/compare?run={runs[0].path.name}&run={runs[1].path.name}")
+    page.locator("figure svg").first.focus()
+    for _ in range(2):  # from the end, at 3 seconds
+        page.keyboard.press("ArrowLeft")
+    assert page.locator(".tip b").inner_text() == "seconds of training 2"
+    values = page.locator(".tip div").all_inner_texts()
+    assert len(values) == 2
+    assert any(re.search(r" at [13]$", value) for value in values)
 
 
 def test_seeds_of_which_one_is_long_have_a_mean_without_zigzag(page, shared_dashboard: Dashboard, make_run):

@@ -21,12 +21,14 @@ COUNT_BLANKS = """() => {  // whenever the text is drawn
 
 
 def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard, make_run, train, tmp_path):
-    text, run, opened = tmp_path / "play.txt", make_run(), page
+    text, of_bytes, run, opened = tmp_path / "play.txt", make_run(), make_run(), page
     text.write_text(play(20_000), encoding="utf-8")
-    trained = train(data__corpus=text, data__extra_characters=grammar().alphabet, training__max_steps=2).run
-    shutil.copytree(trained.path, run.path, dirs_exist_ok=True)
-    run.save_corpus("play", "0" * 64)
-    shared_dashboard.receive(run)
+    keys = {run: {"data__extra_characters": grammar().alphabet}, of_bytes: {"data__tokens": "bytes"}}
+    for each, own in keys.items():
+        trained = train(data__corpus=text, training__max_steps=2, folder=tmp_path / each.path.name, **own).run
+        shutil.copytree(trained.path, each.path, dirs_exist_ok=True)
+        each.save_corpus("play", "0" * 64)
+        shared_dashboard.receive(each)
     opened.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
@@ -59,6 +61,15 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
     opened.fill("#text", "_" * 300)  # longer than a window
     opened.wait_for_selector("text=300 blanks, answered")
     assert opened.locator("main .controls [role=status]").count() == 1
+    opened.fill("#text", "Ne daz rants")
+    for i, said in enumerate(("0 blanks, answered", "1 blank, answered")):
+        opened.wait_for_selector(f"text={said}")
+        opened.locator(".sheet button").nth(i).click()
+    opened.wait_for_selector("text=2 blanks, answered")
+    opened.select_option("#run", of_bytes.path.name)
+    opened.wait_for_selector("text=2 blanks, answered", timeout=60_000)
+    expected = ["character 1, hidden: N", "character 2, hidden: e"]
+    assert opened.locator(".bars h3").all_inner_texts() == expected
     assert opened.outside == []
 
 
