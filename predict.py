@@ -3,7 +3,7 @@ r"""Fill the blanks of a text with a trained run, or classify texts with a class
 python predict.py RUN "To be, or n__ to be"         RUN: a folder, a uuid or its first characters, or `last`
 python predict.py RUN < texts.txt                   one text per line, one filled line each
 
-python predict.py FOLDER < texts.txt                one text per line, and its label, or one line per labelled piece
+python predict.py FOLDER < texts.txt                one text per line; prints its label, or one line per labelled piece
 python predict.py --serve RUN                       one answer per line of JSON, as the dashboard's page /try asks
 
 A blank is _ or [MASK]: one character, or one token of a run with other data.tokens. \_ is an underscore. A text that

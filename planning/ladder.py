@@ -72,8 +72,8 @@ def n_weights(model: Any) -> int:
 
 
 def warmed_up(configs: Configs, report: Callable[[str], None]) -> Iterator[tuple[TrainingStep, list[Stage]]]:
-    """A training step with each row of its schedule, when it is warmed up for this row: compiled and recorded as the
-    configs say, or a report why it is not. The next row drops the graphs of this one.
+    """Yields the training step and the stages of each row of the schedule, warmed up: compiled and recorded as the
+    configs say, or a report says why not. A row with windows of another length drops the graphs of the row before.
     """
     step, graphs = configs.step, configs.cuda_graphs
     if configs.compiled:

@@ -70,7 +70,7 @@ class CudaGraphs(Callback):
         return self._eager(batches)
 
     def begin(self, trainer: Any) -> None:
-        """PyTorch loads the step counts of optimizers that are not fused to the CPU; the update needs them here."""
+        """Move optimizer states to the device: PyTorch loads step counts to the CPU if an optimizer is not fused."""
         for state in (state for optimizer in self.update.optimizers for state in optimizer.state.values()):
             state |= {name: value.to(self.update.device) for name, value in state.items()}
 

@@ -72,6 +72,7 @@ function draw() {
   const none = "No runs yet: make train starts one, python dashboard.py --import all adds earlier ones.";
   const chosen = sorted.slice(0, MOST_COMPARED).map((run) => ["run", run.uuid.slice(0, 12)]);
   compared.href = `/compare?${new URLSearchParams(chosen)}`;
+  compared.hidden = !chosen.length;
   count.textContent = runs.length ? `${shown.length} of ${runs.length} runs` : none;
 }
 

@@ -47,8 +47,8 @@ function hide(positions) {
 const everywhere = () => d3.range(truth.length);
 const hideShare = () => hide(d3.shuffle(everywhere()).slice(0, Math.ceil(SHARE * truth.length)));
 
-// Where blanks are in the text: one per character, or with BPE one per row of hidden characters.
-const isJoined = (i) => run.tokens.startsWith("bpe") && value[i - 1] === null;
+// Where blanks are in the text: one per character, or with subwords one per row of hidden characters.
+const isJoined = (i) => !["characters", "bytes"].includes(run.tokens) && value[i - 1] === null;
 const isStart = (i) => value[i] === null && !isJoined(i);
 const template = () => value.map((each, i) => (isStart(i) ? "_" : (each ?? "").replace(/[_[\\]/g, "\\$&"))).join("");
 
@@ -113,7 +113,7 @@ function draw() {
     const className = character === null || guess ? "blank" : filled.has(i) ? judged : "";
     const text = (guess ?? character ?? "_").replace(/\n/g, "↵"); // unknown characters are blanks too
     const name = { " ": "space", "\n": "line break" }[character] ?? character;
-    const ariaLabel = name ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
+    const ariaLabel = (guess === undefined ? name : null) ?? `hidden ${truth[i] ?? ""}, best guess ${guess ?? "none"}`;
     const shade = shares.length && i !== current ? `background: rgba(var(--shade), ${(0.45 * shares[i]) / most})` : "";
     const tabIndex = i === current ? 0 : -1;
     return button(text, () => click(i), { id: `at${i}`, className, style: shade, tabIndex, ariaLabel,
@@ -143,8 +143,9 @@ function cardOf({ at, candidates, exact: known = [] }) {
 function put({ at, candidates }) {
   let rest = view.has("draw") ? Math.random() * d3.sum(candidates, ([, share]) => share) : 0;
   const [token] = candidates.find(([, share]) => (rest -= share) <= 0) ?? candidates[0];
-  const end = d3.range(at + 1, value.length).find((i) => value[i] !== null || !isJoined(i)) ?? value.length;
-  value.fill("", at, end); // a token of BPE fills a row of hidden characters
+  let end = at + 1;
+  while (end < value.length && value[end] === null && isJoined(end)) end += 1;
+  value.fill("", at, end); // a subword fills a row of hidden characters
   value[at] = token;
   d3.range(at, end).forEach((i) => filled.add(i));
 }

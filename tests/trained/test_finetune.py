@@ -1,6 +1,7 @@
 """`python finetune.py`, in process."""
 
 import json
+import os
 import re
 import sys
 
@@ -58,9 +59,12 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_fil
     lines = printed(evaluate.main, *words).splitlines()
     rows = [line.split() for line in lines if line.startswith("  animals.csv")]
     assert [row[2] for row in rows[-2:]] == ["8", "16"]
-    (folder / "tasks-9.json").write_text(json.dumps({"newest": found}))
-    (folder / "tasks-10.json").write_text(json.dumps({"newest": found | {"ceiling": 0.125}}))  # of as many labels
-    assert "0.125" in next(line for line in printed(evaluate.main, *words).splitlines() if "newest" in line)
+    for newest, older in ((9, 10), (10, 9)):
+        for n, ceiling, seconds in ((older, 0.5, 1), (newest, 0.125, 2)):
+            path = folder / f"tasks-{n}.json"
+            path.write_text(json.dumps({"newest": found | {"ceiling": ceiling}}))  # all of as many labels
+            os.utime(path, (seconds, seconds))
+        assert "0.125" in next(line for line in printed(evaluate.main, *words).splitlines() if "newest" in line)
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
 
 
