@@ -99,9 +99,12 @@ function drawKeys(columns) {
   const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
   const all = new Set(columns.flatMap((run) => Object.keys(run.configs)).filter((key) => !NO_SETTINGS.has(key)));
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
+  const [loss, [first]] = [(run) => run.last["loss.valid"], columns];
+  const isComparable = (run) => run !== first && run.unit === first.unit && loss(run) != null && loss(first) != null;
+  const gap = (run) => (isComparable(run) ? ` (${d3.format("+.3f")(loss(run) - loss(first))})` : "");
   const facts = {
     run: head,
-    "loss.valid": (run) => show.loss(run.last["loss.valid"]),
+    "loss.valid": (run) => `${show.loss(loss(run))}${gap(run)}`,
     correct: (run) => show.share(run.last["accuracy.valid"]),
     ...Object.fromEntries(different.map((key) => [key, (run) => text(run, key)])),
   };

@@ -62,7 +62,9 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     ticks = [float(text) for text in page.locator("svg text").all_text_contents() if text.replace(".", "").isdecimal()]
     assert max(ticks) < 20
     assert "1 point above" in page.locator("svg text").all_text_contents()
-    assert "masking.masking_prob\t" in page.locator("section:has-text('Keys that differ')").inner_text()
+    table = page.locator("section:has-text('Keys that differ')")
+    assert "masking.masking_prob\t" in table.inner_text()
+    assert table.locator("td:has-text('0.700')").inner_text() == "0.700 (−999999.300)"  # from the newest run
     page.uncheck(f".runs li[data-run='{runs[2].path.name}'] input")
     assert page.locator(LINE).count() == 2
     page.select_option("#x", "chars")
