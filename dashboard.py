@@ -1,4 +1,4 @@
-"""labml's dashboard on an embedded database: watch runs, import earlier ones, turn the knobs of a run that trains.
+"""Folio's pages and labml's dashboard: watch runs, import earlier ones, turn the knobs of a run that trains.
 
 python dashboard.py [--port 5005] [--db logs/dashboard.sqlite3]
 python dashboard.py --import RUN        deliver a run that the dashboard has missed, or all

@@ -14,7 +14,7 @@ from auditing.masks.target import candidates, resolve
 from auditing.masks.texts import Masked, Text, abstract_text, random_words, tokenized_text
 from auditing.masks.tokens import Facts, MaskOptions, most_frequent, token_ids, tokenizer_of
 
-UNKNOWN = "the number of tokens is unknown: state --n-tokens, and the special ids: --mask, --padding, --special"
+UNKNOWN = "the number of tokens is unknown: state --n-tokens (n_tokens=) and special ids: --mask, --padding, --special"
 PROBE = (32, 64)  # windows of the calls that find out what a target is
 
 
