@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def lead(command: Command, began: float, processes: "Processes") -> int:
-    """What the first process does, or the only one: train, write the run's files and print messages."""
+    """Train, write the run's files and print messages. Only the first process does this."""
     from configs.callbacks import writing
     from distributed.meeting import restarted_run, torchrun_id
     from training import tracking

@@ -46,7 +46,7 @@ class TrainingStep:
         for _ in range(self.grad_accum_steps):
             drawn = self.windows.draw(batch_size, stage.seq_len)  # tokens, and where in the training text they are
             batch = self.masker(drawn.tokens, drawn.offsets, stage.masking_prob, progress)
-            batches.append(batch._replace(further=drawn.further))  # labels of sentence pairs; usually empty
+            batches.append(batch._replace(further=drawn.further))  # segments and labels of pairs; else empty
         return batches
 
     def observe(self, batch: MaskedBatch, losses: torch.Tensor) -> None:

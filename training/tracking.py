@@ -59,7 +59,7 @@ def prepare(configs: Any, comment: str, logs: str, resumed: RunFolder | None = N
     # replaces it, and labml's copy of all output for that connection is switched off.
     lab.configure({"experiments_path": logs, "app_url": ""})
     APP_CONSOLE_LOGS.outputs = lambda **_: None
-    internal.labml_notice = lambda message: None  # that the files are no git repository
+    internal.labml_notice = lambda message: None  # labml warns of a missing git repository
     python_file = str(ROOT / "experiment.py")
     experiment.create(uuid=uuid, name=folder, comment=comment, writers=set(), python_file=python_file)
     created = experiment_singleton()

@@ -43,6 +43,15 @@ def test_what_is_wrong_fails_its_step_and_is_named(rows, monkeypatch):
     assert "such as decoder_bias" in found[what]
 
 
+def test_a_step_that_could_not_be_repeated_at_all_does_not_pass(rows, monkeypatch):
+    def planted(*args):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(gpu_steps, "gradients", planted)
+    with pytest.raises(RuntimeError, match="no memory"):
+        rows("repeatable")
+
+
 def test_a_step_that_fails_or_takes_too_long_is_reported(tmp_path):
     for name, limit, reason in (
         ("x", 60.0, "KeyError"),

@@ -22,6 +22,7 @@ def test_a_hugging_face_model_has_the_shape_that_is_asked_for_and_its_own_logits
     assert (model.config.num_attention_heads, model.config.intermediate_size) == (4, 48)
     assert model.config._attn_implementation == "sdpa"
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.25}
+    assert {module.padding_idx for module in model.modules() if isinstance(module, nn.Embedding)} == {None}
 
 
 def test_a_classifier_reads_modernbert_as_it_reads_folio():
