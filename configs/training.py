@@ -73,16 +73,17 @@ def all_stages(c: TrainingConfigs) -> list[Stage]:
 
 @option(TrainingConfigs.autocast)
 def autocast(c: TrainingConfigs) -> bool:
-    """Whether to compute in bfloat16. `auto` does on GPUs that have it, and on CPUs with AMX and large matrices."""
+    """Whether to compute in bfloat16. `auto` does on GPUs that have it, and on CPUs for long vectors."""
     import torch
 
     from model import MaskedLanguageModel
+    from training.muon import CPU_HAS_BFLOAT16
 
     if c.precision != "auto":
         return c.precision == "bfloat16"
     if c.root().torch_device.type == "cpu":
-        is_large = isinstance(c.network, MaskedLanguageModel) and c.root().model.d_model >= 128  # 64: no gain
-        return is_large and torch.cpu._is_amx_tile_supported()
+        is_large = c.root().model.d_model >= 128  # 64 gains nothing
+        return CPU_HAS_BFLOAT16 and is_large and isinstance(c.network, MaskedLanguageModel)
     return c.root().torch_device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 

@@ -11,7 +11,8 @@ from torch.optim import Optimizer
 # fast. The iteration does not converge: after five steps, singular values that were not near 0 are between 0.7 and 1.2.
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
-HAS_AMX = torch.cpu._is_amx_tile_supported()  # here, because torch.compile cannot trace the call
+# Here, because torch.compile cannot trace the calls.
+CPU_HAS_BFLOAT16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def local(tensor: Any) -> torch.Tensor:
@@ -83,7 +84,7 @@ def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     x = matrices.mT if is_tall else matrices  # products are smaller with the short side first
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     is_fast = x.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if is_fast or (x.device.type == "cpu" and HAS_AMX and x.shape[1] >= 256):  # 128 gains nothing
+    if is_fast or (x.device.type == "cpu" and CPU_HAS_BFLOAT16 and x.shape[1] >= 256):  # 128 gains little
         x = x.bfloat16()
     # For r rows and c columns: 2 c r^2 + 17 r^3 multiplications instead of 10 c r^2 + 5 r^3. bfloat16 has too few
     # digits for the product of all P.

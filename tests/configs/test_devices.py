@@ -63,7 +63,7 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
 
 
 @pytest.mark.parametrize(
-    ("has_amx", "d_model", "precision", "is_bfloat16"),
+    ("has_bfloat16", "d_model", "precision", "is_bfloat16"),
     [
         (True, 128, "auto", True),
         (True, 64, "auto", False),
@@ -72,9 +72,9 @@ def test_graphs_are_recorded_of_steps_that_are_not_compiled(corpus_file):
         (False, 64, "bfloat16", True),
     ],
 )
-def test_long_vectors_are_computed_in_bfloat16_on_cpus_with_amx(
-    corpus_file, monkeypatch, has_amx: bool, d_model: int, precision: str, is_bfloat16: bool
+def test_long_vectors_are_computed_in_bfloat16_on_cpus_that_have_it(
+    corpus_file, monkeypatch, has_bfloat16: bool, d_model: int, precision: str, is_bfloat16: bool
 ):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", has_bfloat16)
     configs = configs_for(corpus_file, model__d_model=d_model, training__precision=precision)
     assert configs.training.autocast == is_bfloat16

@@ -122,9 +122,9 @@ def test_every_shape_and_condition_gives_the_result_of_the_iteration(shape, smal
 @pytest.mark.parametrize("shape", [(2, 256, 256), (2, 256, 512), (2, 512, 256)])
 def test_large_matrices_may_be_orthogonal_to_the_precision_of_bfloat16(monkeypatch, shape):
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr("training.muon.HAS_AMX", False)
+    monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", False)
     expected = orthogonal(matrices)
-    monkeypatch.setattr("training.muon.HAS_AMX", True)
+    monkeypatch.setattr("training.muon.CPU_HAS_BFLOAT16", True)
     updates = orthogonal(matrices)
     assert (expected.dtype, updates.dtype) == (torch.float32, torch.bfloat16)
     assert (updates - expected).norm() < 0.03 * expected.norm()
