@@ -20,6 +20,7 @@ from data.tasks.task import CHARACTER, CHOICE, PAIR
 from trained.batches import padded
 from trained.classifier import Classifier, features_of
 from trained.examples import NO_LABEL
+from training.muon import CPU_HAS_BFLOAT16
 from training.optimizers import adamw, gradients_of, set_learning_rate
 
 BATCH_SIZE = 16
@@ -153,6 +154,7 @@ def fine_tuned(
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
     optimizers = adamw(classifier.model, **rates, weight_decay=WEIGHT_DECAY)
+    in_bfloat16 = CPU_HAS_BFLOAT16 and classifier.d_model >= 128  # shorter vectors gain nothing
     generator = torch.Generator().manual_seed(seed)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs
@@ -165,8 +167,10 @@ def fine_tuned(
             set_learning_rate(optimizers, min((progress + 1 / len(batches)) / WARMUP, (1 - progress) / (1 - WARMUP)))
             target = pad_sequence([labels[i] for i in batch.tolist()], batch_first=True, padding_value=NO_LABEL)
             read = [texts[per_label * i + j] for i in batch.tolist() for j in range(per_label)]
-            scores = classifier(*padded(read))
-            F.cross_entropy(scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
+                scores = classifier(*padded(read))
+                loss = F.cross_entropy(scores.view(-1, scores.shape[-1]), target.flatten(), ignore_index=NO_LABEL)
+            loss.backward()
             gradients_of(classifier)  # coalesces those of tables
             for optimizer in optimizers:
                 optimizer.step()
