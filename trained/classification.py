@@ -154,7 +154,7 @@ def fine_tuned(
     classifier = copy.deepcopy(classifier).train()
     classifier.output.requires_grad_(False)
     optimizers = adamw(classifier.model, **rates, weight_decay=WEIGHT_DECAY)
-    in_bfloat16 = CPU_HAS_BFLOAT16 and classifier.d_model >= 128  # shorter vectors gain nothing
+    in_bfloat16 = CPU_HAS_BFLOAT16 and classifier.d_model >= 128  # as for training.precision=auto
     generator = torch.Generator().manual_seed(seed)
     epochs = max(EPOCHS, -(-n_steps * BATCH_SIZE // len(labels)))
     per_label = len(texts) // len(labels)  # 2 for pairs

@@ -223,3 +223,18 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(of_draws: float):
         found = interval(rows, torch.ones(100).numpy())
         covered += abs(found["mean"] - 0.5) <= found["margin"]
     assert 0.925 < covered / 1_000 < 0.985
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "d_model", "dtype"),
+    [(True, 128, torch.bfloat16), (True, 64, torch.float32), (False, 128, torch.float32)],
+)
+def test_long_vectors_are_fine_tuned_in_bfloat16_on_cpus_that_have_it(
+    few_steps, with_ngrams, monkeypatch, has_bfloat16: bool, d_model: int, dtype: torch.dtype
+):
+    monkeypatch.setattr(classification, "CPU_HAS_BFLOAT16", has_bfloat16)
+    part, start, dtypes = units(of_first_letter(40), of_first_letter(40).pool, 64), classifier(with_ngrams), set()
+    start.d_model = d_model  # only the choice of the precision reads it here
+    start.output.register_forward_hook(lambda module, inputs, output: dtypes.add(output.dtype))
+    fine_tuned(start, token_ids(part.texts, with_ngrams), part.labels, **RATES, n_steps=2, seed=0)
+    assert dtypes == {dtype}
