@@ -2,7 +2,7 @@
 
 python -m benchmarks.page
 
-Such a table stands between two comments: <!-- from intel-xeon-processor-2-cores/throughput.json --> and <!-- end -->.
+Such a table stands between two comments: <!-- from amd-epyc-2-cores/throughput.json --> and <!-- end -->.
 """
 
 import json

@@ -49,7 +49,7 @@ def test_operations():
 
 def test_hours():
     per_char = [operations(*shape) for shape in MODELS]
-    rate = recorded("intel-xeon-processor-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
+    rate = recorded("amd-epyc-2-cores/throughput", "6 layers of 384, 8 x 256: Folio", SPEED) * per_char[0]
     says(f"{rate / 1e9:.0f} billion operations per second")
     for n, unit, name in zip(per_char, (60, 60, 3_600), ("minutes", "minutes", "hours"), strict=True):
         low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
