@@ -106,9 +106,12 @@ def draw_panel(panel: Axes, task: str, of_task: dict[int, dict[str, Any]]) -> No
         means = [score["mean"] for score in scores.values()]
         margins = [score["margin"] or 0.0 for score in scores.values()]
         if scores:
-            panel.errorbar(list(scores), means, margins, color=f"C{i}", label=name, **POINTS)
+            color = "0.6" if name == BEST_BASELINE else f"C{i}"
+            panel.errorbar(list(scores), means, margins, color=color, label=name, **POINTS)
     for ceiling in {results["ceiling"] for results in of_task.values() if "ceiling" in results}:
         panel.axhline(ceiling, color="0.4", linestyle=":", linewidth=1.2, label="ceiling")
+    low, high = panel.get_ylim()
+    panel.set_ylim(max(low, -0.02), min(high, 1.02))  # an interval may leave the range of scores
     panel.set_xscale("log", base=2)
     panel.set_xticks(list(of_task), [str(n) for n in of_task])
     panel.minorticks_off()

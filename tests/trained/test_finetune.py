@@ -10,6 +10,7 @@ import pytest
 import evaluate
 from finetune import main
 from tests.trained.conftest import csv_of_animals, small_run
+from trained.task_results import BEST_BASELINE, PRETRAINED, figure_of
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 
@@ -66,6 +67,12 @@ def test_the_results_of_several_tasks_are_kept_and_shown_together(plain, csv_fil
             os.utime(path, (seconds, seconds))
         assert "0.125" in next(line for line in printed(evaluate.main, *words).splitlines() if "newest" in line)
     assert (folder / "tasks.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_ends_at_the_lowest_and_the_highest_score():
+    scores = {name: {"mean": mean, "margin": 0.6} for name, mean in ((PRETRAINED, 0.9), (BEST_BASELINE, 0.1))}
+    (panel,) = figure_of({"task": {16: {"scores": scores}}}).axes
+    assert panel.get_ylim() == (-0.02, 1.02)
 
 
 @pytest.mark.parametrize(("cat", "counted"), [("cat", []), ("çät", ["16 of 221"])])
