@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,7 @@ TINY |= {"model.ngram_rows": 4_096, "training.chars_per_step": 512}
 SHORT = {"training.max_seconds": None, "training.max_chars": None, "training.max_steps": 4}
 SHAPES = [(throughput.ANNOTATED, 64, 32), *((throughput.LARGER, n, 256) for n in (512, 128, 2_048, 8))]
 MODELS = "benchmarks.models"  # trains Hugging Face's models too
+N_AT_ONCE = 4  # runs of the search; a small model leaves a GPU idle between its kernels
 KERNELS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
 EXACT = {"training.compile": False, "model.dropout": 0.0, "model.ngram_dropout": 0.0}
 
@@ -228,7 +230,7 @@ def speeds(step: Step) -> None:
         name = f"{sizes['model.n_layers']} layers of {sizes['model.d_model']}, {n_windows} x {seq_len}"
         shape = sizes | {"training.stages": [{"until": 1.0, "seq_len": seq_len}]} | (TINY if step.is_dry else {})
         shape |= {"training.chars_per_step": n_windows * seq_len, "data.corpus": step.common["data.corpus"]}
-        recipes = {each: keys | shape for each, keys in throughput.RECIPES.items()}
+        recipes = {each: keys | shape for each, keys in throughput.RECIPES.items() if each != throughput.FLOAT32}
         turns_of = {each: throughput.candidate(keys, partial(step.add, each)) for each, keys in recipes.items()}
         for variant, turns in take_turns(turns_of, 3).items():
             rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
@@ -238,9 +240,13 @@ def speeds(step: Step) -> None:
         with torch.profiler.profile() as profiler:
             for _ in range(20):
                 take()
-        events = sorted(profiler.key_averages(), key=lambda e: -(e.self_device_time_total or e.self_cpu_time_total))
+        events = profiler.key_averages()
         step.add(f"{name}: launches per step", sum(event.count for event in events if "Launch" in event.key) / 20)
-        step.add(f"{name}: longest operations", "; ".join(event.key[:40] for event in events[:5]))
+        kernels = [event for event in events if event.device_type.name == "CUDA"] or events
+        times = {event.key[:60]: event.self_device_time_total or event.self_cpu_time_total for event in kernels}
+        total, longest = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:8]
+        step.add(f"{name}: device time per step", f"{in_words(total / 20_000)} ms")
+        step.add(f"{name}: longest operations", "; ".join(f"{times[key] / total:.0%} {key}" for key in longest))
 
 
 def search(step: Step) -> None:
@@ -248,12 +254,13 @@ def search(step: Step) -> None:
     variants, n, n_finalists = recipe("gpu").values()
     variants = dict(list(variants.items())[: 2 if step.is_dry else None])
     for n_chars, n_kept in ((n, n_finalists), (2 * n, 1)):
-        losses = {}
-        for name, keys in variants.items():
-            # Compiling a variant would take longer than training it.
-            words = step.words(keys | {"training.max_chars": n_chars, "training.compile": False})
-            losses[name] = last_losses(train(words, MODELS)[0])["loss.valid"]
-            step.add(f"{n_chars * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
+        # Compiling a variant would take longer than training it.
+        common = {"training.max_chars": n_chars, "training.compile": False}
+        all_words, losses = [step.words(keys | common) for keys in variants.values()], {}
+        with ThreadPoolExecutor(N_AT_ONCE) as pool:  # their losses do not depend on their speed
+            for name, (run, _) in zip(variants, pool.map(partial(train, program=MODELS), all_words), strict=True):
+                losses[name] = last_losses(run)["loss.valid"]
+                step.add(f"{n_chars * step.scale / 1e6:.0f} M characters, {name}", f"{losses[name]:.3f}")
         variants = {name: variants[name] for name in sorted(losses, key=losses.__getitem__)[:n_kept]}
     write_json(step.file.with_name("winner.json"), variants)
 

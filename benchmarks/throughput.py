@@ -32,12 +32,13 @@ SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows 
 SECONDS_PER_TURN = 1.0
 SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
+FLOAT32 = "Folio with AdamW, float32"
 PEERS = recipe("peers")
 RECIPES: dict[str, dict[str, Any]] = {  # keys on top of the preset for the device
     "Folio": {},
     "Folio with AdamW": ADAMW,
     "annotated": read_config(PRESETS / "annotated.yaml") | EAGER,
-    "Folio with AdamW, float32": ADAMW | {"training.precision": "float32"},  # as the others on a CPU
+    FLOAT32: ADAMW | {"training.precision": "float32"},  # as the others on a CPU
     **{name: PEERS["keys"] | keys for name, keys in PEERS["peers"].items()},
 }
 
