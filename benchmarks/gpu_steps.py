@@ -3,6 +3,7 @@
 python -m benchmarks.gpu_steps STEP FILE SCALE [--dry-run]: the rows go to FILE, SCALE multiplies budgets of trainings.
 """
 
+import gc
 import json
 import platform
 import signal
@@ -231,7 +232,13 @@ def speeds(step: Step) -> None:
         shape = sizes | {"training.stages": [{"until": 1.0, "seq_len": seq_len}]} | (TINY if step.is_dry else {})
         shape |= {"training.chars_per_step": n_windows * seq_len, "data.corpus": step.common["data.corpus"]}
         recipes = {each: keys | shape for each, keys in throughput.RECIPES.items() if each != throughput.FLOAT32}
-        turns_of = {each: throughput.candidate(keys, partial(step.add, each)) for each, keys in recipes.items()}
+        turns_of = {}
+        gc.collect()  # the candidates of the shape before, whose recorded steps keep their memory
+        for each, keys in recipes.items():
+            try:
+                turns_of[each] = throughput.candidate(keys, partial(step.add, each))
+            except torch.OutOfMemoryError:
+                step.add(f"{name}: {each}", "does not fit into the memory")
         for variant, turns in take_turns(turns_of, 3).items():
             rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
             speed = in_words(rate / n_windows / seq_len)

@@ -34,6 +34,7 @@ class Muon(Optimizer):
         # `capturable` is PyTorch's name for optimizers that a CUDA graph can record: `lr` may be a tensor.
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "capturable": False}
         super().__init__(matrices, defaults)
+        self._step_supports_amp_scaling, self.found_inf = True, None  # see `training.health_checks`
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -53,7 +54,11 @@ class Muon(Optimizer):
             if not self.state[matrix]:
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
-        torch._foreach_lerp_(momenta, [local(matrix.grad) for matrix in matrices], 1 - momentum)
+        gradients = [local(matrix.grad) for matrix in matrices]
+        if self.found_inf is not None:  # a gradient that is equal to the average does not change it
+            for average, gradient in zip(momenta, gradients, strict=True):
+                torch.where(self.found_inf > 0, average, gradient, out=gradient)
+        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
 
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
         """The next directions `[n, rows, columns]` of matrices of one shape: Nesterov momentum."""
@@ -66,10 +71,11 @@ class Muon(Optimizer):
     def apply(self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]) -> None:
         """Add orthogonal `updates` `[n, rows, columns]` to matrices of one shape."""
         rows, columns = matrices[0].shape
+        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
-        rate = group["lr"] * max(1.0, rows / columns) ** 0.5
+        rate = lr * max(1.0, rows / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]
-        torch._foreach_mul_(parts, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_mul_(parts, 1 - lr * group["weight_decay"])
         torch._foreach_sub_(parts, list(updates.to(parts[0].dtype).mul_(rate).unbind()))
 
 

@@ -96,5 +96,8 @@ class RowAdagrad(Optimizer):
                 if self.found_inf is not None:
                     change.masked_fill_(self.found_inf > 0, 0.0)
                 sums[rows] += torch.linalg.vector_norm(change, dim=1).square() / table.shape[1]
-                change.mul_(-group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1))
-                table.index_add_(0, rows, change) if table.grad.is_sparse else local(table).add_(change)
+                rates = -group["lr"] / (sums[rows].sqrt() + EPS).unsqueeze(1)
+                if table.grad.is_sparse:
+                    table.index_add_(0, rows, change.mul_(rates))
+                else:
+                    local(table).addcmul_(change, rates)
