@@ -24,8 +24,8 @@ from configs.keys import ConfigError
 from runs.files import ROOT, write_atomically, write_json
 
 # The limit of each step, in minutes of a whole run of 40.
-MINUTES = {"environment": 1, "tests": 4, "repeatable": 2, "graph": 2, "agreement": 2, "resume": 3, "ceilings": 1}
-MINUTES |= {"throughput": 8, "search": 8, "finalists": 8, "long": 12, "peers": 12}
+MINUTES = {"environment": 1, "tests": 2, "repeatable": 2, "graph": 2, "agreement": 2, "resume": 3, "ceilings": 1}
+MINUTES |= {"throughput": 10, "search": 5, "finalists": 7, "long": 12, "peers": 10}
 IN_ALL, DRY_MINUTES = 40.0, 5.0
 RESULTS_PAGE = ROOT / "docs" / "results.md"
 

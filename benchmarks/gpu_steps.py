@@ -97,8 +97,9 @@ def environment(step: Step) -> None:
 
 
 def tests(step: Step) -> None:
-    """The tests that need CUDA, and others of training; a dry run takes a few."""
-    words = ["tests/training/test_schedule.py"] if step.is_dry else ["tests/training", "tests/model", "-n", "8"]
+    """The files with tests that need CUDA; a dry run takes another one."""
+    names = ["schedule"] if step.is_dry else ["accelerator", "cuda_graph", "faults"]
+    words = [*(f"tests/training/test_{name}.py" for name in names), "-n", str(len(names))]
     result = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True)
     step.add(" ".join(words), (result.stdout.splitlines() or [""])[-1] or "passed", result.returncode == 0)
 
@@ -273,11 +274,11 @@ def search(step: Step) -> None:
 
 
 def finalists(step: Step) -> None:
-    """The preset and the winner of the search for 100 seconds, with two seeds each."""
+    """The preset and the winner of the search for 60 seconds, with two seeds each."""
     winner = step.file.with_name("winner.json")
     variants = {"as it is": {}} | (json.loads(winner.read_text()) if winner.exists() else {})
     for name, seed in [(name, seed) for seed in (0, 1) for name in variants]:
-        words = step.words(variants[name] | {"training.max_seconds": 100.0, "seed": seed})
+        words = step.words(variants[name] | {"training.max_seconds": 60.0, "seed": seed})
         last = last_losses(train(words, MODELS)[0])
         step.add(f"{name}, seed {seed}", f"{last['loss.valid']:.3f} after {last['chars'] / 1e6:.0f} M characters")
 
@@ -299,10 +300,10 @@ def long(step: Step) -> None:
 
 
 def peers(step: Step) -> None:
-    """Seconds of training until losses, of 150: the preset and Hugging Face's models, which are not searched here."""
+    """Seconds of training until losses, of 90: the preset and Hugging Face's models, which are not searched here."""
     for name in ("Folio", *PEERS["peers"]):
         keys = {} if name == "Folio" else peer_keys(name, "gpu")
-        words = step.words(keys | {"training.max_seconds": 150.0, "training.evaluations": 12})
+        words = step.words(keys | {"training.max_seconds": 90.0, "training.evaluations": 12})
         found = measure(train(words, MODELS)[0])
         reached = ", ".join(f"{loss}: {median_seconds(loss, [found])}" for loss in LOSSES)
         step.add(name, f"{found['loss.valid']:.3f} at the end; {reached}")
