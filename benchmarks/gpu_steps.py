@@ -97,9 +97,9 @@ def environment(step: Step) -> None:
 
 
 def tests(step: Step) -> None:
-    """The files with tests that need CUDA; a dry run takes another one."""
-    names = ["schedule"] if step.is_dry else ["accelerator", "cuda_graph", "faults"]
-    words = [*(f"tests/training/test_{name}.py" for name in names), "-n", str(len(names))]
+    """The files with tests that use CUDA; a dry run takes another one."""
+    names = ["training/test_schedule"] if step.is_dry else ["training/test_cuda_graph", "model/test_embedding"]
+    words = [f"tests/{name}.py" for name in names]
     result = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True)
     step.add(" ".join(words), (result.stdout.splitlines() or [""])[-1] or "passed", result.returncode == 0)
 
@@ -234,8 +234,8 @@ def speeds(step: Step) -> None:
         shape |= {"training.chars_per_step": n_windows * seq_len, "data.corpus": step.common["data.corpus"]}
         recipes = {each: keys | shape for each, keys in throughput.RECIPES.items() if each != throughput.FLOAT32}
         turns_of = {}
-        gc.collect()  # the candidates of the shape before, whose recorded steps keep their memory
         for each, keys in recipes.items():
+            gc.collect()  # recorded steps that nothing uses keep their memory until then
             try:
                 turns_of[each] = throughput.candidate(keys, partial(step.add, each))
             except torch.OutOfMemoryError:
@@ -244,17 +244,20 @@ def speeds(step: Step) -> None:
             rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
             speed = in_words(rate / n_windows / seq_len)
             step.add(f"{name}: {variant}", f"{speed} steps per second, {share:.0%} of the peak")
+        turns_of.clear()
+        gc.collect()
         take = throughput.warmed_up_step(throughput.configured(shape))
         with torch.profiler.profile() as profiler:
             for _ in range(20):
                 take()
         events = profiler.key_averages()
         step.add(f"{name}: launches per step", sum(event.count for event in events if "Launch" in event.key) / 20)
-        kernels = [event for event in events if event.device_type.name == "CUDA"] or events
-        times = {event.key[:60]: event.self_device_time_total or event.self_cpu_time_total for event in kernels}
+        del take
+        kernels = [event for event in events if event.device_type.name == "CUDA" and not event.is_user_annotation]
+        times = {event.key: event.self_device_time_total or event.self_cpu_time_total for event in kernels or events}
         total, longest = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:8]
         step.add(f"{name}: device time per step", f"{in_words(total / 20_000)} ms")
-        step.add(f"{name}: longest operations", "; ".join(f"{times[key] / total:.0%} {key}" for key in longest))
+        step.add(f"{name}: longest operations", "; ".join(f"{times[key] / total:.0%} {key[:60]}" for key in longest))
 
 
 def search(step: Step) -> None:

@@ -8,7 +8,7 @@ from configs.keys import ConfigError
 from distributed.launch import n_on_machine, n_started
 
 BYTES = 4  # per float32
-COPIES = 4  # per weight: the weight, its gradient, and two moments of the optimizer
+COPIES = 3  # per weight: the weight, its gradient, and the momentum of Muon; AdamW needs one more
 
 
 def check_memory(values: Mapping[str, Any]) -> None:

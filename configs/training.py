@@ -47,7 +47,7 @@ class TrainingConfigs(Branch):
     grad_norm_clip: Annotated[float, Key("largest norm of the gradients", above=0, high=10**6, resume=True)] = 1.0
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Key("auto: bfloat16 where it is faster")] = "auto"
     parallel: Annotated[Literal["ddp", "fsdp"], Key("ddp: a model per process; fsdp: sharded", resume=True)] = "ddp"
-    threads: Annotated[int, Key("threads; 0: all, or chosen if seconds limit a run", low=0, high=512, resume=True)] = 0
+    threads: Annotated[int, Key("threads; 0: all, or chosen if only time is limited", low=0, high=512, resume=True)] = 0
     compile: Annotated[bool, Key("compile the step, if a compiler is found", resume=True)] = True
     cuda_graph: Annotated[bool, Key("on CUDA, record the step, compiled or not, as a CUDA graph", resume=True)] = True
     evaluations: Annotated[int, Key("number of evaluations, evenly spaced", low=1, high=100_000, resume=True)] = 20
@@ -95,8 +95,8 @@ def muon(c: TrainingConfigs) -> "list[Optimizer]":
         raise ConfigError("training.optimizer=muon needs a model with encoder.layers: use training.optimizer=adamw")
     matrices = [p for p in c.network.encoder.layers.parameters() if p.ndim == 2]  # type: ignore[union-attr]
     by_adamw, *by_row = adamw_of(c, left_out=matrices)
-    rates = {"lr": c.muon_learning_rate, "momentum": c.muon_momentum, "weight_decay": c.weight_decay}
-    return [by_adamw, in_all_processes(Muon)(matrices, **rates), *by_row]
+    options = {"lr": c.muon_learning_rate, "momentum": c.muon_momentum, "weight_decay": c.weight_decay}
+    return [by_adamw, in_all_processes(Muon)(matrices, **options), *by_row]
 
 
 @option(TrainingConfigs.optimizer)

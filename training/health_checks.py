@@ -1,4 +1,4 @@
-"""Detects plateaus, divergence, ignored labels, and leaks; undoes steps that are not finite."""
+"""Detects plateaus, divergence, ignored labels, and leaks; skips steps that are not finite."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -123,9 +123,9 @@ class HealthChecks(Callback):
 
 @torch.no_grad()
 def optimize_or_undo(optimizers: Sequence[Optimizer], is_finite: torch.Tensor) -> None:
-    """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf`, as PyTorch's fused
-    ones do, skip a step that is not finite; so tables need no copies, which would take most of a step. The
-    changes of other optimizers are undone."""
+    """Run the optimizers, where reading `is_finite` would synchronize. Those that know `found_inf` (PyTorch's fused
+    ones, Muon and RowAdagrad) skip a step that is not finite. The changes of others are undone with copies, which cost
+    memory and time."""
     skipped = 1.0 - is_finite.float()
     for optimizer in optimizers:
         if getattr(optimizer, "_step_supports_amp_scaling", False):

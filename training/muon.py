@@ -55,9 +55,10 @@ class Muon(Optimizer):
                 self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         gradients = [local(matrix.grad) for matrix in matrices]
-        if self.found_inf is not None:  # a gradient that is equal to the average does not change it
+        if self.found_inf is not None:  # in a skipped step, gradients become the averages, which then do not change
+            is_skipped = self.found_inf > 0
             for average, gradient in zip(momenta, gradients, strict=True):
-                torch.where(self.found_inf > 0, average, gradient, out=gradient)
+                torch.where(is_skipped, average, gradient, out=gradient)
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
 
     def directions(self, matrices: list[torch.Tensor], momentum: float) -> torch.Tensor:
@@ -71,7 +72,7 @@ class Muon(Optimizer):
     def apply(self, matrices: list[torch.Tensor], updates: torch.Tensor, group: dict[str, Any]) -> None:
         """Add orthogonal `updates` `[n, rows, columns]` to matrices of one shape."""
         rows, columns = matrices[0].shape
-        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)
+        lr = group["lr"] if self.found_inf is None else group["lr"] * (1.0 - self.found_inf)  # 0: skipped
         # Not all rows of a tall matrix can be orthogonal and of length 1; a longer step makes up for that.
         rate = lr * max(1.0, rows / columns) ** 0.5
         parts = [local(matrix) for matrix in matrices]

@@ -91,7 +91,7 @@ def test_the_command_goes_on_after_failures_and_takes_again_what_has_not_passed(
 
 @pytest.mark.parametrize("name", ["finalists", "peers"])
 def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name):
-    """With 15 seconds for the start of each."""
+    """With 45 seconds for the start of each, which compiles."""
     (tmp_path / "winner.json").write_text('{"another": {}}')
     seconds = []
 
@@ -105,7 +105,7 @@ def test_the_trainings_of_a_step_fit_into_its_limit(tmp_path, monkeypatch, name)
         monkeypatch.setattr(gpu_steps, what, value)
     STEPS[name](Step(tmp_path / "rows.json", 1.0, is_dry=False))
     assert len(seconds) > 2
-    assert sum(seconds) + 15 * len(seconds) <= 60 * gpu.MINUTES[name]
+    assert sum(seconds) + 45 * len(seconds) <= 60 * gpu.MINUTES[name]
 
 
 def test_the_search_trains_the_best_of_its_first_round_again(tmp_path, monkeypatch):

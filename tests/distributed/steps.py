@@ -17,6 +17,7 @@ from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
 from distributed.sharding import load_whole, sharded_like, whole
+from training.muon import local
 from training.schedule import Stage
 
 
@@ -99,11 +100,15 @@ def not_finite(config: str) -> None:
     """
     with connected(config) as (group, configs):
         update, skipped = configs.update, 0
+        update.reading_synchronizes = True  # as on a GPU, where the optimizers themselves skip the step
         finite = update.objective.outcome
         for i in range(5):
             is_broken = i == 2 and group.rank == group.n - 1
             update.objective.outcome = partial(broken, finite) if is_broken else finite
+            before = [local(weight).clone() for weight in update.model.parameters()]
             configs.step(Stage(1.0, 32, 0.15))
+            unchanged = map(torch.equal, before, map(local, update.model.parameters()))
+            assert all(unchanged) == (i == 2)
             skipped = max(skipped, int(update.skipped_in_a_row))
         digest = hashlib.sha256()
         for tensor in whole(update.model.state_dict()).values():

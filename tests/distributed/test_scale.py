@@ -55,6 +55,7 @@ def test_hours():
         low, high = 1e9 * n / H200 / 0.3, 1e9 * n / H200 / 0.1  # seconds for a billion characters
         row = f"| {n / 1e6:,.0f} M | {1e9 * n / rate / 3_600:,.0f} hours | {low / unit:.0f} to {high / unit:.0f} {name}"
         says(row + f" | {low / 3.6:,.0f} to {high / 3.6:,.0f} | {low / 230.4:.0f} to {high / 230.4:.0f} hours")
+    says(f"{3.57e6 * per_char[0] / H200:.0%} on an H200 (3.57 million characters per second")
     slow, fast = (recorded(TEXTS, f"reader: windows of {n} x 256", f"{SPEED}, not cached") for n in (8, 256))
     for n, digits, model in ((per_char[0], 1, "H200s with the preset"), (per_char[-1], 0, "with the largest model")):
         says(f"{slow * n / H200 / 0.3:.{digits}f} to {fast * n / H200 / 0.1:.{digits}f} {model}")
@@ -78,6 +79,7 @@ def test_memory(tmp_path):
     assert undo < matrices[0].nbytes  # no copy
     sizes = ["12 bytes"] + [f"{12 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
     says(" | ".join(sizes), " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]))
+    says(f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB")
     save_checkpoint(tmp_path / "last", Content.of(c.network.state_dict(), c.trainer.state_dict()))
     assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
     says(f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter")
