@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from configs.command_line import SETTINGS, parse, resolve
 from configs.memory import least_bytes
@@ -26,7 +25,7 @@ from configs.one_line import OneLineParser, run_main
 from configs.scripts import number, run_script
 from planning.law import Interval, Law, fit
 from runs.errors import InputError
-from runs.files import write_atomically
+from runs.files import to_yaml, write_atomically
 
 LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without --seconds; of --seconds
 LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
@@ -93,8 +92,8 @@ def plan(options: Namespace) -> None:
         say(f"stop the run if loss.valid is above {row['high']:.3f} at {row['chars'] / 1e6:,.1f} M characters")
     if options.write:
         limits = {"training.max_chars": choice.n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}
-        content = yaml.safe_dump(resolve(values, choice.shape.keys | limits), sort_keys=False, allow_unicode=True)
-        write_atomically(options.write, content.encode())
+        content = to_yaml(resolve(values, choice.shape.keys | limits))
+        write_atomically(options.write, f"{content}\n".encode())
         say(f"python experiment.py --config {shlex.quote(str(options.write))}")
 
 

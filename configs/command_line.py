@@ -30,7 +30,7 @@ from runs.run_folder import RunFolder
 
 PRESETS = Path(__file__).parent / "presets"
 SETTINGS: Mapping[str, Setting] = keys_of(Configs)
-LARGEST_CONFIG = 100_000  # bytes; parsing YAML takes seconds per megabyte
+LARGEST_CONFIG = 500_000  # bytes; parsing YAML takes seconds per megabyte
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,11 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
     config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
-    config["logs"] = str(logs)
+    if logs_folder(config["logs"]).resolve() != logs.resolve():
+        config["logs"] = str(logs)
+    tokens = Path(config["data.tokens"])
+    if tokens.name == run.vocabulary_path.name and not tokens.exists():  # those of another run, which has moved
+        config["data.tokens"] = str(run.vocabulary_path.resolve())
     values = read_tokens(resolve(config, overridden), run)
     if changed := [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]:
         keys = ", ".join(f"{key} (it is {config[key]})" for key in changed)
@@ -185,7 +189,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any], *, trains: bool = True) -> dict[str, Any]:
     """Every key with its value: `overridden` over `base` over the defaults. Raises ConfigError if values conflict.
 
     A budget in a layer replaces all budgets of the layers below: `training.max_steps=500` on a preset of 180 seconds
@@ -206,7 +210,8 @@ def resolve(base: Mapping[str, Any], overridden: Mapping[str, Any]) -> dict[str,
         from configs.devices import available_device  # and PyTorch, only now
 
         values["device"] = available_device(values["device"])
-    check_memory(values)
+    if trains:  # using a trained model takes less memory
+        check_memory(values)
     return values
 
 

@@ -74,6 +74,8 @@ def _code_of(main: Callable[[list[str]], int]) -> int:
         return main(sys.argv[1:])
     except SystemExit as end:  # --help
         return int(end.code or 0)
+    except KeyboardInterrupt:  # before a program expects it, such as while it imports PyTorch
+        return fail("interrupted", code=130)
 
 
 def fail(error: Exception | str, code: int = 2, *, raised_by_all: bool = False) -> int:

@@ -29,7 +29,7 @@ def prompts(c: Any) -> list[str]:
     """The texts that samples fill in: those of the config, or else lines of the validation text. `c` is the tree."""
     if not c.sample.prompts:
         text = c.data.loaded.validation
-        return [line for line in text[:2_000].splitlines()[1:-1] if len(line) > 20][:6] or [text[:60]]
+        return [line for line in text[:2_000].splitlines()[1:-1] if len(line.strip()) > 20][:6] or [text[:60]]
     for prompt in c.sample.prompts:
         try:
             n_tokens = len(c.data.vocabulary.encode(prompt))

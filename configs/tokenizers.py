@@ -39,6 +39,8 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
         return values
     match = BPE.fullmatch(tokens)
     path = tokens if match else str(_path(tokens))
+    if resumed and path != resumed.config().get("data.tokens", CHARACTERS):
+        return values | {"data.tokens": path}  # the caller refuses other tokens
     from data.subwords import library, read_tokenizer
 
     found = library() if match else read_tokenizer(Path(path))

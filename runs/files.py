@@ -6,8 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
+
+import yaml
 
 ROOT = Path(__file__).parent.parent  # of the repository
 
@@ -34,6 +37,13 @@ def to_json(content: Any, indent: int | None = None) -> str:
     """`content` as JSON. A number that is not finite becomes null, since JSON has neither NaN nor Infinity."""
     finite = json.loads(json.dumps(content), parse_constant=lambda constant: None)
     return json.dumps(finite, indent=indent)
+
+
+def to_yaml(content: Any, in_one_line: bool = False) -> str:
+    """`content` as YAML, with characters as they are, except that PyYAML would read U+0085 back as a space."""
+    dump = partial(yaml.safe_dump, content, sort_keys=False, default_flow_style=in_one_line, width=10**9)
+    text = dump(allow_unicode=True)
+    return (dump() if "\x85" in text else text).removesuffix("\n")
 
 
 def append_line(path: Path, line: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from runs.files import append_line, flush, to_json, write_atomically, write_json
+from runs.files import append_line, flush, to_json, to_yaml, write_atomically, write_json
 from runs.run_files import RunFolderError, read_content, read_object, read_rows
 from runs.schema import ABOUT, CORPUS, EVENT, GROWING, HARDWARE, ROW, SHOWN_CONFIG, SIZES, STATUS, VOCABULARIES, checked
 
@@ -78,7 +78,7 @@ class RunFolder:
 
     def save_config(self, values: dict[str, Any]) -> None:
         """Write every resolved key; `--config` with this file repeats the run."""
-        write_atomically(self.config_path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode())
+        write_atomically(self.config_path, f"{to_yaml(values)}\n".encode())
 
     def config(self) -> dict[str, Any]:
         """Every key of the run with its value."""
@@ -121,7 +121,8 @@ class RunFolder:
     def command(self) -> str:
         """The command that started the run, for a shell."""
         about, config = read_object(self.about_path, ABOUT), self.config()
-        words = [f"{key}={config[key]}" for key in about["overridden"] if key in config and key != "logs"]
+        given = {key: config[key] for key in about["overridden"] if key in config and key != "logs"}
+        words = [f"{key}={to_yaml(it, in_one_line=True) if isinstance(it, list) else it}" for key, it in given.items()]
         source = about["comment"]
         for key in about["overridden"]:
             source = source.partition(f" {key}=")[0]

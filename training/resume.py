@@ -121,6 +121,8 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
     trainer.sums = {name: total.to(device) for name, total in state["sums"].items()}
     # With a longer budget the evaluations are farther apart, so fewer of them are done.
     trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations_due(trainer.progress()))
+    if trainer.step > trainer.evaluated_at["step"]:  # at least the last one is still to come
+        trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations - 1)
     for callback in (callback for callback in trainer.callbacks if callback.name in state["callbacks"]):
         callback.load_state_dict(state["callbacks"][callback.name])
     trainer.training_step.load_state_dict(state["training_step"])

@@ -46,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if not 0 < options.masking_prob <= 1:
         parser.error("--masking-prob must be above 0 and at most 1")
+    if not 0 <= options.seed < 2**63:
+        parser.error("--seed must be from 0 to 2^63 - 1")
     try:
         text = load_corpus(options.corpus).training
         if len(text) < PASSAGE + WINDOW:

@@ -37,6 +37,15 @@ def test_a_full_disk_ends_in_one_line(capsys):
     assert capsys.readouterr().err.endswith("'config.yaml': free some space, or set logs to another folder\n")
 
 
+def test_ctrl_c_while_a_program_starts_is_one_line(capsys):
+    def main(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit, match=r"^130$"):
+        run_main(main)
+    assert capsys.readouterr().err.endswith(": interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("output", "reason"), [(">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")]
 )

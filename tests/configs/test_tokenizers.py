@@ -103,6 +103,26 @@ def test_a_resumed_run_keeps_its_bpe_without_a_cache(words, tmp_path, empty_cach
     assert json.loads(cached.read_text()) == saved_before["tokenizer"]
 
 
+@pytest.mark.parametrize("tokens", ["characters", "bpe:300"])
+def test_a_resumed_run_cannot_have_other_tokens(words, tmp_path, refusal, empty_cache, tokens):
+    assert main([*words, f"data.tokens={tokens}", "training.max_steps=2"]) == 0
+    resumed = ["--resume", str(find_run("last", tmp_path / "logs").path)]
+    before = list(empty_cache.glob("tokenizers/*"))
+    for other in ("bpe:500", f"{saved(tmp_path, 'wordpiece', TEXT)}"):
+        assert "a resumed run cannot change data.tokens" in refusal(main, *resumed, f"data.tokens={other}")
+    assert list(empty_cache.glob("tokenizers/*")) == before
+
+
+def test_a_run_that_has_the_tokens_of_another_one_is_resumed_after_a_move(words, tmp_path):
+    assert main([*words, "data.tokens=bpe:300", "training.max_steps=2"]) == 0
+    first = find_run("last", tmp_path / "logs").path
+    assert main(["--init-from", str(first), f"logs={tmp_path / 'logs'}", "training.max_steps=2"]) == 0
+    second = find_run("last", tmp_path / "logs").path
+    (tmp_path / "logs").rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / second.relative_to(tmp_path / "logs")
+    assert main(["--resume", str(moved), "training.max_steps=4"]) == 0
+
+
 @pytest.mark.parametrize("tokens", ["bytes", "bpe:300"])
 def test_a_run_continues_another_one_with_its_tokens_only(words, tmp_path, refusal, tokens):
     assert main([*words, f"data.tokens={tokens}", "training.max_steps=60"]) == 0

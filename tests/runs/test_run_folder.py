@@ -1,10 +1,12 @@
 import json
 import math
 import os
+import shlex
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runs import files, reading, run_folder
 from runs.run_folder import RunFolder, RunFolderError
@@ -44,6 +46,14 @@ def test_a_run_reads_back_what_it_wrote_and_its_command_quotes_a_path_with_space
     assert about["configs"]["changed_by_hand"].startswith("from step 5")
     run.save_about("mlm", "config my runs/config.yaml seed=1", ["seed"])
     assert run.command() == "python experiment.py --config 'my runs/config.yaml' seed=1"
+
+
+def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_command(run):
+    prompts = ['It\'s "x"', "a\nb", "before\x85after", "true", "Zürich 中文"]
+    run.save_config(run.config() | {"sample.prompts": prompts})
+    run.save_about("mlm", "preset quick", ["sample.prompts"])
+    assert run.config()["sample.prompts"] == prompts
+    assert yaml.safe_load(shlex.split(run.command())[-1].removeprefix("sample.prompts=")) == prompts
 
 
 def test_a_number_that_is_not_finite_is_null(run, row):

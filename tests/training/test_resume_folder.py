@@ -76,12 +76,13 @@ def test_a_run_that_was_killed_after_its_last_step_is_completed(run):
     torch.testing.assert_close(load_last(run.checkpoints).weights, weights, rtol=0, atol=0)
 
 
-def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path):
+@pytest.mark.parametrize(("stopped", "before", "after", "steps"), [(3, 1, 1, [4]), (7, 3, 2, [3, 6, 8])])
+def test_a_run_beyond_its_budget_gets_its_last_evaluation(train, tmp_path, stopped, before, after, steps):
     folder = tmp_path / "logs" / "mlm" / "stopped"
-    run = train(stop_after=3, folder=folder, training__max_steps=9, training__evaluations=1).run
+    run = train(stop_after=stopped, folder=folder, training__max_steps=9, training__evaluations=before).run
     run.save_status("interrupted")
-    assert resume(run, steps=2) == 0
-    assert [row["step"] for row in run.metrics()] == [4]
+    assert main(["--resume", str(run.path), "training.max_steps=2", f"training.evaluations={after}"]) == 0
+    assert [row["step"] for row in run.metrics()] == steps
     assert run.status()["status"] == "completed"
 
 
