@@ -25,7 +25,7 @@ from configs.one_line import run_main
 from configs.scripts import number, run_parser, run_script
 from configs.seeds import derived_seed
 from runs.terminal import printable
-from trained.fill import encode
+from trained.fill import encode, with_unknown
 from trained.load import Trained, load_trained
 from trained.saved_classifier import check_new
 from training.schedule import masking_rates
@@ -133,7 +133,7 @@ def write_texts(trained: Trained, template: Tensor, options: Namespace) -> None:
             for view in views:
                 view.show(ids)
         if not redraws:
-            text = vocabulary.decode(ids)
+            text = with_unknown(vocabulary.decode(ids), options.prompt, vocabulary)
             print(printable(text) if sys.stdout.isatty() else text, flush=True)
         for view in views:
             view.finish(ids)

@@ -15,10 +15,10 @@ import os
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from torch import Tensor
 
@@ -29,7 +29,7 @@ from data.tasks.task import CHARACTER, PAIR
 from runs.terminal import printable
 from trained.answers import answers
 from trained.examples import n_cut, n_unknown
-from trained.fill import Filled, encode, fill
+from trained.fill import Filled, encode, fill, with_unknown
 from trained.load import load_trained
 from trained.saved_classifier import SavedClassifier, is_classifier, load_classifier
 
@@ -70,11 +70,12 @@ def answer(options: Namespace) -> int:
             parts, problem = read(texts, pair_of if trained.kind == PAIR else lambda text: (text,))
             notes += classify(trained, parts, options)
         else:
-            ids, problem = read(texts, lambda text: encode(text, trained, unknown=options.unknown))
+            found, problem = read(texts, lambda text: (text, encode(text, trained, unknown=options.unknown)))
             never = "" if named else "\n"  # a line stays one line
-            filled = fill(trained, ids, n_candidates=options.top or 1, never=never)
-            for each in filled:
-                show(each, trained.vocabulary.is_characters, options)
+            filled = fill(trained, [ids for _, ids in found], n_candidates=options.top or 1, never=never)
+            for each, (text, _) in zip(filled, found, strict=True):
+                whole = each._replace(text=with_unknown(each.text, text, trained.vocabulary))
+                show(whole, trained.vocabulary.is_characters, options)
             notes[WITHOUT_BLANKS] += sum(not each.guesses for each in filled)
         sys.stdout.flush()
         if problem:
@@ -152,7 +153,12 @@ def show_labels(text: str, probabilities: Tensor, saved: SavedClassifier, option
             named = "  ".join(f"{each['label']} {each['probability']:.1%}" for each in best)
             print(f"{piece!r}  {named}" if of_characters else named)
     if options.json:
-        print(json.dumps({"text": text, "pieces": found} if of_characters else found[0], ensure_ascii=False))
+        print(as_json({"text": text, "pieces": found} if of_characters else found[0]))
+
+
+def as_json(content: Mapping[str, Any]) -> str:
+    """JSON with characters as they are, if the output can have all."""
+    return json.dumps(content, ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8")
 
 
 def pieces_of(text: str, probabilities: Tensor) -> list[tuple[str, Tensor]]:
@@ -170,7 +176,7 @@ def show(filled: Filled, of_characters: bool, options: Namespace) -> None:
             {"offset": guess.offset, "candidates": [{unit: text, "probability": p} for text, p in guess.candidates]}
             for guess in filled.guesses
         ]
-        print(json.dumps({"text": filled.text, "blanks": blanks}, ensure_ascii=False))
+        print(as_json({"text": filled.text, "blanks": blanks}))
         return
     is_terminal = sys.stdout.isatty()
     characters = [printable(character) if is_terminal else character for character in filled.text]

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from data.vocabulary import Vocabulary
+from data.vocabulary import REPLACEMENT, Vocabulary
 from trained.batches import batches_by_length, padded, pieces
 from trained.load import Trained
 
@@ -55,6 +55,14 @@ def encode(template: str, trained: Trained, *, unknown: bool = False, most_blank
     if (n_blanks := int((ids == mask).sum())) > most_blanks:
         raise ValueError(f"the text has {n_blanks:,} blanks, too many to fill: {most_blanks:,} at most")
     return ids
+
+
+def with_unknown(text: str, template: str, vocabulary: Vocabulary) -> str:
+    """A filled text with its template's characters where `[UNK]`, shown as U+FFFD, stands for them."""
+    if vocabulary.unknown_token is None:
+        return text
+    own = (symbol["escaped"] or symbol["plain"] for symbol in SYMBOL.finditer(template))
+    return "".join(kept if c == REPLACEMENT and kept else c for c, kept in zip_longest(text, own))
 
 
 def fill(trained: Trained, texts: Sequence[Tensor], *, n_candidates: int = 1, never: str = "") -> list[Filled]:

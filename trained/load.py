@@ -99,7 +99,7 @@ def load(run: RunFolder, device: str = "cpu") -> Trained:
 def load_initial(run: RunFolder, device: str = "cpu") -> Trained:
     """Load a run's keys and vocabulary, with initial weights. Raises InputError."""
     tracking.be_quiet()
-    values = resolve(read_config(run.config_path), {"device": device})
+    values = resolve(read_config(run.config_path), {"device": device}, trains=False)
     try:
         vocabulary = load_vocabulary(run.vocabulary())
     except InputError:

@@ -17,7 +17,7 @@ from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Exa
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech or a sentence
 EXCERPT = 80  # characters of a text with two words swapped
-SPEAKERS = 10
+SPEAKERS, FEWEST = 10, 5  # at most; speeches to learn from, at least
 SPEECH = re.compile(r"(?:^|\n\n)([^\n]+):\n(.+?)(?=\n\n|$)", re.DOTALL)
 SENTENCE = re.compile(r"[A-Z][^.?!:;]+[.?!](?=\s)")
 PUNCTUATION = ",.;:?!"
@@ -50,16 +50,21 @@ def _sampled(name: str, kind: str, pool: list[Example], test: list[Example]) -> 
 def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
     """The speaker of a speech without its heading: the ten who speak most often in both parts of a text.
 
-    Raises CorpusError if no two speakers do.
+    Raises CorpusError if no two speakers do, or if their speeches are too few.
     """
-    pool, test = (SPEECH.findall(text) for text in parts(use, corpus))
+    pool, test = (SPEECH.findall(text.replace("\r\n", "\n")) for text in parts(use, corpus))
     in_pool, in_test = (Counter(who for who, _ in speeches) for speeches in (pool, test))
     both = sorted(in_pool, key=lambda who: (-min(in_pool[who], in_test[who]), who))[:SPEAKERS]
     both = [who for who in both if in_test[who]]
     if len(both) < 2:
-        raise CorpusError("speaker: the text has no speeches of two speakers (a line NAME: and the text below it)")
+        form = "a blank line, a line NAME:, and the text below it"
+        raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
     examples = ([Example((text[:LONGEST],), who) for who, text in speeches if who in both] for speeches in (pool, test))
-    return _sampled("speaker", TEXT, *examples)
+    found = _sampled("speaker", TEXT, *examples)
+    if len(found.pool) < FEWEST or not found.test:
+        n = f"{len(found.pool)} speeches to learn from, and {len(found.test)} others for the test"
+        raise CorpusError(f"speaker: the text has {n}: at least {FEWEST} and 1 are needed")
+    return found
 
 
 @task(TINY_SHAKESPEARE)

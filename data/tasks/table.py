@@ -57,18 +57,22 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     """Raises CorpusError if a label has fewer than five different training texts."""
+
     # The examples of a stratum are split by the same share: those with a label, or all if characters have labels.
-    strata = ["" if kind == CHARACTER else str(example.label) for example, _ in examples]
+    def stratum(example: Example) -> str:
+        return "" if kind == CHARACTER else str(example.label)
+
+    strata = [stratum(example) for example, _ in examples]
     total = Counter(label for label, (_, split) in zip(strata, examples, strict=True) if not split)
-    seen, counts = Counter[str](), Counter[str]()
+    seen = Counter[str]()
     pool: list[Example] = []
     test: list[Example] = []
     for label, (example, split) in zip(strata, examples, strict=True):
         seen[label] += not split
-        is_training = split == "train" or (not split and seen[label] <= TRAINING_SHARE * total[label])
-        counts[label] += is_training
+        is_training = split == "train" or (not split and seen[label] <= round(TRAINING_SHARE * total[label], 6))
         (pool if is_training else test).append(example)
-    known = {example.texts for example in pool}
+    pool = list(dict.fromkeys(pool))  # a row may occur with and without a split
+    counts, known = Counter(map(stratum, pool)), {example.texts for example in pool}
     test = [example for example in test if example.texts not in known]
     if kind == CHARACTER and counts[""] < FEWEST:
         raise CorpusError(f"{name} has {counts['']} different training texts: {FEWEST} are needed")

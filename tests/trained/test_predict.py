@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from configs.keys import ConfigError
-from predict import lines, main
+from predict import as_json, lines, main
+from runs.find import find_run
 from runs.run_folder import RunFolder
 
 
@@ -49,6 +50,20 @@ def test_json_is_for_programs(predicted):
     (blank,) = result["blanks"]
     assert blank["offset"] == 5
     assert [set(candidate) for candidate in blank["candidates"]] == [{"character", "probability"}] * 2
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("UTF-8", '"é中"'), ("latin-1", '"\\u00e9\\u4e2d"')])
+def test_json_is_valid_in_every_encoding_of_the_output(monkeypatch, encoding, text):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert as_json({"text": "é中"}) == f'{{"text": {text}}}'
+
+
+def test_a_run_that_could_not_be_trained_here_predicts(logs, predicted):
+    run = find_run("last", logs)
+    before = run.config()
+    run.save_config(before | {"training.chars_per_step": 2**30})
+    assert predicted("the c_t") == "the cat\n"
+    run.save_config(before)
 
 
 def test_a_missing_run_is_named_alone(refusal):

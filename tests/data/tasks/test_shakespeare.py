@@ -1,7 +1,9 @@
 import pytest
 
-from data.tasks.shakespeare import PUNCTUATION
+from data.sources import CorpusError
+from data.tasks.shakespeare import PUNCTUATION, speaker
 from data.tasks.task import CHARACTER, CHOICE, REPORT, SELECTION, TASKS
+from tests.conftest import one_line, written
 
 NAMES = list(TASKS["tiny_shakespeare"])
 
@@ -32,6 +34,30 @@ def test_a_preset_is_chosen_without_the_validation_text(shakespeare, name):
         training = shakespeare[: int(len(shakespeare) * 0.9)]
         assert all(example.texts[0] in training for example in [*task.pool, *task.test])
     assert len(task.pool) >= 256
+
+
+def speeches(names: str, n: int, end: str = "\n") -> str:
+    return "".join(f"{names[i % len(names)]}:{end}I say {i % n}.{end}{end}" for i in range(1_000))
+
+
+def test_the_speakers_of_a_text_with_other_line_ends_are_found(tmp_path):
+    task = speaker(REPORT, str(written(tmp_path / "play.txt", speeches("ABC", 10**6, "\r\n"))))
+    assert (task.labels, task.pool[0].texts[0][:6]) == (["A", "B", "C"], "I say ")
+
+
+FEW = "A:\nOne.\n\nB:\nTwo.\n\n" + "No speech. " * 100 + "\n\nA:\nThree.\n\nB:\nFour.\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (FEW, "has 2 speeches to learn from, and 2 others for the test: at least 5 and 1 are needed"),
+        (speeches("AB", 10), "and 0 others for the test"),
+    ],
+)
+def test_too_few_speeches_are_refused(tmp_path, text, message):
+    with one_line(CorpusError, message):
+        speaker(REPORT, str(written(tmp_path / "play.txt", text)))
 
 
 def test_the_labels_are_those_of_the_text(shakespeare, tasks):

@@ -24,6 +24,18 @@ def test_a_text_that_trains_never_tests(tmp_path):
     assert (len(task.pool), len(task.test)) == (14, 7)
 
 
+@pytest.mark.parametrize("n", [90, 170, 340])  # 0.7 * n is just below an integer
+def test_the_first_70_percent_are_for_training(tmp_path, n):
+    task = table(tmp_path, "text,label", *(f"{label} {i},{label}" for i in range(n) for label in "xy"))
+    assert len(task.pool) == 2 * n * 7 // 10
+
+
+def test_a_text_counts_once(tmp_path):
+    rows = [f"{label} {i},{label},{split}" for label in "xy" for i in range(4) for split in ("train", "")]
+    with one_line(CorpusError, "2 of 2 labels have fewer than 5 different training texts, such as 'x' with 4"):
+        table(tmp_path, "text,label,split", *rows)
+
+
 def test_a_csv_file_may_split_itself(tmp_path):
     rows = [f'"{label}, {i}",{label},train' for label in "xy" for i in range(5)] + ['"four\nfive",x,test']
     task = table(tmp_path, "\ufefftext,label,split", *rows)  # with a byte order mark
