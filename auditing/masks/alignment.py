@@ -68,7 +68,7 @@ def by_anchors(ids: np.ndarray, real: np.ndarray, shown: np.ndarray, gram: int |
     """Anchors are some tokens in a row that occur once in the text, confirmed by others at the same distance. Each
     extends over the tokens around it, up to the end of its row of the text."""
     width, at = ids.shape[1], np.arange(shown.shape[1])
-    base = int(max(ids.max(), shown.max())) + 2
+    base = int(max(ids.max(), shown.max(initial=0))) + 2
     gram = gram or max(3, math.ceil(math.log(50 * ids.size) / math.log(base)))
     anchors = np.full(shown.shape, -1)
     if min(width, len(at)) < gram:

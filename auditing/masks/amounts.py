@@ -209,7 +209,7 @@ def check_random(main: Table) -> Iterator[Finding]:
     elif max(low, high) and 2 * (1 - max(low, high) / n) ** n_drawn < LEVEL:  # uniform draws rarely miss so many
         missed, side = (ordinary[:low], "lowest") if low >= high else (ordinary[n - high :], "highest")
         bug, evidence = "replacement-range", f"the {len(missed):,} {side} never drawn"
-        if len(main.tokens.special) <= 1 and not np.isin(main.originals[main.selected], missed).any():
+        if main.tokens.edges is None and not np.isin(main.originals[main.selected], missed).any():
             fields = {"verdict": Verdict.DIFFERS, "cause": HINT}
     elif n_drawn / n > 25 and not counts.all():
         is_rule = len(np.unique(ids % 2)) == 1  # no text has only even, or only odd ids

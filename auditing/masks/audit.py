@@ -70,6 +70,7 @@ def check_options(options: MaskOptions) -> None:
     for is_wrong, line in (
         (rate is not None and not 0 < rate < 1, f"the rate is {rate}: state a share between 0 and 1"),
         (n_tokens is not None and n_tokens < 2, f"n_tokens is {n_tokens}: state the number with special tokens"),
+        (options.kind not in (None, *KINDS), f"the kind is {options.kind!r}: choose one of {', '.join(KINDS)}"),
         (options.seed < 0, f"the seed is {options.seed}: state a whole number from 0"),
         (options.workers < 0 or options.workers == 1, "state at least 2 workers to compare, or 0 to skip this"),
     ):
@@ -102,8 +103,8 @@ def audit_measured(measured: Measured, target: str) -> Report:
     findings += [*check_words(measured.main, structure, expected), *check_repeats(whole, repeats)]
     findings += [check_ids(measured.main), *check_random(measured.main)]
     findings += [*dependences(pairs, recipe, structure), *check_amounts(measured, structure, expected)]
-    findings = by_verdict(without_consequences(findings))
-    summary = f"Nearest recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
+    findings, which = by_verdict(without_consequences(findings)), "Stated" if measured.options.recipe else "Nearest"
+    summary = f"{which} recipe: {recipe.name} ({recipe.paper}), masks {masks}. {counts_of(findings)}."
     return Report(title, findings, summary)
 
 

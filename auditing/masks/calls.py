@@ -53,7 +53,7 @@ class Service:
             except TargetError as error:
                 problems.append(str(error))
                 continue
-            if not tokens.special and masked.inputs.shape == text.ids.shape:
+            if tokens.mask is None and masked.inputs.shape == text.ids.shape:
                 self.tokens = tokens.with_mask(most_frequent(masked.inputs[masked.inputs != text.ids], 0.5))
             return Facts(self.function, target.kind, self.tokens)
         raise TargetError(problems[0] + ": --kind says how to call it" * (options.kind is None))

@@ -77,13 +77,17 @@ def measure(call: Call, options: MaskOptions) -> Measured:
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
     """The batches of a loader, through the methods of `auditing.masks.loader.Service`, in epochs of different seeds."""
     facts: Facts = call("facts", options)
-    tokens, columns, answers = facts.tokens, [], []
+    tokens, columns, answers, begins, n = facts.tokens, [], [], dict[bytes, int](), 0
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
             if ids is None:  # labels are all that is known of the originals
                 ids = tokens.known(answer.inputs, answer.labels)
                 ids = ids if tokens.padding is None else np.where(ids == tokens.mask, tokens.padding, ids)
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
-            columns.append(aligned(Text(ids, real), np.arange(len(ids)), answer, tokens))
+            column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
+            of_text = [begins.setdefault(ids[i, real[i]].tobytes(), n := n + ids.shape[1]) for i in range(len(ids))]
+            row, place = np.divmod(column["source"], ids.shape[1])  # the same text has the same place in both epochs
+            column["source"] = np.where(column["source"] < 0, column["source"], np.array(of_text)[row] + place)
+            columns.append(column)
             answers.append(answer)
     return Measured(options, facts, stacked(columns, tokens).read(), answers, {}, n_passes=EPOCHS)

@@ -31,6 +31,7 @@ class Repeats:
             values[main.source[part][main.source[part] >= 0]] = scores[part][main.source[part] >= 0]
         self.for_same_text = max(float(np.median(related[same_text])), float(normalized(passes).prod(0).sum())) > MOST
         back = ~same_text & (related > middle + max(0.2, 12 * float(np.median(np.abs(others - middle)))))
+        back &= related**2 * sizes.sum((1, 2))[np.stack([one, two])].min(0) > 36  # small calls are alike by chance
         # The share of calls whose selection is that of an earlier call with another text, and their usual distance.
         self.returning = len(np.unique(two[back])) / len(rows)
         self.lag = int(np.bincount((two - one)[back], minlength=1).argmax())

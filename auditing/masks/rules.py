@@ -57,18 +57,21 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
         bug = "dtype-overflow"
     elif (main.labels == main.inputs)[labelled & changed].sum() > 0.9 * (labelled & changed).sum():
         bug = "labels-corrupted"
-    yield never("wrong labels", labelled & (main.labels != main.originals), labelled, "wrong", bug)
+    # In short windows, where special tokens were added or taken away, no token around tells the places.
+    tables = [main, *(table for name, table in measured.others.items() if name != "short")]
+    sure = tables[:1] if measured.facts.kind == "collator" else tables  # the places of a collator are less sure
+    columns = ([getattr(t, name)[t.eligible] for t in sure] for name in ("labels", "originals", "labelled", "changed"))
+    labels, originals, chosen, replaced = map(np.concatenate, columns)
+    yield never("wrong labels", chosen & (labels != originals), chosen, "wrong", bug)
     yield ignored_label(measured)
     missing = changed & ~main.labelled
     bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"
-    yield never("changed without label", missing, changed, "of changes", bug)
+    yield never("changed without label", replaced & ~chosen, replaced, "of changes", bug)
     special = [id for id in tokens.special if id not in (tokens.padding, tokens.unknown)]
     for name, bug, ids, real in (
         ("padding selected", "padding-labelled", [] if tokens.padding is None else [tokens.padding], False),
         ("special tokens selected", "special-selected", special, True),
     ):
-        # In short windows, where special tokens were added or taken away, no token around tells the places.
-        tables = [main, *(table for name, table in measured.others.items() if name != "short")]
         places = [np.isin(table.originals, ids) & (table.real == real) & table.is_output for table in tables]
         touched = [((table.labelled | table.changed) & at).sum() for table, at in zip(tables, places, strict=True)]
         yield never(name, touched, [at.sum() for at in places], "of them", bug)
@@ -104,7 +107,7 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
     if measured.facts.kind in KINDS:  # batches of a loader have no argument
         yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
         yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by a call", "buffer-reused")
-    else:
+    elif measured.n_passes == 2:  # the epochs of a loader
         shown = ((main.inputs == main.mask) & ~main.labelled & main.is_output).sum((1, 2))
         first, second = shown[: len(shown) // 2].sum(), shown[len(shown) // 2 :].sum()
         bug = "argument-modified" if second > 2 * first + MANY else None
@@ -140,7 +143,7 @@ def check_ids(main: Table) -> Finding:
     counts, chosen = (np.bincount(main.originals[at], minlength=n_ids) for at in (main.eligible, main.selected))
     used = counts * (chosen.sum() / max(1, counts.sum())) >= MANY
     missed = used & (chosen == 0) & (np.arange(n_ids) != main.ignored)
-    may_be_special = {"verdict": Verdict.DIFFERS, "cause": HINT} if len(main.tokens.special) <= 1 else {}
+    may_be_special = {"verdict": Verdict.DIFFERS, "cause": HINT} if main.tokens.edges is None else {}
     what = f"of ids, such as {', '.join(map(str, np.flatnonzero(missed)[:4]))}"
     return never("ids never selected", missed, used, what, "never-selected", **may_be_special)
 
@@ -155,9 +158,9 @@ def check_extras(measured: Measured) -> Iterator[Finding]:
         hidden = selected & (inputs != labels)
         if not hidden.any() or selected.all():
             continue
-        is_copy, is_first = part == labels, part == part[selected][0]
+        is_copy, is_first, is_other = part == labels, part == part[selected][0], part != part[~selected][0]
         if is_copy[hidden].mean() > 0.9 and part.max() > 1:
             yield never(f"text in {name}", is_copy[hidden], hidden, "of hidden tokens", "text-in-batch")
-        elif (is_first == selected).all() and name != "attention_mask":
+        elif ((is_first == selected).all() or (is_other == selected).all()) and name != "attention_mask":
             verdict = Verdict.BROKEN if name in MODEL_INPUTS else Verdict.DIFFERS
             yield never(f"selection in {name}", selected, selected, "marked", "selection-in-batch", verdict=verdict)

@@ -94,8 +94,8 @@ def matrix(value: Any, fill: int = 0) -> np.ndarray:
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16
     if isinstance(value, list | tuple) and value and np.ndim(value[0]):
         rows = [matrix(row) for row in value]
-        width = max(len(row) for row in rows)
-        return np.stack([np.pad(row, (0, width - len(row)), constant_values=fill) for row in rows])
+        n = max(len(row) for row in rows)
+        return np.stack([np.pad(r, [(0, n - len(r))] + [(0, 0)] * (r.ndim - 1), constant_values=fill) for r in rows])
     return np.asarray(value)
 
 
@@ -123,8 +123,9 @@ def read(returned: Any, shape: tuple[int, int] | None, padding: int, line: str) 
         if shape and isinstance(part, torch.Tensor) and part.device.type != "cpu":
             raise TargetError(f"{line}: {name} is on another device than the argument")
         found[name] = matrix(part, fill)
+        wanted = list(shape or found["inputs"].shape) if shape or found["inputs"].ndim == 2 else "[batch, seq_len]"
         if found[name].ndim != 2 or found[name].shape != (shape or found["inputs"].shape):
-            raise TargetError(f"{line}: the shape of {name} is not {list(shape or found['inputs'].shape)}")
+            raise TargetError(f"{line}: the shape of {name} is not {wanted}")
         if found[name].dtype.kind not in "iu":
             raise TargetError(f"{line}: {name} holds {found[name].dtype} instead of integers")
     arrays = {key: matrix(part) for key, part in parts.items() if isinstance(part, ARRAYS)}

@@ -17,9 +17,9 @@ KINDS = {  # of targets, by how they are called
 # The names of attributes by which targets state their ids, rates and shares.
 NAMES = {
     "n_tokens": ("n_tokens", "vocab_size", "n_vocab", "num_tokens", "vocabulary_size"),
-    "mask": ("mask_token", "mask_token_id", "mask_id", "mask_idx", "mask_index"),
-    "padding": ("padding_token", "pad_token_id", "pad_id", "padding_idx", "pad_idx", "pad_index", "pad_token"),
-    "special": ("no_mask_tokens", "special_tokens", "special_ids", "special_token_ids", "mask_ignore_token_ids"),
+    "mask": ("mask_token_id", "mask_id", "mask_idx", "mask_index", "mask_token"),
+    "padding": ("pad_token_id", "pad_id", "padding_idx", "pad_idx", "pad_index", "padding_token", "pad_token"),
+    "special": ("no_mask_tokens", "special_ids", "special_token_ids", "mask_ignore_token_ids", "special_tokens"),
     "rate": ("masking_prob", "mlm_probability", "mlm_prob", "mask_prob", "masking_rate", "mask_probability"),
     "masked": ("mask_replace_prob",),
     "random": ("randomize_prob", "random_replace_prob"),
@@ -115,7 +115,7 @@ def token_ids(target: Any, options: MaskOptions) -> TokenIds | None:
     else:
         mask, padding, n_tokens = (number(target, what) for what in ("mask", "padding", "n_tokens"))
         listed = attribute(target, NAMES["special"])
-        listed = listed if isinstance(listed, Iterable) and not isinstance(listed, str) else []
+        listed = getattr(listed, "tolist", lambda: listed)() if isinstance(listed, Iterable) else []
         special = [int(id) for id in listed if isinstance(id, int | np.integer)]
     n_tokens = options.n_tokens or n_tokens
     if n_tokens is None:

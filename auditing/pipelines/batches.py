@@ -44,10 +44,11 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
 
 def answer_of(batch: Masked, tokens: Tokens) -> Masked:
     """A batch as the answer of a masker. If all positions have a label, one bool tensor may mark those that count."""
-    marks = [each for each in batch.columns.values() if each.dtype == bool]
-    is_marked = len(marks) == 1 and most_frequent(batch.labels, 0.5) is None
-    labels = np.where(marks[0], batch.labels, -100) if is_marked else batch.labels
-    return replace(batch, labels=labels, extras={key: each for key, each in batch.extras.items() if each.dtype != bool})
+    marks = [each for each in batch.columns.values() if each.dtype == bool and each[batch.inputs == tokens.mask].all()]
+    is_marked = bool(marks) and most_frequent(batch.labels, 0.5) is None
+    labels = np.where(min(marks, key=np.sum), batch.labels, -100) if is_marked else batch.labels
+    extras = {key: each for key, each in batch.extras.items() if each.dtype != bool or key == "attention_mask"}
+    return replace(batch, labels=labels, extras=extras)
 
 
 def check_table(batches: Sequence[Masked], table: Table, tokens: Tokens, which: str) -> list[Finding]:

@@ -125,8 +125,8 @@ class Service:
             raise TargetError(f"make_batches returned {describe(made)}, which raised {raised(error)}") from error
 
     def _loss_and_logits(self, batch: Any) -> tuple[Tensor, Tensor]:
+        parts, x, _ = parts_of(batch)  # first, for the target may take them out
         output = self._called("loss_and_logits", self.model, batch)
-        parts, x, _ = parts_of(batch)
         shape, n_tokens = np.shape(parts[x]), self.tokens.n_tokens
         match output:
             case (Tensor() as loss, Tensor() as logits) if loss.numel() == 1 and logits.dim() > 1:

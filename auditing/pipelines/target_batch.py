@@ -53,7 +53,7 @@ def read_batch(batch: Any, tokens: Tokens) -> Masked:
 def changed(batch: Any, changes: Mapping[str, Array], tokens: Tokens) -> Any:
     """A copy of a batch with other values, by the names of `Masked.arrays`."""
     parts, x, y = parts_of(batch)
-    key_of = {str(key): key for key in parts} | {"inputs": x, "labels": y}
+    key_of = {f"item {k + 1}" if isinstance(k, int) else str(k): k for k in parts} | {"inputs": x, "labels": y}
     new = {}
     for name, value in changes.items():
         of_target = tokens.of_audit(value) if name in ("inputs", "labels") else value

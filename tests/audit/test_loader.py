@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 from transformers import DataCollatorForLanguageModeling
 from transformers.trainer_utils import RemoveColumnsCollator
 
@@ -123,6 +123,11 @@ LOADERS = {
     "short windows": lambda: [
         bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape)) for x in natural(6).split(16)
     ],
+    "batches of one window": lambda: [
+        bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
+        for i, row in enumerate(natural(48)[:1_200])
+        for x in [row[None, : 4 + i % 45]]
+    ],
     "random tokens by frequency": lambda: [
         bert(x, torch.rand(x.shape) < 0.15, by_frequency(x)) for x in natural(32).split(16)
     ],
@@ -183,8 +188,28 @@ def prepared(n_texts: int) -> Prepared:
     return batches
 
 
-def test_batches_that_were_masked_once_are_static():
-    found = bugs(prepared(1200))
+class Once(list[Any]):
+    """Windows that were masked once, in a dataset."""
+
+    def __init__(self) -> None:
+        x = torch.randint(5, 300, (1_024, 48))
+        batch = bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
+        super().__init__({name: part[i] for name, part in batch.items()} for i in range(len(x)))
+
+
+def in_random_order() -> DataLoader[Any]:
+    torch.manual_seed(5)
+
+    def collate(rows: list[Any]) -> Any:
+        return default_collate(rows)
+
+    collate.n_tokens, collate.mask_token, collate.no_mask_tokens = 300, 4, [0, 1, 2, 3, 4]
+    return DataLoader(Once(), batch_size=16, shuffle=True, collate_fn=collate)
+
+
+@pytest.mark.parametrize("make", [lambda: prepared(1200), in_random_order], ids=["in order", "shuffled"])
+def test_batches_that_were_masked_once_are_static(make):
+    found = bugs(make())
     assert found["broken"] == set()
     assert "static-masks" in found["differs"]
 

@@ -11,7 +11,22 @@ from auditing.findings import Finding, Verdict
 from auditing.masks.audit import audit_masks
 from auditing.report import Report
 from tests.audit.museum.correct import spans
-from tests.audit.museum.exhibit import Pair, TensorMasker, bert, drawn, labels_of, only_masks, ordinary, result, seeded
+from tests.audit.museum.exhibit import (
+    CLS,
+    MASK,
+    N_TOKENS,
+    PAD,
+    SEP,
+    Pair,
+    TensorMasker,
+    bert,
+    drawn,
+    labels_of,
+    only_masks,
+    ordinary,
+    result,
+    seeded,
+)
 
 pytestmark = pytest.mark.usefixtures("few_windows")
 
@@ -50,6 +65,17 @@ def test_the_numbers_are_those_of_the_masker():
     kinds = named(report, "kinds at selected")
     assert float(kinds.found.partition("%")[0]) == pytest.approx(60.0, abs=1.2)
     assert kinds.verdict == Verdict.DIFFERS  # no recipe has 30% random tokens
+
+
+def test_mask_is_found_beside_other_special_tokens_that_are_stated():
+    report = audit_masks(lambda x: bert(x), n_tokens=N_TOKENS, padding=PAD, special=(CLS, SEP), workers=0)
+    assert "special-selected" not in {bug for bug, _ in bugs(report)}
+    assert named(report, "mask token").found == f"id {MASK}"
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="the kind is 'colator': choose one of "):
+        audit_masks(bert, kind="colator")
 
 
 def test_a_rate_is_compared_with_the_stated_one():
