@@ -56,7 +56,10 @@ def answer(options: Namespace) -> int:
 def import_runs(name: str, logs: Path, server: str) -> int:
     """Deliver a run, or all, to the dashboard. It does not store twice what it has already."""
     n_failed = 0
-    for run in all_runs(logs) if name == "all" else [find_run(name, logs)]:
+    runs = all_runs(logs) if name == "all" else [find_run(name, logs)]
+    if not runs:
+        raise ConfigError(f"{logs} has no runs yet; python experiment.py makes one")
+    for run in runs:
         delivery = Delivery(run, server)
         try:
             while delivery.send(SECONDS_TO_ANSWER):

@@ -124,7 +124,7 @@ def write_texts(trained: Trained, template: Tensor, options: Namespace) -> None:
     for i in range(options.n):
         if i:
             print(SEPARATOR, flush=True)
-        views: list[Screen | Recording] = [Screen(sys.stdout, vocabulary)] if redraws else []
+        views: list[Screen | Recording] = [Screen(sys.stdout, vocabulary, options.prompt)] if redraws else []
         if options.gif and i == 0:
             views.append(Recording(options.gif, vocabulary))
         generator = Generator().manual_seed(derived_seed(options.seed, f"text {i}"))

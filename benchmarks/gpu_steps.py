@@ -240,6 +240,8 @@ def speeds(step: Step) -> None:
                 turns_of[each] = throughput.candidate(keys, partial(step.add, each))
             except torch.OutOfMemoryError:
                 step.add(f"{name}: {each}", "does not fit into the memory")
+        if "Folio" not in turns_of:
+            continue
         for variant, turns in take_turns(turns_of, 3).items():
             rate, share = (median(turn[measure] for turn in turns) for measure in turns[0])
             speed = in_words(rate / n_windows / seq_len)

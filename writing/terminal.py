@@ -9,6 +9,7 @@ from torch import Tensor
 
 from data.vocabulary import Vocabulary
 from runs.terminal import printable
+from trained.fill import with_unknown
 from writing.frames import EMPTY, NEW, Cell, cells, wrap
 
 SECONDS_PER_FRAME = 0.04
@@ -27,11 +28,9 @@ class Screen:
     A text that is taller than the screen is not drawn before it is finished.
     """
 
-    def __init__(self, stream: TextIO, vocabulary: Vocabulary):
-        self.stream = stream
-        self.vocabulary = vocabulary
-        self.is_colored = "NO_COLOR" not in os.environ
-        self.size = self._size()
+    def __init__(self, stream: TextIO, vocabulary: Vocabulary, prompt: str = ""):
+        self.stream, self.vocabulary, self.prompt = stream, vocabulary, prompt
+        self.is_colored, self.size = "NO_COLOR" not in os.environ, self._size()
         self.height = 0  # of the frame above the cursor
         self.drawn_at = -SECONDS_PER_FRAME
         self.before: Tensor | None = None
@@ -51,7 +50,8 @@ class Screen:
 
     def finish(self, ids: Tensor) -> None:
         """Replace the last frame by the text `ids` `[length]` without styles; lines are as long as the text's own."""
-        self.stream.write(f"{self._start()}\x1b[J{printable(self.vocabulary.decode(ids))}\n")
+        text = with_unknown(self.vocabulary.decode(ids), self.prompt, self.vocabulary)
+        self.stream.write(f"{self._start()}\x1b[J{printable(text)}\n")
         self.stream.flush()
 
     def _start(self) -> str:

@@ -11,7 +11,7 @@ const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-ord
 function robustTop(series, low) {
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
-  return 2 * usual - low;
+  return Math.max(2 * usual - low, 2 * low); // a line of one point has no height
 }
 
 // Moves labels {y} apart, in place, so that none covers another.
@@ -82,7 +82,7 @@ export function chart(title, height = 200) {
     text(right, bottom + 32, x.title, "end");
     stages.forEach((stage, i) => { // 0 has no place on a logarithmic axis
       const [from, to] = [stage, stages[i + 1]].map((each) => (each ? Math.max(left, across(each.x) || left) : right));
-      if (stage.x > first) rule("stage", from, from, above - STRIP, bottom);
+      if (from > left) rule("stage", from, from, above - STRIP, bottom);
       const label = text(from + 4, above - 6, "");
       const fits = (said) => label.text(said).node().getComputedTextLength() <= to - from - 6;
       stage.texts.find(fits);

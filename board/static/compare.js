@@ -99,9 +99,10 @@ function drawKeys(columns) {
   const text = (run, key) => (key in run.configs ? show.any(run.configs[key]) : "–");
   const all = new Set(columns.flatMap((run) => Object.keys(run.configs)).filter((key) => !NO_SETTINGS.has(key)));
   const different = [...all].filter((key) => new Set(columns.map((run) => text(run, key))).size > 1);
-  const [loss, [first]] = [(run) => run.last["loss.valid"], columns];
-  const isComparable = (run) => run !== first && run.unit === first.unit && loss(run) != null && loss(first) != null;
-  const gap = (run) => (isComparable(run) ? ` (${d3.format("+.3f")(loss(run) - loss(first))})` : "");
+  const loss = (run) => run.last["loss.valid"];
+  const firstOf = (run) => columns.find((each) => each.unit === run.unit && loss(each) != null);
+  const isComparable = (run) => loss(run) != null && firstOf(run) !== run;
+  const gap = (run) => (isComparable(run) ? ` (${d3.format("+.3f")(loss(run) - loss(firstOf(run)))})` : "");
   const facts = {
     run: head,
     "loss.valid": (run) => `${show.loss(loss(run))}${gap(run)}`,

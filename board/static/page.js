@@ -111,7 +111,8 @@ export const runFilter = () => el("label", "Filter ", el("input",
 export function accepts(run) {
   const said = [nameOf(run), run.name, run.text, run.tokens, run.uuid, run.state, `seed=${run.seed}`];
   const text = said.join(" ").toLowerCase();
-  return (view.get("filter") ?? "").toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  const fits = (word) => (/^seed=\d/.test(word) ? said.includes(word) : text.includes(word));
+  return (view.get("filter") ?? "").toLowerCase().split(/\s+/).every(fits);
 }
 
 export function save(name, type, content) {

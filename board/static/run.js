@@ -142,8 +142,8 @@ function drawSample() {
   when.textContent = step ? `after step ${step}` : "No samples.";
   slider.ariaValueText = when.textContent;
   sample.replaceChildren(...lines.map(({ line }) => el("p", ...line.split("\x1b[0m").flatMap((part) => {
-    const [, plain, marked] = /^(.*?)(?:\x1b\[3\dm\[(.*)\])?$/s.exec(part);
-    const [, guess, truth] = /^(.+?)!(.+)$/s.exec(marked ?? "") ?? [];
+    const [, plain, code, marked] = /^(.*?)(?:\x1b\[3(\d)m\[(.*)\])?$/s.exec(part);
+    const [, guess, truth] = (code === "1" && /^(.+?)!(.+)$/s.exec(marked)) || []; // 1: red
     if (!marked) return [plain];
     if (!guess) return [plain, el("b.right", seen(marked))];
     return [plain, el("b.wrong", seen(guess)), el("s", seen(truth))];

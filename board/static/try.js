@@ -125,7 +125,8 @@ function draw() {
 }
 
 function cardOf({ at, candidates, exact: known = [] }) {
-  const shares = [candidates, known].map((pairs) => new Map(pairs)); // of the model, and exact
+  const shares = [candidates, known].map((pairs) => // of the model, and exact; parts of characters look alike
+    d3.rollup(pairs, (same) => d3.sum(same, ([, share]) => share), ([token]) => token));
   const of = (token) => shares.map((each) => each.get(token) ?? 0);
   const tokens = d3.sort(new Set([...candidates, ...known].map(([token]) => token)), (token) => -d3.max(of(token)));
   const shown = tokens.filter((token, i) => i < MOST_ROWS && (i < 1 || d3.max(of(token)) >= SMALLEST));
