@@ -56,10 +56,8 @@ def answer(options: Namespace) -> int:
 def import_runs(name: str, logs: Path, server: str) -> int:
     """Deliver a run, or all, to the dashboard. It does not store twice what it has already."""
     n_failed = 0
-    runs = all_runs(logs) if name == "all" else [find_run(name, logs)]
-    if not runs:
-        raise ConfigError(f"{logs} has no runs yet; python experiment.py makes one")
-    for run in runs:
+    runs = all_runs(logs) if name == "all" else []
+    for run in runs or [find_run(name, logs)]:  # which raises if there are no runs
         delivery = Delivery(run, server)
         try:
             while delivery.send(SECONDS_TO_ANSWER):

@@ -157,7 +157,7 @@ def show_labels(text: str, probabilities: Tensor, saved: SavedClassifier, option
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """JSON with characters as they are, if the output can have all."""
+    """JSON for the standard output, with escapes for characters beyond ASCII unless its encoding is UTF-8."""
     return json.dumps(content, ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8")
 
 

@@ -252,9 +252,9 @@ def speeds(step: Step) -> None:
         with torch.profiler.profile() as profiler:
             for _ in range(20):
                 take()
+        del take  # or its recorded step would keep its memory
         events = profiler.key_averages()
         step.add(f"{name}: launches per step", sum(event.count for event in events if "Launch" in event.key) / 20)
-        del take
         kernels = [event for event in events if event.device_type.name == "CUDA" and not event.is_user_annotation]
         times = {event.key: event.self_device_time_total or event.self_cpu_time_total for event in kernels or events}
         total, longest = sum(times.values()), sorted(times, key=times.__getitem__, reverse=True)[:8]

@@ -1,6 +1,7 @@
 """The command line: a preset, a file or a run, and `key=value`s on top; the result is every key with its value."""
 
 import argparse
+import os
 import shlex
 import signal
 import stat
@@ -8,11 +9,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from configs.checks import BUDGETS, check
 from configs.experiment import Configs
@@ -23,7 +22,7 @@ from configs.scripts import number
 from configs.strict_yaml import parse_yaml
 from configs.tokenizers import inherited, read_tokens
 from distributed.launch import started_by_torchrun
-from runs.files import ROOT
+from runs.files import ROOT, to_yaml
 from runs.find import all_runs, find_run
 from runs.reading import read_bytes
 from runs.run_folder import RunFolder
@@ -47,7 +46,7 @@ class Command:
     @property
     def comment(self) -> str:
         """One line that distinguishes this run from others: its command, shortened."""
-        words = (f"{key}={_in_yaml(value)}" for key, value in self.overridden.items() if key != "logs")
+        words = (f"{key}={to_yaml(value, in_one_line=True)}" for key, value in self.overridden.items() if key != "logs")
         return " ".join([self.source.partition(": ")[0], *words])
 
 
@@ -95,10 +94,10 @@ def _resume(name: str, overridden: dict[str, Any]) -> Command:
     run = find_run(name, logs_folder(overridden.pop("logs", "logs")))
     logs = run.path.parent.parent  # the folder may have moved
     config = {key: setting.default for key, setting in SETTINGS.items()} | read_config(run.config_path)
-    if logs_folder(config["logs"]).resolve() != logs.resolve():
+    if os.path.realpath(ROOT / os.path.expanduser(config["logs"])) != os.path.realpath(logs):
         config["logs"] = str(logs)
     tokens = Path(config["data.tokens"])
-    if tokens.name == run.vocabulary_path.name and not tokens.exists():  # those of another run, which has moved
+    if tokens.name == run.vocabulary_path.name and not os.path.exists(tokens):  # those of another run, which has moved
         config["data.tokens"] = str(run.vocabulary_path.resolve())
     values = read_tokens(resolve(config, overridden), run)
     if changed := [key for key in values if values[key] != config[key] and not SETTINGS[key].key.resume]:
@@ -249,19 +248,14 @@ def _choose_preset(name: str | None, device: str) -> tuple[str, str]:
 
 @cache
 def _keys_help() -> str:
+    shown = partial(to_yaml, in_one_line=True)
     lines = ["keys and their defaults (*: may change on --resume), and what the presets set instead:", ""]
     by_preset = {name: read_config(PRESETS / f"{name}.yaml") for name in presets()}
     for name, setting in SETTINGS.items():
         key, words = setting.key, [setting.key.text]
         if setting.kind is not str or not all(choice in key.text for choice in key.choices):
             words.append(setting.allowed)
-        lines += [f"{'*' if key.resume else ' '} {name}={_in_yaml(setting.default)}", f"      {'; '.join(words)}"]
+        lines += [f"{'*' if key.resume else ' '} {name}={shown(setting.default)}", f"      {'; '.join(words)}"]
         own = ((preset, keys.get(name, setting.default)) for preset, keys in by_preset.items())
-        lines += [f"      preset {preset}: {_in_yaml(value)}" for preset, value in own if value != setting.default]
+        lines += [f"      preset {preset}: {shown(value)}" for preset, value in own if value != setting.default]
     return "\n".join(lines)
-
-
-def _in_yaml(value: Any) -> str:
-    """A value as a config file has it, on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
-    return text.removesuffix("\n...\n").strip()

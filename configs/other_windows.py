@@ -44,8 +44,8 @@ def weighted_windows(c: Any, longest: int, seed: int) -> Windows:
     if weights.keys() != n_chars.keys():
         found = ", ".join(f"{name!r}" for name in [*n_chars][:10]) if stored else "one file and no folders"
         raise ConfigError(
-            f"data.weights must name each folder of {c.loaded.name!r} once: it has {found} (YAML"
-            " needs quotes around names such as 01 and no)"
+            f"data.weights must name each folder of {c.loaded.name!r} once: it has {found} (in YAML,"
+            ' quote names such as "01" and "no")'
         )
     ends = torch.tensor(list(accumulate(n_chars.values())))
     folders = torch.searchsorted(tokens.document_chars, ends, right=True)

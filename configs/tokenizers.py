@@ -40,7 +40,7 @@ def read_tokens(values: dict[str, Any], resumed: RunFolder | None = None) -> dic
     match = BPE.fullmatch(tokens)
     path = tokens if match else str(_path(tokens))
     if resumed and path != resumed.config().get("data.tokens", CHARACTERS):
-        return values | {"data.tokens": path}  # the caller refuses other tokens
+        return values | {"data.tokens": path}  # other tokens, which the caller refuses, or the run's own after a move
     from data.subwords import library, read_tokenizer
 
     found = library() if match else read_tokenizer(Path(path))

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,11 +38,23 @@ def to_json(content: Any, indent: int | None = None) -> str:
     return json.dumps(finite, indent=indent)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes strings with line breaks in double quotes: elsewhere, PyYAML reads U+0085 back as a space."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = '"' if text.splitlines() not in ([], [text]) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def to_yaml(content: Any, in_one_line: bool = False) -> str:
-    """`content` as YAML, with characters as they are, except that PyYAML would read U+0085 back as a space."""
-    dump = partial(yaml.safe_dump, content, sort_keys=False, default_flow_style=in_one_line, width=10**9)
-    text = dump(allow_unicode=True)
-    return (dump() if "\x85" in text else text).removesuffix("\n")
+    """`content` as YAML, with characters as they are."""
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 10**9}
+    text = yaml.dump(content, Dumper=_Dumper, default_flow_style=in_one_line, **options)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def append_line(path: Path, line: str) -> None:

@@ -58,7 +58,7 @@ def encode(template: str, trained: Trained, *, unknown: bool = False, most_blank
 
 
 def with_unknown(text: str, template: str, vocabulary: Vocabulary) -> str:
-    """A filled text with its template's characters where `[UNK]`, shown as U+FFFD, stands for them."""
+    """Put the template's own characters back where a filled text has U+FFFD, the text of `[UNK]`."""
     if vocabulary.unknown_token is None or not vocabulary.is_characters:
         return text
     own = (symbol["escaped"] or symbol["plain"] for symbol in SYMBOL.finditer(template))

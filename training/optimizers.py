@@ -84,7 +84,7 @@ class RowAdagrad(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the rows that have a gradient, and may overwrite its values. A sparse one must be coalesced."""
+        """Update the rows that have a gradient. Its values may be overwritten; a sparse gradient must be coalesced."""
         assert closure is None, "RowAdagrad does not recompute the loss"
         for group in self.param_groups:
             for table in (table for table in group["params"] if table.grad is not None):

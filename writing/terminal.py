@@ -29,8 +29,11 @@ class Screen:
     """
 
     def __init__(self, stream: TextIO, vocabulary: Vocabulary, prompt: str = ""):
-        self.stream, self.vocabulary, self.prompt = stream, vocabulary, prompt
-        self.is_colored, self.size = "NO_COLOR" not in os.environ, self._size()
+        self.stream = stream
+        self.vocabulary = vocabulary
+        self.prompt = prompt
+        self.is_colored = "NO_COLOR" not in os.environ
+        self.size = self._size()
         self.height = 0  # of the frame above the cursor
         self.drawn_at = -SECONDS_PER_FRAME
         self.before: Tensor | None = None

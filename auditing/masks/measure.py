@@ -85,9 +85,10 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
                 ids = ids if tokens.padding is None else np.where(ids == tokens.mask, tokens.padding, ids)
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
             column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
-            of_text = [begins.setdefault(ids[i, real[i]].tobytes(), n := n + ids.shape[1]) for i in range(len(ids))]
+            of_text = [begins.setdefault(ids[i, real[i]].tobytes(), n + i * ids.shape[1]) for i in range(len(ids))]
+            begin, n = np.array(of_text) - real.argmax(1), n + ids.size
             row, place = np.divmod(column["source"], ids.shape[1])  # the same text has the same place in both epochs
-            column["source"] = np.where(column["source"] < 0, column["source"], np.array(of_text)[row] + place)
+            column["source"] = np.where(column["real"] & (row >= 0), begin[row] + place, -1)
             columns.append(column)
             answers.append(answer)
     return Measured(options, facts, stacked(columns, tokens).read(), answers, {}, n_passes=EPOCHS)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from auditing.findings import Finding, Verdict, finding
-from auditing.masks.measure import Measured
+from auditing.masks.measure import EPOCHS, Measured
 from auditing.masks.table import Table, spanned
 from auditing.masks.tokens import KINDS
 
@@ -107,7 +107,7 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
     if measured.facts.kind in KINDS:  # batches of a loader have no argument
         yield never("argument modified", [a.is_modified for a in measured.answers], n, "of calls", "argument-modified")
         yield never("result overwritten", [a.is_reused for a in measured.answers], n, "by a call", "buffer-reused")
-    elif measured.n_passes == 2:  # the epochs of a loader
+    elif measured.n_passes == EPOCHS:  # of a loader; batches of a pipeline are not read twice
         shown = ((main.inputs == main.mask) & ~main.labelled & main.is_output).sum((1, 2))
         first, second = shown[: len(shown) // 2].sum(), shown[len(shown) // 2 :].sum()
         bug = "argument-modified" if second > 2 * first + MANY else None

@@ -43,8 +43,10 @@ def table_of(batches: Sequence[Masked], text: Array, tokens: Tokens) -> Table:
 
 
 def answer_of(batch: Masked, tokens: Tokens) -> Masked:
-    """A batch as the answer of a masker. If all positions have a label, one bool tensor may mark those that count."""
-    marks = [each for each in batch.columns.values() if each.dtype == bool and each[batch.inputs == tokens.mask].all()]
+    """A batch as the answer of a masker. If all positions have a label, a bool tensor may mark those that count: the
+    one with the fewest marks of those that mark every `[MASK]`."""
+    marks = [each for each in batch.columns.values() if each.dtype == bool and each.any()]
+    marks = [each for each in marks if each[batch.inputs == tokens.mask].all()]
     is_marked = bool(marks) and most_frequent(batch.labels, 0.5) is None
     labels = np.where(min(marks, key=np.sum), batch.labels, -100) if is_marked else batch.labels
     extras = {key: each for key, each in batch.extras.items() if each.dtype != bool or key == "attention_mask"}

@@ -9,9 +9,10 @@ const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "paint-ord
 
 // The top of the y axis: above the usual lines, so that one diverged line does not flatten the others.
 function robustTop(series, low) {
+  if (series.every(({ points }) => points.length === 1)) return Infinity; // no line has a height to compare with
   const highest = d3.sort(series.map(({ points }) => d3.max(points, ([, y]) => y)));
   const usual = highest[(highest.length - 1) >> 1]; // the lower median
-  return Math.max(2 * usual - low, 2 * low); // a line of one point has no height
+  return 2 * usual - low;
 }
 
 // Moves labels {y} apart, in place, so that none covers another.

@@ -17,7 +17,8 @@ from data.tasks.task import CHARACTER, CHOICE, N_POOL, N_TEST, REPORT, TEXT, Exa
 WINDOW = 128  # characters of an example of tagging
 LONGEST = 160  # characters of a speech or a sentence
 EXCERPT = 80  # characters of a text with two words swapped
-SPEAKERS, FEWEST = 10, 5  # at most; speeches to learn from, at least
+SPEAKERS = 10  # at most
+FEWEST_SPEECHES = 5  # to learn from
 SPEECH = re.compile(r"(?:^|\n\n)([^\n]+):\n(.+?)(?=\n\n|$)", re.DOTALL)
 SENTENCE = re.compile(r"[A-Z][^.?!:;]+[.?!](?=\s)")
 PUNCTUATION = ",.;:?!"
@@ -61,9 +62,9 @@ def speaker(use: str, corpus: str = TINY_SHAKESPEARE) -> Task:
         raise CorpusError(f"speaker: the text has no speeches of two speakers ({form})")
     examples = ([Example((text[:LONGEST],), who) for who, text in speeches if who in both] for speeches in (pool, test))
     found = _sampled("speaker", TEXT, *examples)
-    if len(found.pool) < FEWEST or not found.test:
+    if len(found.pool) < FEWEST_SPEECHES or not found.test:
         n = f"{len(found.pool)} speeches to learn from, and {len(found.test)} others for the test"
-        raise CorpusError(f"speaker: the text has {n}: at least {FEWEST} and 1 are needed")
+        raise CorpusError(f"speaker: the text has {n}: at least {FEWEST_SPEECHES} and 1 are needed")
     return found
 
 

@@ -57,11 +57,8 @@ def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 def _split(name: str, kind: str, examples: list[tuple[Example, str]]) -> Task:
     """Raises CorpusError if a label has fewer than five different training texts."""
-
     # The examples of a stratum are split by the same share: those with a label, or all if characters have labels.
-    def stratum(example: Example) -> str:
-        return "" if kind == CHARACTER else str(example.label)
-
+    stratum = (lambda example: "") if kind == CHARACTER else (lambda example: str(example.label))
     strata = [stratum(example) for example, _ in examples]
     total = Counter(label for label, (_, split) in zip(strata, examples, strict=True) if not split)
     seen = Counter[str]()

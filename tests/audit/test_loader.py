@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling
 from transformers.trainer_utils import RemoveColumnsCollator
 
@@ -188,26 +189,30 @@ def prepared(n_texts: int) -> Prepared:
     return batches
 
 
-class Once(list[Any]):
-    """Windows that were masked once, in a dataset."""
-
-    def __init__(self) -> None:
-        x = torch.randint(5, 300, (1_024, 48))
-        batch = bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
-        super().__init__({name: part[i] for name, part in batch.items()} for i in range(len(x)))
-
-
-def in_random_order() -> DataLoader[Any]:
+def masked_once(shortest: int) -> DataLoader[Any]:
+    """Texts of a dataset that was masked once, in random order; shorter ones are padded on the left."""
     torch.manual_seed(5)
+    x = torch.randint(5, 300, (1_024, 48))
+    batch = bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape))
+    lengths = torch.randint(shortest, 49, (len(x),)).tolist()
+    rows = [{name: part[i, : lengths[i]] for name, part in batch.items()} for i in range(len(x))]
 
     def collate(rows: list[Any]) -> Any:
-        return default_collate(rows)
+        fills = {"input_ids": 0, "labels": -100}
+        return {
+            name: pad_sequence([row[name] for row in rows], True, fill, padding_side="left")
+            for name, fill in fills.items()
+        }
 
-    collate.n_tokens, collate.mask_token, collate.no_mask_tokens = 300, 4, [0, 1, 2, 3, 4]
-    return DataLoader(Once(), batch_size=16, shuffle=True, collate_fn=collate)
+    collate.n_tokens, collate.mask_token, collate.padding_token, collate.no_mask_tokens = 300, 4, 0, [1, 2, 3]
+    return DataLoader(rows, batch_size=16, shuffle=True, collate_fn=collate)
 
 
-@pytest.mark.parametrize("make", [lambda: prepared(1200), in_random_order], ids=["in order", "shuffled"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: prepared(1200), lambda: masked_once(48), lambda: masked_once(24)],
+    ids=["in order", "shuffled", "shuffled, padded"],
+)
 def test_batches_that_were_masked_once_are_static(make):
     found = bugs(make())
     assert found["broken"] == set()

@@ -20,16 +20,16 @@ def cells(page, column: int) -> list[str]:
 
 def test_runs_are_listed_sorted_filtered_hidden_and_deleted(page, dashboard: Dashboard, make_run):
     runs = [make_run() for _ in range(3)]
-    for seed, run in enumerate(runs):
+    for i, (seed, run) in enumerate(zip((0, 1, 10), runs, strict=True)):
         run.save_config(run.config() | {"seed": seed})
-        run.append_metrics({"step": 40, "seconds": 20.0, "loss.valid": 0.5 + seed / 10, "accuracy.valid": 0.5})
+        run.append_metrics({"step": 40, "seconds": 20.0, "loss.valid": 0.5 + i / 10, "accuracy.valid": 0.5})
         run.save_status("completed")
         dashboard.receive(run)
     show(page, f"{dashboard.url}/runs", "tbody tr")
     assert page.locator("tbody .spark path").count() == 3
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.500", "0.600", "0.700"]
-    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == ("50.0%", "20 s", ["0", "1", "2"])
+    assert (cells(page, 4)[0], cells(page, 5)[0], cells(page, 6)) == ("50.0%", "20 s", ["0", "1", "10"])
     page.click("thead button:text-is('loss.valid')")
     assert cells(page, 3) == ["0.700", "0.600", "0.500"]
     page.fill("#filter", "quick seed=1")
@@ -81,6 +81,16 @@ def test_seeds_are_a_band_and_one_diverged_run_does_not_flatten_the_others(page,
     page.wait_for_function("() => document.querySelectorAll('figure .band').length == 1")
     page.fill("#filter", "")
     page.wait_for_selector(f".runs li[data-run='{new.path.name}'] input:checked", timeout=WITHIN)
+
+
+def test_runs_with_one_evaluation_are_all_shown(page, dashboard: Dashboard, make_run):
+    for seed, loss in enumerate((0.75, 2.2)):
+        run = make_run(n_rows=1, **{"loss.valid": loss})
+        run.save_config(run.config() | {"masking.masking_prob": 0.2 + seed / 10})
+        dashboard.receive(run)
+    show(page, f"{dashboard.url}/compare", "figure svg")
+    page.wait_for_function("() => document.querySelectorAll('figure svg path.line').length == 2")
+    assert not [text for text in page.locator("svg text").all_text_contents() if "above" in text]
 
 
 def test_the_pointer_shows_a_value_of_every_run_that_has_one_before_and_one_after(page, dashboard: Dashboard, make_run):

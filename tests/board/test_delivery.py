@@ -186,6 +186,7 @@ def test_without_a_dashboard_the_command_says_how_to_start_one(make_run, tmp_pat
     ("words", "message"),
     [
         (["--set", "last", "learning_rate_factor=2"], "no run 'last'"),
+        (["--import", "all"], "has no runs yet; python experiment.py makes one"),
         (["--set", "last"], "knobs need --set RUN knob=value"),
         (["learning_rate_factor=2"], "knobs need --set RUN knob=value"),
         (["--import", "last", "--set", "last", "learning_rate_factor=2"], "not allowed with"),

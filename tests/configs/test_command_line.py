@@ -147,6 +147,14 @@ def test_the_former_name_of_a_key_in_a_file_is_refused_with_the_file_and_the_new
         parse([word.format(run=tmp_path) for word in arguments])
 
 
+@pytest.mark.parametrize("logs", ["~no_such_user/logs", "/dev/null/logs", "logs"])
+def test_a_run_whose_folder_has_moved_is_resumed(tmp_path, logs):
+    run = tmp_path / "moved" / "mlm" / "uuid"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(f"training.max_steps: 5\nlogs: {logs}\n")
+    assert parse(["--resume", str(run)]).values["logs"] == str(tmp_path / "moved")
+
+
 def test_a_resumed_run_may_change_only_some_keys(tmp_path):
     run = tmp_path / "logs" / "mlm" / "uuid"
     run.mkdir(parents=True)

@@ -53,6 +53,7 @@ def test_lists_and_all_characters_are_read_back_from_the_config_and_from_the_com
     run.save_config(run.config() | {"sample.prompts": prompts})
     run.save_about("mlm", "preset quick", ["sample.prompts"])
     assert run.config()["sample.prompts"] == prompts
+    assert "\n" not in run.command()
     assert yaml.safe_load(shlex.split(run.command())[-1].removeprefix("sample.prompts=")) == prompts
 
 

@@ -210,3 +210,10 @@ def test_a_character_of_several_tokens_is_whole_when_they_are_written():
     before = ids.masked_fill(torch.tensor([False, True, True, True]), vocabulary.mask_token)
     assert list(cells(before, before, vocabulary)) == [Cell("n", WRITTEN), *[Cell(BLANK, EMPTY)] * 3]
     assert list(cells(ids, before, vocabulary)) == [Cell("n", WRITTEN), Cell("é", NEW), Cell("!", NEW)]
+
+
+def test_the_finished_text_keeps_unknown_characters_of_the_prompt():
+    vocabulary = Vocabulary("ab ", ("[PAD]", "[MASK]", "[UNK]"))
+    with terminal(40, 10) as (stream, output):
+        Screen(stream, vocabulary, "aë_").finish(vocabulary.encode("aëb"))
+        assert "aëb" in output()
