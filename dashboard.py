@@ -57,7 +57,7 @@ def import_runs(name: str, logs: Path, server: str) -> int:
     """Deliver a run, or all, to the dashboard. It does not store twice what it has already."""
     n_failed = 0
     runs = all_runs(logs) if name == "all" else []
-    for run in runs or [find_run(name, logs)]:  # which raises if there are no runs
+    for run in runs or [find_run(name, logs)]:  # `find_run` raises if there are none
         delivery = Delivery(run, server)
         try:
             while delivery.send(SECONDS_TO_ANSWER):
