@@ -1,5 +1,5 @@
 // Helpers of all pages. Data reaches the document as text only, never as HTML.
-const SECOND = 1000;
+export const SECOND = 1000; // in milliseconds
 export const view = new URLSearchParams(location.search); // what is shown, so that an address shows it again
 export const LINE_COLORS = 7; // --c0 to --c6 in folio.css
 
@@ -43,9 +43,11 @@ export const axisOf = (name, runs) => ({ // a character is a token too
 });
 export const linkTo = (run, text) => el("a", { id: `open-${run.uuid}`, href: `/run/${run.uuid}` }, text);
 
+export const ABSENT = "the dashboard does not answer";
+
 export async function ask(path, method = "GET", message = undefined) {
   const sent = fetch(`/api/folio/${path}`, { method, body: message && JSON.stringify(message) });
-  const response = await sent.catch(() => { throw new Error("the dashboard does not answer"); });
+  const response = await sent.catch(() => { throw new Error(ABSENT); });
   const body = await response.json();
   if (!response.ok) throw new Error(body.error);
   return body;

@@ -1,7 +1,7 @@
 // A text whose characters are hidden by a click, and what a run says of each blank.
 import {
-  ask, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, liveRuns, nameOf, pause, seen, show,
-  toggle, view,
+  ABSENT, SECOND, ask, button, card, choice, controls, el, fill, frame, idOf, isCharacters, keep, liveRuns, nameOf,
+  pause, seen, show, toggle, view,
 } from "./page.js";
 
 const EXAMPLES = {
@@ -77,6 +77,7 @@ async function answer() {
       error.textContent = "";
     } catch (problem) {
       [reply, status.textContent, error.textContent] = [null, "", problem.message];
+      if (problem.message === ABSENT) timer = setTimeout(update, SECOND);
     }
     if (!isDirty) draw();
   }

@@ -242,7 +242,10 @@ def page(browser) -> Any:
             route.abort()
 
     opened.route("**/*", only_here)
+    opened.on("console", lambda line: print("console:", line.text))
+    opened.on("pageerror", lambda error: print("page:", error))
     yield opened
+    print(opened.url, opened.locator("body").inner_text(), sep="\n")  # pytest shows it if the test has failed
     opened.close()
 
 

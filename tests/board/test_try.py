@@ -66,6 +66,14 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
         opened.wait_for_selector(f"text=/^{said}/")
         opened.locator(".sheet button").nth(i).click()
     opened.wait_for_selector("text=2 blanks, answered")
+    opened.context.set_offline(True)
+    opened.locator(".sheet button").nth(3).click()
+    opened.wait_for_selector("[role=alert]:has-text('the dashboard does not answer')")
+    opened.context.set_offline(False)
+    opened.wait_for_selector("text=3 blanks, answered")
+    assert opened.locator("[role=alert]").all_inner_texts() == [""]
+    opened.locator(".sheet button").nth(3).click()
+    opened.wait_for_selector("text=2 blanks, answered")
     opened.select_option("#run", of_bytes.path.name)
     opened.wait_for_selector("text=2 blanks, answered", timeout=60_000)
     expected = ["character 1, hidden: N", "character 2, hidden: e"]
