@@ -3,6 +3,7 @@
 import random
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,13 @@ def seed(number: int) -> None:
     random.seed(number)
     np.random.seed(number)
     torch.manual_seed(number)
+
+
+def generators() -> dict[str, int]:
+    """A hash of the state of each global generator."""
+    numpy, torchs = np.random.get_state(legacy=False)["state"], torch.get_rng_state()
+    states = {"Python": random.getstate(), "NumPy": (numpy["key"].tobytes(), numpy["pos"])}
+    return {name: hash(state) for name, state in (states | {"PyTorch": torchs.numpy().tobytes()}).items()}
 
 
 class Service:
@@ -89,7 +97,7 @@ class Service:
             worker: Any = get_worker_info()
             try:
                 with device:
-                    return worker.id, self.mask(name, rows)
+                    return worker.id, replace(self.mask(name, rows), generators=generators())
             except BaseException as error:  # KeyboardInterrupt too: the target may raise anything
                 return 0, error if isinstance(error, TargetError) else TargetError(f"the target raised {raised(error)}")
 

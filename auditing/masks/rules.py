@@ -164,3 +164,22 @@ def check_extras(measured: Measured) -> Iterator[Finding]:
         elif ((is_first == selected).all() or (is_other == selected).all()) and name != "attention_mask":
             verdict = Verdict.BROKEN if name in MODEL_INPUTS else Verdict.DIFFERS
             yield never(f"selection in {name}", selected, selected, "marked", "selection-in-batch", verdict=verdict)
+    yield from check_model_inputs(measured)
+
+
+def check_model_inputs(measured: Measured) -> Iterator[Finding]:
+    """Whether the masks of a text change a model input: whether it differs between the first two passes, which have the
+    same batches, where the selection does, or the number of selected positions so far."""
+    main, answers, n = measured.main, measured.answers, len(measured.main.inputs) // measured.n_passes
+    for name in MODEL_INPUTS[1:]:  # attention has rules of its own
+        moved = []
+        for i, (one, two) in enumerate(zip(answers[:n], answers[n : 2 * n], strict=False)):
+            columns = [each.columns[name].astype(float) for each in (one, two) if name in each.columns]
+            if len(columns) == 2 and np.array_equal(main.source[i], main.source[n + i]):
+                rows, width = one.inputs.shape
+                masks = (main.selected[n + i].astype(float) - main.selected[i])[:rows, :width]
+                moved.append(np.stack([columns[1] - columns[0], masks, masks.cumsum(1)]).reshape(3, -1))
+        by = np.concatenate(moved, axis=1) if moved else np.zeros((3, 1))
+        related: Any = np.corrcoef(by) if by[:2].any(1).all() else np.eye(3)
+        if np.abs(related[0, 1:]).max() > 0.5:
+            yield never(f"masks in {name}", by[0] != 0, by.shape[1], "changed by masks", "masks-in-inputs")

@@ -1,7 +1,7 @@
 """Texts with known properties: independent random tokens, or random words for a tokenizer, in windows of any length;
 and what a target made of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Masked:
     dtype: str = "int64"  # of the labels
     is_modified: bool = False  # whether the target changed its argument's ids in place
     is_reused: bool = False  # whether the call changed what the previous call returned
+    generators: dict[str, int] = field(default_factory=dict)  # a hash of each global generator's state after the call
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from tests.audit.museum.correct import spans
 from tests.audit.museum.exhibit import (
     CLS,
     MASK,
+    N_ORDINARY,
     N_TOKENS,
     PAD,
     SEP,
@@ -29,6 +30,7 @@ from tests.audit.museum.exhibit import (
 )
 
 pytestmark = pytest.mark.usefixtures("few_windows")
+OWN = torch.Generator().manual_seed(0)
 
 
 def bugs(report: Report) -> set[tuple[str | None, str]]:
@@ -128,6 +130,14 @@ def of_padded_width(x: torch.Tensor) -> Pair:
     return result(x, (ranks < round(0.15 * x.shape[1])) & ordinary(x))
 
 
+def reseeding(x):
+    """Seeds the global generator, although its draws come from one of its own."""
+    torch.manual_seed(len(x))
+    random = [torch.rand(x.shape, generator=OWN) for _ in range(2)]
+    new = torch.randint(N_ORDINARY, x.shape, generator=OWN)
+    return result(x, (random[0] < 0.15) & ordinary(x), random[1], new)
+
+
 class ByteLabels(TensorMasker):
     """Labels in 8 bits, for a vocabulary that needs more."""
 
@@ -142,6 +152,7 @@ class ByteLabels(TensorMasker):
     ("masker", "bug", "workers"),
     [
         (TensorMasker(lambda x: seeded(x, time.time_ns() % 2**32)), ("not-reproducible", "differs"), 2),
+        (TensorMasker(reseeding), ("global-seed-reset", "broken"), 2),
         (TensorMasker(grid), ("regular-pattern", "broken"), 0),
         (TensorMasker(capped), ("left-truncated", "broken"), 0),
         (ByteLabels(None), ("dtype-overflow", "broken"), 0),

@@ -111,5 +111,6 @@ BATCH_BUGS = {
     "attention-hides-text": batch_masker(lambda x, selected: {"attention_mask": selected.long()}),
     "text-in-batch": batch_masker(lambda x, selected: {"original_ids": x}),
     "selection-in-batch": batch_masker(lambda x, selected: {"token_type_ids": selected.long()}),
+    "masks-in-inputs": batch_masker(lambda x, selected: {"position_ids": (~selected).cumsum(1)}),
     "buffer-reused": Buffered(lambda x: (x, x)),
 }
