@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 ALARMS_PER_AUDIT = 0.001
-TESTS_PER_AUDIT = 166  # at most; a test of several classes multiplies its p-value by their number
+TESTS_PER_AUDIT = 149  # at most; a test of several classes multiplies its p-value by their number
 LEVEL = ALARMS_PER_AUDIT / TESTS_PER_AUDIT
 FEWEST_UNITS = 20  # below, a test by units says nothing
 FEWEST = 60.0  # the variance of a class's count, below which it is not normal enough to be tested

@@ -46,6 +46,7 @@ def check_amounts(measured: Measured, structure: Structure, expected: Expected) 
     yield check_shares(main, structure, expected)
     yield from check_lengths(measured, structure)
     own = main.per_window(main.selected) / main.per_window(main.eligible)
+    own = own[own > 0]  # an empty window would explain itself
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
     yield from check_empty(measured, own[:1000] if structure.varies else np.array([structure.rate.value]), run)
 

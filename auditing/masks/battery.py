@@ -14,8 +14,9 @@ GRIDS = (3, 4)  # positions; 4 also shows blocks of 2
 LEAST_IN_GRID = 0.35  # of the mean; words begin at the first position, and ends cut spans, which makes less
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 10)  # of calls; a longer one has so few alike that their spread hides them
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
-BINS = 16  # of replacements
+BINS = 8  # of replacements and of their circumstances
 LEAST_IN_WINDOW = 0.005  # the smallest correlation to report; spans across thirds of a window make half of it
+PLACES = 8  # at the beginning of short windows, each tested by itself
 RARE = 120  # relations that are observed less often are not tested
 
 
@@ -220,6 +221,7 @@ def selection(table: Table) -> Iterator[Pair]:
     sample = Sample(table, "selected", "the share selected", table.eligible, table.selected)
     yield from sample.by_all()
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
+    yield sample.by("id", "occurrences in the batch, in quarters of the mean:", table.occurrences)
     next_to = shifted(table.selected, 1, False) & table.eligible
     following = Sample(table, "selected", "the share selected after a selected one", next_to, table.selected)
     following.expected[:] = following.mean  # a window's own share is biased: its positions follow selected ones
@@ -267,8 +269,14 @@ def kinds(table: Table) -> Iterator[Pair]:
 
 def of_lengths(table: Table, name: str) -> Iterator[Pair]:
     """Tests of windows of other lengths: the selection by place and by row, and the kind by length in windows of at
-    least 16 tokens. Rates may depend on the length, because counts are rounded."""
+    least 16 tokens. Rates may depend on the length, because counts are rounded; of the shortest windows, only the
+    places are tested."""
     sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
+    order, counts = table.eligible.cumsum(2) - 1, table.eligible.sum(2, keepdims=True)
+    yield sample.by("position", "place from the left", order.clip(0, PLACES))
+    yield sample.by("position", "place from the right", (counts - 1 - order).clip(0, PLACES))
+    if name == "short":
+        return
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)
     yield sample.by("row", f"row of {sample.n_rows}, number", np.arange(sample.n_rows)[None, :, None])
     lengths = table.eligible.sum(2, keepdims=True)
@@ -288,9 +296,10 @@ def replacements(table: Table) -> Iterator[Pair]:
     new, old, n_bins = np.searchsorted(ordinary, tokens), table.ranks.ravel()[at], min(BINS, n)
     for name, along, classes in (
         ("original", "the original's id class", old * n_bins // n),
-        ("position", "sixteenth of the window", at % width * BINS // width),
-        ("row", "row", windows % n_rows),
+        ("position", "eighth of the window", at % width * BINS // width),
+        ("row", "eighth of the rows", windows % n_rows * BINS // n_rows),
         ("call", "call, counted modulo 2: number", calls % 2),
+        ("other replacements", "class of the random token before", np.roll(new, 1) * n_bins // n),
     ):
         tested = []
         for each in range(n_bins):

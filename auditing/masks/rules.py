@@ -133,8 +133,10 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         bug = "mask-is-ordinary" if main.mask in tokens.ordinary else None
         bug = "unknown-as-mask" if main.mask == tokens.unknown else bug
         bug = "mask-is-padding" if main.mask == tokens.padding else bug
+        bug = bug or ("mask-is-another" if main.mask != tokens.mask else None)
         evidence = f"{main.masked.sum():,} of {main.selected.sum():,}"
-        yield finding("mask token", f"id {main.mask}", "a special id", evidence, bug)
+        wanted = "a special id" if tokens.mask == main.mask else f"id {tokens.mask}"
+        yield finding("mask token", f"id {main.mask}", wanted, evidence, bug)
 
 
 def check_ids(main: Table) -> Finding:

@@ -93,6 +93,17 @@ class Table:
         same = np.pad(in_order[..., 1:] == in_order[..., :-1], ((0, 0), (0, 0), (1, 1))).astype(int)
         return np.take_along_axis(same[..., 1:] | same[..., :-1], order.argsort(2), 2)
 
+    @property
+    def occurrences(self) -> np.ndarray:
+        """How often the token is in its call, in quarters of the mean over the call's tokens, 8 at most."""
+        n_calls, n = len(self.originals), len(self.tokens.ordinary)
+        calls = np.arange(n_calls)[:, None, None]
+        cells = np.where(self.eligible, calls * n + self.ranks, n_calls * n)
+        counts = np.bincount(cells.ravel(), minlength=n_calls * n + 1)[cells]
+        sizes = np.maximum(1, self.eligible.sum((1, 2), keepdims=True))
+        means = np.where(self.eligible, counts, 0).sum((1, 2), keepdims=True) / sizes
+        return (4 * counts / np.maximum(1, means)).clip(0, 8).astype(int)
+
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
         """Some of the calls; or their windows, each as a unit of its own."""
         n_rows, width = self.originals.shape[1:]

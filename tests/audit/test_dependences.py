@@ -17,6 +17,7 @@ ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per
 
 
 NEED_ALL_WINDOWS = {"kind-by-window", "replacement-by-neighbors", "selected-by-call"}
+NEED_ALL_WINDOWS |= {"replacement-by-other-replacements", "position-dependent"}
 
 
 @pytest.mark.parametrize(("mask", "bug"), BUGS.values(), ids=BUGS)
@@ -110,8 +111,8 @@ def test_p_values_are_those_of_chance():
     """Of independent draws, 5% of the tests have a p-value below 5%, or fewer, as several classes share a test."""
     rng = np.random.default_rng(7)
     p = np.array([pair.found.p for _ in range(12) for pair in battery(table_of(rng, random_text(rng)))])
-    # Of four pairs of replacements, the worst of 16 tests is shown; 6 tests are of lengths, 8 of amounts.
-    assert len(p) == 12 * (TESTS_PER_AUDIT - 4 * (BINS - 1) - 6 - 8)
+    # Of five pairs of replacements, the worst of 8 tests is shown; 12 tests are of lengths, 8 of amounts.
+    assert len(p) == 12 * (TESTS_PER_AUDIT - 5 * (BINS - 1) - 12 - 8)
     assert (p < 0.05).mean() < 0.06
     assert (p < 0.5).mean() > 0.2
     assert p.min() > 1e-5

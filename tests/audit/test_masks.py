@@ -153,6 +153,8 @@ class ByteLabels(TensorMasker):
     [
         (TensorMasker(lambda x: seeded(x, time.time_ns() % 2**32)), ("not-reproducible", "differs"), 2),
         (TensorMasker(reseeding), ("global-seed-reset", "broken"), 2),
+        (TensorMasker(lambda x: result(x, drawn(x) & (torch.rand(len(x), 1) < 0.9))), ("empty-windows", "broken"), 0),
+        (TensorMasker(lambda x: result(x, drawn(x), mask=SEP)), ("mask-is-another", "broken"), 0),
         (TensorMasker(grid), ("regular-pattern", "broken"), 0),
         (TensorMasker(capped), ("left-truncated", "broken"), 0),
         (ByteLabels(None), ("dtype-overflow", "broken"), 0),

@@ -47,7 +47,37 @@ def edges_only(x: torch.Tensor) -> Pair:
     return result(x, selected)
 
 
-CALLS, DRIFT = count(), count()
+def first_if_none(x: torch.Tensor) -> Pair:
+    """A window that has no selected position gets its first ordinary one."""
+    selected, first = drawn(x), ordinary(x).int().argmax(1)
+    selected[torch.arange(len(x)), first] |= ~selected.any(1)
+    return result(x, selected & ordinary(x))
+
+
+def counted(x: torch.Tensor) -> Pair:
+    """Random tokens are handed out in order."""
+    selected, numbers = drawn(x), torch.arange(x.numel()).view(x.shape)
+    draw = torch.rand(x.shape)
+    random = selected & (draw >= 0.8) & (draw < 0.9)
+    numbers[random] = torch.arange(int(random.sum())) + next(NUMBERS)
+    return result(x, selected, draw, numbers % N_ORDINARY)
+
+
+def rare_in_batch(x: torch.Tensor) -> Pair:
+    """Prefers tokens that are rare in the batch."""
+    rate = torch.bincount(x.flatten(), minlength=N_ORDINARY)[x].float() ** -0.5
+    return result(x, drawn(x, 0.15 * rate / rate[ordinary(x)].mean()))
+
+
+def in_pairs(x: torch.Tensor) -> Pair:
+    """Draws for half as many pairs as there are positions: the last one of an odd number is never selected."""
+    selected = drawn(x)
+    if x.shape[1] % 2:
+        selected[:, -1] = False
+    return result(x, selected)
+
+
+CALLS, DRIFT, NUMBERS = count(), count(), count(0, 100)
 BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
     "kinds in order": (in_order, "kind-by-position"),
     "kind per window": (lambda x: result(x, drawn(x), torch.rand(len(x), 1).expand(x.shape)), "kind-by-window"),
@@ -77,6 +107,9 @@ BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
         lambda x: result(x, drawn(x), None, torch.randint(N_ORDINARY, (len(x), 1)).expand(x.shape)),
         "replacement-by-other-replacements",
     ),
+    "first position if none": (first_if_none, "position-dependent"),
+    "random tokens in order": (counted, "replacement-by-other-replacements"),
+    "rare tokens of the batch": (rare_in_batch, "selected-by-id"),
     "row repeated": (row_repeated, "selected-by-rows"),
     "seed of every tenth call": (lambda x: seeded(x, next(CALLS) % 10), "masks-return"),
     "special tokens inside": (edges_only, "special-selected"),
