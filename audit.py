@@ -100,7 +100,8 @@ def parser() -> Parser:
     for command in (masks, loader):
         for option, text in IDS.items():
             command.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
-        command.add_argument("--special", type=id_list, metavar="ID,ID", help="special ids that must not be selected")
+        text = "ids that must not be selected; the first two besides [MASK] and padding begin and end windows"
+        command.add_argument("--special", type=id_list, metavar="ID,ID", help=text)
         command.add_argument("--rate", type=float, help="the share that should be selected (default: of the recipe)")
         command.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")
     masks.add_argument("--kind", choices=KINDS, help="how the target is called (default: tried out)")

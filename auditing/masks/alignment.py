@@ -33,7 +33,7 @@ def sources(
 
     best = max(candidates, key=lambda found: fit(found, known), default=None)
     if best is not None:
-        best = with_moved_tokens(ids, best, outputs, known, np.isin(known, special))
+        best = with_moved_tokens(ids, best, outputs, known, special)
         if fit(best, known) > CERTAIN:
             return best
     found = by_anchors(ids, real, known, gram)
@@ -43,7 +43,7 @@ def sources(
 
 
 def with_moved_tokens(
-    ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray, is_special: np.ndarray
+    ids: np.ndarray, found: np.ndarray, outputs: np.ndarray, known: np.ndarray, special: Sequence[int]
 ) -> np.ndarray:
     """The same places, corrected in rows from which tokens were removed, so that those after them moved to the left, or
     to which tokens that are special were added.
@@ -54,13 +54,14 @@ def with_moved_tokens(
     found, here, following = found.copy(), ids.ravel()[found], ids.ravel()[(found + 1).clip(max=ids.size - 1)]
     moved, seen = ((found >= 0) & (shown != here) & (shown == following) for shown in (known, outputs))
     pairs = moved[:, 1:] & moved[:, :-1] & (seen[:, 1:] | seen[:, :-1])
-    added = is_special & (found >= 0) & (known != here)
+    added = np.isin(known, special) & (found >= 0) & (known != here)
     for row in np.flatnonzero(pairs.any(1) | added.any(1)):
         begin = found[row].max() // ids.shape[1] * ids.shape[1]
         text, found[row] = ids.ravel()[begin : begin + ids.shape[1]], -1
         for _, i, j, k, end in SequenceMatcher(None, text.tolist(), known[row].tolist(), autojunk=False).get_opcodes():
-            if j - i == end - k:  # equal, or replaced
-                found[row, k:end] = np.arange(begin + i, begin + j)
+            if j - i == end - k:  # equal, or replaced, but not a special token by another
+                is_kept = (text[i:j] == known[row, k:end]) | ~np.isin(text[i:j], special)
+                found[row, k:end] = np.where(is_kept, np.arange(begin + i, begin + j), -1)
     return found
 
 

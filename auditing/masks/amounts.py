@@ -17,6 +17,7 @@ HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they wer
 RATE_TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
 TOLERANCE = 0.0025  # differences of a share below this are not reported, even if chance does not explain them
 MOST_ROUNDED = 0.15  # by which the share of [MASK] may differ in windows with few labels, whose counts are rounded
+SUREST = 1_000  # above, a z-score says no more than a count
 MANY_WORDS = 5  # the mean run of selected tokens, in words, above which words are joined
 
 
@@ -73,7 +74,7 @@ def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]
 
 def z_or(count: str, share: Share, expected: float) -> str:
     """The evidence about a share: its z-score, or a count where it does not vary."""
-    return f"z = {share.z(expected):+.1f}" if math.isfinite(share.z(expected)) else count
+    return f"z = {share.z(expected):+.1f}" if abs(share.z(expected)) < SUREST else count
 
 
 def check_rate(main: Table, structure: Structure, expected: Expected) -> Finding:
@@ -112,12 +113,12 @@ def check_counts(measured: Measured, structure: Structure, expected: Expected) -
     found += f", in runs of {structure.mean_run:.1f}"
     line = f"± {math.sqrt(variance):.1f} if independent", f"variance ratio {counts.var() / variance:.2f}"
     tables = [measured.main, *(table for name, table in measured.others.items() if name != "padded")]
-    for length in ("is_output", "eligible") if structure.is_fixed and expected.rate else ():
-        chosen, sizes = per_window(tables, "selected"), per_window(tables, length)
-        products = (expected.rate or 0) * sizes
-        down, near = np.floor(products + 1e-6), np.abs(chosen - np.maximum(products, 0.5)) <= 0.5 + 1e-6
+    chosen, lengths = per_window(tables, "selected"), [per_window(tables, name) for name in ("is_output", "eligible")]
+    products = [(expected.rate or 0) * sizes for sizes in lengths]
+    is_near = [(np.abs(chosen - np.maximum(each, 0.5)) <= 0.5 + 1e-6).all() for each in products]
+    for each in products if structure.is_fixed and expected.rate and not any(is_near) else ():
         for least, text in ((1, ", at least 1"), (0, "")):
-            if (chosen == np.maximum(least, down)).all() and not near.all():
+            if (chosen == np.maximum(least, np.floor(each + 1e-6))).all():
                 fields = {"verdict": Verdict.DIFFERS} if least else {}
                 return finding("labels per window", f"{found}, rounded down{text}", *line, "rounded-down", **fields)
     return finding("labels per window", found, *line)
@@ -158,6 +159,7 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
     same = (0.0, 1 / len(main.tokens.ordinary), 1 / main.tokens.n_tokens, only)
     bug: str | None = None
     fields: dict[str, Any] = {}
+    wanted = expected.shares
     if not fits(structure, expected.shares, same):
         of_bugs = [(shares, each.name) for each in CATALOGUE.values() for shares in each.shares]
         known = [(distance(structure.shares, wrong), name) for wrong, name in of_bugs if fits(structure, wrong, same)]
@@ -166,9 +168,10 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
         fields["verdict"] = Verdict.BROKEN if kept or expected.shares_are_stated else Verdict.DIFFERS
         fields["recipes"] = tuple(sorted({each.name for each in RECIPES if fits(structure, each.shares, same)}))
         fields |= {} if known else {"cause": f"The shares are not those of {expected.source}."}
-    found, wanted = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged", "{:.1%}, {:.1%}, {:.1%}"
+        wanted = recipe_named("BERT").shares if known and not expected.shares_are_stated else wanted
+    found, text = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged", "{:.1%}, {:.1%}, {:.1%}"
     part, value = max(zip(structure.parts, expected.shares, strict=True), key=lambda each: abs(each[0].value - each[1]))
-    line = "kinds at selected", found.format(*structure.shares), wanted.format(*expected.shares)
+    line = "kinds at selected", found.format(*structure.shares), text.format(*wanted)
     return finding(*line, z_or(f"{main.selected.sum():,} selected", part, value), bug, **fields)
 
 

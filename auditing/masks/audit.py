@@ -127,7 +127,7 @@ def dependences(pairs: list[Pair], recipe: Recipe, structure: Structure) -> list
         names = dict.fromkeys(pair.circumstance for pair in free if (outcome, pair.circumstance) not in surest)
         if names or not any(pair.found.n_tested for pair in pairs if pair.outcome == outcome):
             line = f"not by {', '.join(names)}" if names else "too little was measured to tell"
-            evidence = f"{sum(pair.found.n_tested for pair in free):,} shares"
+            evidence = f"{sum(pair.found.n_tested for pair in free):,} shares tested"
             found.append(finding(f"{outcome} by anything else", line, "not at all", evidence))
     return found
 
@@ -161,8 +161,8 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     having = [each for each in RECIPES if pair.circumstance in each.depends.get(pair.outcome, ())]
     fitting = [each for each in having if each.unit in units and (each.rate is not None or structure.varies)]
     others = fitting if known else []
-    line = (f"{pair.outcome} by {pair.circumstance}", pair.text(), f"{mean:.1%}" if mean else "none",
-            f"|z| = {pair.z:.1f}")  # fmt: skip
+    usual = "none" if not mean else f"{mean:.1%}" if pair.along else "as by chance"
+    line = f"{pair.outcome} by {pair.circumstance}", pair.text(), usual, f"|z| = {pair.z:.1f}"
     fields: dict[str, Any] = {"chart": tuple(np.nan_to_num(shares).tolist()) if len(shares) > 1 else ()}
     if recipe in others:
         return finding(*line, **fields)

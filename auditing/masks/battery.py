@@ -27,7 +27,7 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # names the classes, such as "row"; contains a colon if they have no order; empty if there are none
+    along: str  # names the classes, such as "row", or both, as "at even ids|at odd ids"; a colon: they have no order
     found: Dependence
     first: int = 0  # the number of the first class
     effect: float | None = None  # the smallest to report; by default that of the outcome
@@ -73,7 +73,10 @@ class Pair:
         begin, end = shares[used[:eighth]].mean(), shares[used[-eighth:]].mean()
         if ":" not in self.along and len(used) > 4 and abs(np.corrcoef(used, shares[used])[0, 1]) > 0.85:
             verb = "rises" if end > begin else "falls"
-            return f"{self.what} {verb} from {begin:.1%} to {end:.1%} with the {self.along}"
+            return f"{self.what} {verb} from {begin:.1%} to {end:.1%} with the {self.along.removesuffix(', number')}"
+        if "|" in self.along:
+            names = self.along.split("|")
+            return f"{self.what}: {shares[low]:.1%} {names[low]}, {shares[high]:.1%} {names[high]}"
         ends = f"{shares[low]:.1%} at {self.along} {low + self.first}, {shares[high]:.1%} at {high + self.first}"
         return f"{self.what}: {ends}"
 
@@ -118,12 +121,12 @@ class Sample:
         table, ids, columns = self.table, self.table.ids, np.arange(self.width)
         yield self.by("position", "position", (columns * min(self.width, 2 * CLASSES) // self.width)[None, None])
         yield self.by("id", "id class", ids)
-        yield self.by("id parity", "id modulo 2:", table.originals % 2)
+        yield self.by("id parity", "at even ids|at odd ids", table.originals % 2)
         yield self.by("token before", "id class", shifted(ids, 1, ids.max() + 1))
         yield self.by("token after", "id class", shifted(ids, -1, ids.max() + 1))
         yield self.by("row", "row", np.arange(self.n_rows)[None, :, None])
         has_special = (table.real & ~table.eligible).any(2, keepdims=True).astype(int)
-        yield self.by("special", "special tokens in the window (1) or not (0):", has_special)
+        yield self.by("special", "in windows without special tokens|in others", has_special)
         parts, totals = (np.bincount(self.calls, each, self.n_calls) for each in (self.outcomes, None))
         number = np.arange(self.n_calls)
         yield self.pair("call", "eighth of the calls", of_units(parts, totals, 8 * number // self.n_calls), 1)
@@ -136,8 +139,8 @@ class Sample:
     def by_equals(self) -> Iterator[Pair]:
         """Whether the outcome depends on equal tokens: the one before, or another in the window."""
         repeats = (shifted(self.table.originals, 1, -1) == self.table.originals).astype(int)
-        yield self.by("token before", "same token before (1) or not (0):", repeats)
-        yield self.by("same id", "same token elsewhere in the window (1) or not (0):", self.table.recurring)
+        yield self.by("token before", "after another token|after an equal one", repeats)
+        yield self.by("same id", "where the window has no equal token|where it has one", self.table.recurring)
 
     def together(self, circumstance: str, parts: np.ndarray, n_parts: int) -> Pair:
         """Whether the outcome has its own share in each window, or in each batch: its correlation between the thirds of
@@ -262,7 +265,7 @@ def kinds(table: Table) -> Iterator[Pair]:
             pairs = next_of(sample.calls * (ids.max() + 1) + ids)
             yield sample.correlated("same id", "at the next selected token of the same id", *pairs)
             before = shifted(table.selected.astype(int), 1, 0)
-            yield sample.by("neighbors", "selected token before (1) or none (0):", before)
+            yield sample.by("neighbors", "after a visible token|after a selected one", before)
             if sample.n_rows > 1:
                 yield sample.rows()
 
@@ -281,7 +284,7 @@ def of_lengths(table: Table, name: str) -> Iterator[Pair]:
     yield sample.by("row", f"row of {sample.n_rows}, number", np.arange(sample.n_rows)[None, :, None])
     lengths = table.eligible.sum(2, keepdims=True)
     sample = Sample(table, "kind", "the share of [MASK]", table.selected & (lengths >= 16), table.masked)
-    yield sample.by("length", "windows of 16 to 31 tokens (0) or more (1):", (lengths > 31).astype(int))
+    yield sample.by("length", "in windows of 16 to 31 tokens|in longer ones", (lengths > 31).astype(int))
 
 
 def replacements(table: Table) -> Iterator[Pair]:

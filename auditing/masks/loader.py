@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import replace
 from inspect import signature
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Service:
                 signature(imported).bind()
             except TypeError as error:
                 raise TargetError(f"a function that makes a loader must take no arguments: {error}") from None
-        made = imported() if is_function else imported
+        self.made = made = imported() if is_function else imported
         loader = made.get_train_dataloader() if hasattr(made, "get_train_dataloader") else made
         loader = getattr(loader, "base_dataloader", loader)  # Accelerate's wrapper iterates it
         if not isinstance(loader, Iterable):
@@ -35,13 +36,22 @@ class Service:
         self.loader: Any = loader
 
     def facts(self, options: MaskOptions) -> Facts:
-        """The ids of a loader's batches, as far as its collator's tokenizer or the options state them."""
+        """The ids of a loader's batches, as far as its collator's tokenizer, its Trainer or the options state them."""
         owner = getattr(self.loader, "collate_fn", self.loader)
         owner = getattr(owner, "data_collator", owner)  # Transformers' wrapper removes columns
-        tokens = token_ids(owner, options)
+        model = getattr(self.made, "model", None)  # of a Trainer
+        owners = (
+            owner,
+            SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None)),
+            getattr(model, "config", None),
+        )
+        tokens = next((found for each in owners if (found := token_ids(each, options))), None)
         if tokens is None:
             raise TargetError(UNKNOWN)
-        return Facts(owner, "loader", tokens)
+        facts = Facts(owner, "loader", tokens)
+        facts.n_workers = getattr(self.loader, "num_workers", 0)
+        facts.ignored = -100 if type(model).__module__.startswith("transformers.") else None
+        return facts
 
     def batches(self, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:
         """The first batches of an epoch, each with the tokens of the examples that the loader gave to its collator;

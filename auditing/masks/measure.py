@@ -35,6 +35,7 @@ class Measured:
     alone: str = ""  # what is wrong with a batch of one window
     workers: Sequence[list[list[Masked]]] = ()  # [twice with the same seed][worker][call], if asked for
     n_passes: int = PASSES  # of the main table over its text
+    knows_texts: bool = True  # before they were masked
 
 
 def measure(call: Call, options: MaskOptions) -> Measured:
@@ -77,12 +78,14 @@ def measure(call: Call, options: MaskOptions) -> Measured:
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
     """The batches of a loader, through the methods of `auditing.masks.loader.Service`, in epochs of different seeds."""
     facts: Facts = call("facts", options)
-    tokens, columns, answers, begins, n = facts.tokens, [], [], dict[bytes, int](), 0
+    tokens, columns, answers, begins, n, is_known = facts.tokens, [], [], dict[bytes, int](), 0, False
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
+            is_known |= ids is not None
             if ids is None:  # labels are all that is known of the originals
                 ids = tokens.known(answer.inputs, answer.labels)
-                ids = ids if tokens.padding is None else np.where(ids == tokens.mask, tokens.padding, ids)
+                if tokens.padding is not None and (ids == tokens.padding).any():  # some of it may be masked
+                    ids = np.where(ids == tokens.mask, tokens.padding, ids)
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
             column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
             of_text = [begins.setdefault(ids[i, real[i]].tobytes(), n + i * ids.shape[1]) for i in range(len(ids))]
@@ -91,4 +94,5 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             column["source"] = np.where(column["real"] & (row >= 0), begin[row] + place, -1)
             columns.append(column)
             answers.append(answer)
-    return Measured(options, facts, stacked(columns, tokens).read(), answers, {}, n_passes=EPOCHS)
+    main = stacked(columns, tokens).read()
+    return Measured(options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=is_known)

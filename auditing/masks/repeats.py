@@ -55,7 +55,8 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     if repeats.in_all_calls:
         found, bug = "the same in all calls", "static-masks"
     elif repeats.returning > FEWEST:
-        found, bug = f"{repeats.returning:.0%} of calls repeat one {repeats.lag} calls before", "masks-return"
+        found = f"{repeats.returning:.0%} of calls repeat one, mostly the one {repeats.lag} before"
+        bug = "same-masks-per-worker" if repeats.lag < measured.facts.n_workers else "masks-return"
     elif repeats.for_same_text:
         found, bug = "the same for the same text", "static-masks"
         fields = {"cause": "The same text has the same masks in every epoch.", "recipes": ("BERT's prepared data",)}

@@ -29,6 +29,9 @@ def check_rules(measured: Measured) -> Iterator[Finding]:
     """All exact rules."""
     main = measured.main
     labelled, changed = main.labelled & main.eligible, main.changed & main.eligible
+    of_masks = main.labelled & (main.labels == main.tokens.mask)
+    if not measured.knows_texts and of_masks.sum() > 0.5 * main.labelled.sum():
+        yield never("labels that are [MASK]", of_masks, main.labelled, "of labels", "labels-corrupted")
     if labelled.any() and not changed.any():
         yield finding("hidden positions", "none", "all selected", f"0 of {labelled.sum():,}", "nothing-hidden")
     elif main.ignored is None:
@@ -62,7 +65,8 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
     sure = tables[:1] if measured.facts.kind == "collator" else tables  # the places of a collator are less sure
     columns = ([getattr(t, name)[t.eligible] for t in sure] for name in ("labels", "originals", "labelled", "changed"))
     labels, originals, chosen, replaced = map(np.concatenate, columns)
-    yield never("wrong labels", chosen & (labels != originals), chosen, "wrong", bug)
+    known = chosen if measured.knows_texts else ()  # else the labels were taken for the originals
+    yield never("wrong labels", chosen & (labels != originals), known, "wrong", bug)
     yield ignored_label(measured)
     missing = changed & ~main.labelled
     bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"
@@ -80,11 +84,14 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
 def ignored_label(measured: Measured) -> Finding:
     """The label of positions that were not selected, and whether a text can contain it."""
     main, stated = measured.main, measured.options.ignored
+    by_model = measured.facts.ignored  # of a Trainer's model
     ignored, usual, fields = main.ignored or 0, NO_LABEL if stated is None else stated, {}
     count = (main.eligible & (main.originals == ignored)).sum()
     is_padding = ignored == main.tokens.padding and measured.facts.kind in ("tensor", "array", "lists")
     bug = "padding-is-character" if count else None
-    if not count and ignored != usual and not (is_padding and stated is None):
+    if not count and stated is None and by_model is not None and ignored != by_model:
+        bug = "wrong-ignored-label"
+    elif not count and ignored != usual and not (is_padding and stated is None):
         inside = stated is None and 0 <= ignored < main.tokens.n_tokens
         bug = "ignored-in-vocabulary" if inside else "wrong-ignored-label"
         fields = {"verdict": Verdict.DIFFERS} if stated is None else {}
@@ -113,6 +120,11 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         bug = "argument-modified" if second > 2 * first + MANY else None
         line = "[MASK] without a label", f"{first:,}, and {second:,} in the second epoch", "as many"
         yield finding(*line, f"{len(shown):,} batches", bug)
+        before, after = selected_twice(main)
+        stay, more = (before & after).sum() / max(1, before.sum()), after.sum() / max(1, before.sum())
+        bug = "argument-modified" if stay > 0.95 and more > 1.1 else None
+        line = f"{stay:.0%} stay, {more:.2f} times as many are selected", "new masks, as many"
+        yield finding("masks of the first epoch in the second", *line, f"{before.size:,} positions", bug)
     if measured.facts.kind not in ("collator", "loader"):  # which may add tokens, so places are less sure
         yield never("tokens left out", main.skipped, main.is_output, "of them", "tokens-left-out")
     if measured.alone:
@@ -137,6 +149,17 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         evidence = f"{main.masked.sum():,} of {main.selected.sum():,}"
         wanted = "a special id" if tokens.mask == main.mask else f"id {tokens.mask}"
         yield finding("mask token", f"id {main.mask}", wanted, evidence, bug)
+
+
+def selected_twice(main: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Which positions of the text are selected in the first and in the second epoch, of those that both have."""
+    half, n = len(main.inputs) // 2, int(main.source.max()) + 1
+    has, chosen = np.zeros((2, 2, n), dtype=bool)
+    for epoch, part in enumerate((slice(0, half), slice(half, None))):
+        has[epoch, main.source[part][main.eligible[part] & (main.source[part] >= 0)]] = True
+        chosen[epoch, main.source[part][main.selected[part] & (main.source[part] >= 0)]] = True
+    before, after = chosen[:, has.all(0)]
+    return before, after
 
 
 def check_ids(main: Table) -> Finding:

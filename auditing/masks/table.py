@@ -199,11 +199,12 @@ def aligned(
     known = tokens.known(answer.inputs, answer.labels)
     added = [id for id in tokens.special if id not in (tokens.mask, tokens.unknown, padding)]
     found = sources(ids, text.real[rows], answer.inputs, known, gram, added)
-    if padding is not None:  # a text that was cut ends in padding
-        found = np.where((known == padding) & real[found], -1, found)
+    if padding is not None:  # a text that was cut ends in padding; a token that was added may take its place
+        found = np.where(((known == padding) & real[found]) | (np.isin(known, added) & ~real[found]), -1, found)
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     before = shifted(found, 1, -1)
     skips = (before >= 0) & (found - before == 2) & (place % ids.shape[1] > 1)
+    skips &= (shifted(found, -1, -1) >= 0) & (shifted(found, -2, -1) >= 0)  # else a token there was replaced
     if padding is not None and not (ids == tokens.mask).any():
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was
     return {

@@ -8,6 +8,7 @@ import numpy as np
 
 from auditing.masks.tokens import TokenIds
 
+SHORTEST = 8  # tokens of a window with a special token inside
 LONGEST_WORD = 3  # in pieces of the vocabulary, joined
 N_WORDS = 4_000  # different words of a text for a tokenizer
 PREFIXES = ("##", "\u0120", "\u2581", "@@")  # of WordPiece, byte-level BPE and SentencePiece
@@ -55,7 +56,7 @@ def lengths_of(n_windows: int, width: int, is_ragged: bool, rng: np.random.Gener
 
 def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool, seed: int) -> Text:
     """Ordinary ids, independent and equally likely. Every other window begins and ends with special tokens, and every
-    fourth has another one inside, so that sparing the edges is not sparing special tokens."""
+    fourth has another one inside, unless it is short, so that sparing the edges is not sparing special tokens."""
     rng = np.random.default_rng([seed, n_windows, width])
     ids = rng.choice(tokens.ordinary, (n_windows, width)).astype(np.int64)
     lengths = lengths_of(n_windows, width, is_ragged, rng)
@@ -63,7 +64,9 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
     if tokens.edges:
         ids[::2, 0] = tokens.edges[0]
         ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
-        ids[np.arange(0, n_windows, 4), rng.integers(1, lengths[::4] - 1)] = tokens.edges[1]
+        inside = rng.integers(1, lengths[::4] - 1)
+        is_long = lengths[::4] >= SHORTEST  # without the special tokens, nothing would tell the place of the others
+        ids[np.arange(0, n_windows, 4)[is_long], inside[is_long]] = tokens.edges[1]
     if tokens.padding is not None:
         ids[~real] = tokens.padding
     return Text(ids, real)

@@ -135,6 +135,8 @@ class Facts:
     def __init__(self, target: Any, kind: str, tokens: TokenIds):
         """`kind` is one of KINDS, or "loader"."""
         self.kind, self.tokens = kind, tokens
+        self.n_workers = 0  # of a loader
+        self.ignored: int | None = None  # the label that the model of a Trainer ignores
         self.name = getattr(target, "__name__", type(target).__name__)  # of the function or class
         self.rate, masked, random, kept = (number(target, what, float) for what in ("rate", "masked", "random", "kept"))
         masked = 1 - random - kept if masked is None and None not in (random, kept) else masked

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
-from transformers import DataCollatorForLanguageModeling
+from transformers import BertConfig, BertForMaskedLM, DataCollatorForLanguageModeling
 from transformers.trainer_utils import RemoveColumnsCollator
 
 from auditing.errors import TargetError
@@ -171,8 +171,78 @@ def test_special_tokens_that_stand_in_a_text_raise_no_alarm():
     assert bugs(DataLoader(examples, batch_size=16, collate_fn=collate))["broken"] == set()
 
 
+class Growing:
+    """[MASK] stays in the texts, with a label, and each epoch adds more."""
+
+    n_tokens, mask_token, padding_token, no_mask_tokens = 300, 3, 0, (0, 1, 2, 3)
+
+    def __init__(self) -> None:
+        self.texts = torch.randint(4, 300, (1_600, 48))
+        self.ids = self.texts.clone()
+
+    def __iter__(self) -> Any:
+        self.ids[torch.rand(self.ids.shape) < 0.15] = 3
+        for rows in torch.randperm(len(self.ids)).split(16):
+            ids = self.ids[rows].clone()
+            yield {"input_ids": ids, "labels": torch.where(ids == 3, self.texts[rows], -100)}
+
+
+def test_masks_that_grow_from_epoch_to_epoch_are_found():
+    torch.manual_seed(4)
+    found = bugs(Growing())
+    assert "argument-modified" in found["broken"]
+    assert "same-masks-per-worker" not in found["broken"]
+
+
+class Own:
+    """Masks by a generator of its own; labels are taken before the masking, or `late`."""
+
+    n_tokens, mask_token, padding_token, no_mask_tokens = 300, 3, 0, (0, 1, 2, 3)
+
+    def __init__(self, late: bool) -> None:
+        self.random, self.late = np.random.default_rng(0), late
+
+    def __call__(self, rows: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        x = torch.stack(rows)
+        selected = torch.from_numpy(self.random.random(tuple(x.shape)) < 0.15)
+        inputs = torch.where(selected, 3, x)
+        return {"input_ids": inputs, "labels": torch.where(selected, inputs if self.late else x, -100)}
+
+
+@pytest.mark.parametrize(("late", "bug"), [(False, "same-masks-per-worker"), (True, "labels-corrupted")])
+def test_bugs_in_workers_have_the_right_name(late, bug):
+    texts = list(torch.randint(4, 300, (640, 48), generator=torch.Generator().manual_seed(0)))
+    made = DataLoader(texts, batch_size=16, shuffle=True, collate_fn=Own(late), num_workers=2)
+    findings = audited(made)
+    assert bug in {each.bug for each in findings if each.verdict == Verdict.BROKEN}
+    assert late or [each.found for each in findings if each.name == "wrong labels"] == ["not tested"]
+
+
 def test_the_batches_of_a_trainer():
     assert bugs(lambda: Trainer())["broken"] == {"left-truncated"}
+
+
+class WithModel(Trainer):
+    """Its collator has no tokenizer, and the ignored label is that of padding; the model's loss ignores -100."""
+
+    def __init__(self) -> None:
+        self.made = loader()
+        self.processing_class = self.made.collate_fn.tokenizer
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        config = BertConfig(vocab_size=len(self.processing_class), **sizes)
+        self.model = BertForMaskedLM(config)
+
+    def get_train_dataloader(self) -> Any:
+        def collate(examples: list[Any]) -> Any:
+            batch = self.made.collate_fn(examples)
+            batch["labels"][batch["labels"] == -100] = self.processing_class.pad_token_id
+            return batch
+
+        return DataLoader(self.made.dataset, batch_size=16, collate_fn=collate)
+
+
+def test_what_a_trainer_knows_is_used():
+    assert bugs(WithModel())["broken"] == {"wrong-ignored-label"}
 
 
 class Prepared(list[Any]):

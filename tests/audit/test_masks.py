@@ -215,6 +215,37 @@ def test_special_ids_are_a_sequence():
         audit_masks(bert, n_tokens=70, special=0)
 
 
+def stripped(examples):
+    """A collator that takes special tokens off and puts others on, so that [SEP] may stand where padding was."""
+    rows = [[id for id in example["input_ids"] if id < N_ORDINARY] for example in examples]
+    width, batch = max(map(len, rows)) + 2, {"input_ids": [], "labels": []}
+    for row in rows:
+        text = torch.tensor([CLS, *row, SEP] + [PAD] * (width - 2 - len(row)))
+        for name, part in zip(batch, result(text[None], drawn(text[None])), strict=True):
+            batch[name].append(part)
+    return {name: torch.cat(parts) for name, parts in batch.items()}
+
+
+def test_special_tokens_in_the_place_of_padding_raise_no_alarm():
+    ids = {"n_tokens": N_TOKENS, "mask": MASK, "padding": PAD, "special": (CLS, SEP)}
+    for seed in (0, 1):
+        report = audit_masks(stripped, kind="collator", workers=0, seed=seed, **ids)
+        assert {verdict for _, verdict in bugs(report)} <= {"differs"}
+
+
+def test_correct_rounding_of_either_length_is_right():
+    """round(0.15 * 126) is also int(0.15 * 128), the length with special tokens."""
+
+    def rounded(x):
+        selected = torch.zeros_like(x, dtype=torch.bool)
+        for row, chosen in zip(ordinary(x), selected, strict=True):
+            places = row.nonzero().flatten()
+            chosen[places[torch.randperm(len(places))[: max(1, round(0.15 * len(places)))]]] = True
+        return result(x, selected & ordinary(x))
+
+    assert ("rounded-down", "differs") not in bugs(audit_masks(TensorMasker(rounded), workers=0))
+
+
 def test_a_stated_recipe_must_be_met():
     """Without one, other shares are another recipe."""
     masker = TensorMasker(lambda x: only_masks(x, drawn(x)))
