@@ -82,10 +82,7 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
             is_known |= ids is not None
-            if ids is None:  # labels are all that is known of the originals
-                ids = tokens.known(answer.inputs, answer.labels)
-                if tokens.padding is not None and (ids == tokens.padding).any():  # some of it may be masked
-                    ids = np.where(ids == tokens.mask, tokens.padding, ids)
+            ids = tokens.originals(answer.inputs, answer.labels) if ids is None else ids
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
             column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
             of_text = [begins.setdefault(ids[i, real[i]].tobytes(), n + i * ids.shape[1]) for i in range(len(ids))]

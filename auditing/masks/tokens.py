@@ -77,6 +77,13 @@ class TokenIds:
         is_id = (labels >= 0) & (labels < self.n_tokens) & (labels != self.padding) & (labels != ignored)
         return np.where(is_id, labels, inputs)
 
+    def originals(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The text of a batch, as far as its labels tell it. If it has padding, more of it may be masked."""
+        ids = self.known(inputs, labels)
+        if self.padding is None or not (ids == self.padding).any():
+            return ids
+        return np.where(ids == self.mask, self.padding, ids)
+
 
 def attribute(target: Any, names: Iterable[str]) -> Any:
     """The first attribute with one of these names that is not None: of the target, of the keywords of a partial and
