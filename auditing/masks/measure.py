@@ -14,9 +14,9 @@ from auditing.masks.tokens import Facts, MaskOptions
 BATCH = 32
 WIDTH, POOL, PASSES = 128, 1024, 8  # the main text: 1,024 windows, each masked eight times
 # Windows, their width, and passes of other texts in calls of an odd number of windows, because every other window has
-# special tokens: so each row has both kinds. Those of the padded one have 3 to 64 tokens.
+# special tokens: so each row has both kinds. Those of the padded one have 3 to 64 tokens, the short ones an odd number.
 OTHER_BATCH = 15
-OTHERS = {"long": (195, 512, 3), "short": (510, 6, 1), "padded": (1020, 64, 1)}
+OTHERS = {"long": (195, 512, 3), "short": (510, 5, 1), "padded": (1020, 64, 1)}
 CALLS_PER_WORKER = 2  # of a DataLoader
 N_BATCHES, EPOCHS = 128, 2  # batches that are read per epoch of a loader, and epochs
 

@@ -11,6 +11,7 @@ from auditing.masks.table import Table, spanned
 from auditing.masks.tokens import KINDS
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
+SURE_ROW = 16  # tokens of a row that are in no example of the call
 HARMLESS = 0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
 MANY = 40  # expected count from which zero is not due to chance
 HINT = "If these ids are special, state --special."
@@ -127,6 +128,10 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         yield finding("masks of the first epoch in the second", *line, f"{before.size:,} positions", bug)
     if measured.facts.kind not in ("collator", "loader"):  # which may add tokens, so places are less sure
         yield never("tokens left out", main.skipped, main.is_output, "of them", "tokens-left-out")
+    if measured.facts.kind == "collator":
+        foreign = (main.source == -1) & np.isin(main.originals, tokens.ordinary)
+        rows = main.is_output.any(2)
+        yield never("rows of other calls", foreign.sum(2) >= SURE_ROW, rows, "of rows", "foreign-rows")
     if measured.alone:
         yield finding("a batch of one window", measured.alone, "masked as others are", "1 call", "one-window")
     outside = (main.inputs < 0) | (main.inputs >= tokens.n_tokens)

@@ -25,7 +25,7 @@ PIPELINES = Path(__file__).parent / "pipelines"
 def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the windows that an audit of masks measures, which is enough for all but a few bugs."""
     monkeypatch.setattr(measure, "POOL", 256)
-    monkeypatch.setattr(measure, "OTHERS", {"long": (115, 256, 3), "short": (315, 6, 1), "padded": (315, 64, 1)})
+    monkeypatch.setattr(measure, "OTHERS", {"long": (115, 256, 3), "short": (510, 5, 1), "padded": (315, 64, 1)})
 
 
 class Remembering(Play):

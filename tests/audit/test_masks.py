@@ -226,6 +226,19 @@ def stripped(examples):
     return {name: torch.cat(parts) for name, parts in batch.items()}
 
 
+def keeping(examples, rows=[]):  # noqa: B006
+    """The default argument keeps the last row for the next call."""
+    rows += [torch.tensor(example["input_ids"]) for example in examples]
+    batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    del rows[:-1]
+    return dict(zip(("input_ids", "labels"), result(batch, drawn(batch)), strict=True))
+
+
+def test_rows_of_an_earlier_call_are_found():
+    ids = {"n_tokens": N_TOKENS, "mask": MASK, "padding": PAD, "special": (CLS, SEP)}
+    assert ("foreign-rows", "broken") in bugs(audit_masks(keeping, kind="collator", workers=0, **ids))
+
+
 def test_special_tokens_in_the_place_of_padding_raise_no_alarm():
     ids = {"n_tokens": N_TOKENS, "mask": MASK, "padding": PAD, "special": (CLS, SEP)}
     for seed in (0, 1):

@@ -108,6 +108,7 @@ BUGS: dict[str, tuple[Callable[..., Pair], str]] = {
         "replacement-by-other-replacements",
     ),
     "first position if none": (first_if_none, "position-dependent"),
+    "last position of odd windows": (in_pairs, "position-dependent"),
     "random tokens in order": (counted, "replacement-by-other-replacements"),
     "rare tokens of the batch": (rare_in_batch, "selected-by-id"),
     "row repeated": (row_repeated, "selected-by-rows"),
