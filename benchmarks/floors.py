@@ -26,7 +26,7 @@ STARTS = [
     (a, b, e, x, y) for a in (0, 8) for b in (4, 12) for e in (-2.0, -0.6) for x in (0.3, 1.0) for y in (0.4, 1.2)
 ]
 NARROW = 1e-3  # Huber's delta, as in Hoffmann et al. (2022)
-CONTEXTS, N_WINDOWS, SIDE = (1, 2, 3, 4, 6, 8, 12, 16, 24), 4_000, 24
+CONTEXTS, N_WINDOWS, SIDE = (1, 2, 3, 4, 6, 8, 12, 16, 24), 2_000, 24
 
 
 def hoffmann(runs: np.ndarray, seed: int | None = None) -> float:
@@ -78,7 +78,7 @@ def statistics() -> None:
     ids = torch.tensor([grammar().alphabet.index(each) for each in text])
     starts = torch.randint(len(ids) - 2 * SIDE - 1, (N_WINDOWS, 1), generator=random)
     windows = ids[starts + torch.arange(2 * SIDE + 1)]
-    steps = [[-total.log() for _, total in floor._forward(some, channel(n))] for some in windows.split(500)]
+    steps = [[-total.log() for _, total in floor._forward(some, channel(n))] for some in windows.split(100)]
     following = torch.stack([torch.cat(each) for each in zip(*steps, strict=True)])
     hidden = torch.rand(windows.shape, generator=random) < 0.15
     hidden[:, SIDE] = True
