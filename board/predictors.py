@@ -13,7 +13,7 @@ from runs.errors import InputError
 from runs.files import ROOT
 
 MOST = 2  # idle processes; the one that was used longest ago makes room
-SECONDS_TO_ANSWER = 60.0  # the first answer loads torch and the run
+SECONDS_TO_ANSWER = 120.0  # the first answer loads torch and the run, perhaps from a slow disk
 LONGEST_ANSWER = 2**24  # bytes
 Key = tuple[str, bool, int]  # of a process: its run, whether it answers with exact probabilities, and its weights' time
 

@@ -32,7 +32,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
     opened.goto(f"{shared_dashboard.url}/try?run={run.path.name[:12]}")
     opened.fill("#text", "Ne daz r_nts iv Insk darku")
     # The first answer loads PyTorch, and may be to the text of the page.
-    opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=60_000)
+    opened.wait_for_selector(".bars h3:text-is('character 9')", timeout=150_000)
     assert opened.locator(".bars h3").count() == 1
     opened.wait_for_selector(".bars .exact")  # the grammar knows: r_nts can only be rants
     exact = opened.locator(".bars tr:has(th:text-is('a')) small").inner_text()
@@ -75,7 +75,7 @@ def test_a_text_is_hidden_read_and_filled(page, axe, shared_dashboard: Dashboard
     opened.locator(".sheet button").nth(3).click()
     opened.wait_for_selector("text=2 blanks, answered")
     opened.select_option("#run", of_bytes.path.name)
-    opened.wait_for_selector("text=2 blanks, answered", timeout=60_000)
+    opened.wait_for_selector("text=2 blanks, answered", timeout=150_000)
     expected = ["character 1, hidden: N", "character 2, hidden: e"]
     assert opened.locator(".bars h3").all_inner_texts() == expected
     assert opened.outside == []
