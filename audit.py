@@ -100,7 +100,7 @@ def parser() -> Parser:
     for command in (masks, loader):
         for option, text in IDS.items():
             command.add_argument(option, type=int, metavar="N", help=f"{text} (default: the target's attributes)")
-        text = "ids that must not be selected; the first two besides [MASK] and padding begin and end windows"
+        text = "ids that must not be selected; the first two that are not [MASK] or padding begin and end windows"
         command.add_argument("--special", type=id_list, metavar="ID,ID", help=text)
         command.add_argument("--rate", type=float, help="the share that should be selected (default: of the recipe)")
         command.add_argument("--recipe", help="the recipe that the target should follow, such as BERT or SpanBERT")

@@ -46,10 +46,11 @@ def check_amounts(measured: Measured, structure: Structure, expected: Expected) 
     yield check_counts(measured, structure, expected)
     yield check_shares(main, structure, expected)
     yield from check_lengths(measured, structure)
-    own = main.per_window(main.selected) / main.per_window(main.eligible)
-    own = own[own > 0]  # an empty window would explain itself
+    labels, sizes = main.per_window(main.selected), main.per_window(main.eligible)
+    own = (labels / (sizes + 1))[labels > 0]  # an empty window would explain itself; + 1 makes up for their low rates
     run = max(1.0, structure.mean_run) if structure.is_clustered else 1.0
-    yield from check_empty(measured, own[:1000] if structure.varies else np.array([structure.rate.value]), run)
+    rates = own[:: 1 + len(own) // 4000] if structure.varies else np.array([structure.rate.value])
+    yield from check_empty(measured, rates, run)
 
 
 def check_lengths(measured: Measured, structure: Structure) -> Iterator[Finding]:
@@ -170,7 +171,7 @@ def check_shares(main: Table, structure: Structure, expected: Expected) -> Findi
         fields |= {} if known else {"cause": f"The shares are not those of {expected.source}."}
         wanted = recipe_named("BERT").shares if known and not expected.shares_are_stated else wanted
     found, text = "{:.2%} [MASK], {:.2%} random, {:.2%} unchanged", "{:.1%}, {:.1%}, {:.1%}"
-    part, value = max(zip(structure.parts, expected.shares, strict=True), key=lambda each: abs(each[0].value - each[1]))
+    part, value = max(zip(structure.parts, wanted, strict=True), key=lambda each: abs(each[0].value - each[1]))
     line = "kinds at selected", found.format(*structure.shares), text.format(*wanted)
     return finding(*line, z_or(f"{main.selected.sum():,} selected", part, value), bug, **fields)
 

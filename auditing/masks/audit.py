@@ -10,7 +10,7 @@ import numpy as np
 from auditing.findings import Finding, Verdict, by_verdict, finding, without_consequences
 from auditing.masks.amounts import Expected, check_amounts, check_empty, check_random, check_words
 from auditing.masks.battery import Pair, battery, of_lengths
-from auditing.masks.measure import Measured, measure, measure_batches
+from auditing.masks.measure import OTHERS, Measured, measure, measure_batches
 from auditing.masks.recipes import RECIPES, Recipe, Structure, recipe_named
 from auditing.masks.repeats import Repeats, check_repeats
 from auditing.masks.rules import check_ids, check_rules
@@ -96,6 +96,8 @@ def audit_measured(measured: Measured, target: str) -> Report:
     measured = replace(measured, main=repeats.independent(main))
     pairs = battery(measured.main)
     for name, table in measured.others.items():
+        if repeats.for_same_text:  # its passes repeat each other
+            table = table.part(slice(0, len(table.inputs) // OTHERS[name][2]))
         is_sure = name != "short" or facts.kind != "collator"  # of the places, where special tokens may be added
         pairs += of_lengths(table, name) if table.selected.any() and is_sure else []
     structure = Structure(measured.main, pairs)
@@ -154,7 +156,8 @@ def judged(pair: Pair, recipe: Recipe, structure: Structure) -> Finding:
     """The finding about a dependence: all right if the recipe has it, `differs` if only another one has, and that one
     fits what the target selects: tokens, spans or words, and rates that vary or do not."""
     bug, mean, shares = named(pair), pair.found.mean, pair.found.shares
-    margin = max(1, min(EDGE, len(shares) // 6))
+    is_edge = pair.along.startswith("token from")  # all classes but the last are near an end
+    margin = EDGE if is_edge else max(1, min(EDGE, len(shares) // 6))
     inside = np.abs(shares[margin:-margin] / max(mean, 1e-9) - 1) if pair.circumstance == "position" else np.zeros(1)
     known = bug == pair.name and not (inside > LARGE).any()  # which the ends of a window cannot explain
     units = (structure.unit, "id", "batch")

@@ -16,7 +16,7 @@ PERIODS = (2, 3, 4, 5, 6, 7, 8, 10)  # of calls; a longer one has so few alike t
 EFFECTS = {"selected": 0.06, "kind": 0.02, "replacement": 0.1}  # the smallest to report; all but kinds are relative
 BINS = 8  # of replacements and of their circumstances
 LEAST_IN_WINDOW = 0.005  # the smallest correlation to report; spans across thirds of a window make half of it
-PLACES = 8  # at the beginning of short windows, each tested by itself
+PLACES = 8  # at each end of windows of other lengths, each a class; all others are the last class
 RARE = 120  # relations that are observed less often are not tested
 
 
@@ -27,7 +27,7 @@ class Pair:
     outcome: str
     circumstance: str
     what: str  # the share that is measured, in words
-    along: str  # names the classes, such as "row", or both, as "at even ids|at odd ids"; a colon: they have no order
+    along: str  # names the classes, such as "row", or each of two, as "at even ids|at odd ids"; empty if there are none
     found: Dependence
     first: int = 0  # the number of the first class
     effect: float | None = None  # the smallest to report; by default that of the outcome
@@ -64,7 +64,7 @@ class Pair:
         if not self.along:
             return f"{self.what}: {shares[low] / max(self.found.mean, 1e-9):.2g} times as often as by chance"
         if len(used) == 1:
-            return f"{self.what}: {shares[low]:.1%} {self.along}"
+            return f"{self.what}: {shares[low]:.1%} {self.along.split('|')[low] if '|' in self.along else self.along}"
         if len(self.found.never) and len(used) > 2:
             numbers = [str(number + self.first) for number in self.found.never]
             more = f" and {len(numbers) - 4} more" * (len(numbers) > 4)
@@ -276,8 +276,8 @@ def of_lengths(table: Table, name: str) -> Iterator[Pair]:
     places are tested."""
     sample = Sample(table, "selected", f"the share selected in {name} windows", table.eligible, table.selected)
     order, counts = table.eligible.cumsum(2) - 1, table.eligible.sum(2, keepdims=True)
-    yield sample.by("position", "place from the left", order.clip(0, PLACES))
-    yield sample.by("position", "place from the right", (counts - 1 - order).clip(0, PLACES))
+    yield sample.by("position", "token from the left, number", order.clip(0, PLACES), 1)
+    yield sample.by("position", "token from the right, number", (counts - 1 - order).clip(0, PLACES), 1)
     if name == "short":
         return
     yield sample.by("position", "eighth of the window", eighths_of(table.eligible), 1)

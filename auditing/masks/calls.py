@@ -1,5 +1,6 @@
 """Serves the calls of an audit of masks, next to the target: in its own process, or in a test's."""
 
+import pickle
 import random
 import warnings
 from collections.abc import Callable
@@ -28,9 +29,9 @@ def seed(number: int) -> None:
 
 def generators() -> dict[str, int]:
     """A hash of the state of each global generator."""
-    numpy, torchs = np.random.get_state(legacy=False)["state"], torch.get_rng_state()
-    states = {"Python": random.getstate(), "NumPy": (numpy["key"].tobytes(), numpy["pos"])}
-    return {name: hash(state) for name, state in (states | {"PyTorch": torchs.numpy().tobytes()}).items()}
+    numpy = pickle.dumps(np.random.get_state(legacy=False))  # of any bit generator
+    states = {"Python": random.getstate(), "NumPy": numpy, "PyTorch": torch.get_rng_state().numpy().tobytes()}
+    return {name: hash(state) for name, state in states.items()}
 
 
 class Service:

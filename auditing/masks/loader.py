@@ -45,12 +45,14 @@ class Service:
             SimpleNamespace(tokenizer=getattr(self.made, "processing_class", None)),
             getattr(model, "config", None),
         )
-        tokens = next((found for each in owners if (found := token_ids(each, options))), None)
+        tokens = token_ids(next((each for each in owners if token_ids(each, MaskOptions())), owner), options)
         if tokens is None:
             raise TargetError(UNKNOWN)
         facts = Facts(owner, "loader", tokens)
         facts.n_workers = getattr(self.loader, "num_workers", 0)
-        facts.ignored = -100 if type(model).__module__.startswith("transformers.") else None
+        computes = getattr(type(self.made), "compute_loss", model), model
+        is_theirs = all(getattr(each, "__module__", "").startswith("transformers.") for each in computes)
+        facts.ignored = -100 if is_theirs and not getattr(self.made, "compute_loss_func", None) else None
         return facts
 
     def batches(self, n_batches: int, number: int, padding: int | None) -> list[tuple[Masked, np.ndarray | None]]:

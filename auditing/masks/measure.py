@@ -78,10 +78,11 @@ def measure(call: Call, options: MaskOptions) -> Measured:
 def measure_batches(call: Call, options: MaskOptions) -> Measured:
     """The batches of a loader, through the methods of `auditing.masks.loader.Service`, in epochs of different seeds."""
     facts: Facts = call("facts", options)
-    tokens, columns, answers, begins, n, is_known = facts.tokens, [], [], dict[bytes, int](), 0, False
+    tokens, columns, answers, begins, n = facts.tokens, [], [], dict[bytes, int](), 0
+    knows_texts = True
     for epoch in range(EPOCHS):
         for answer, ids in call("batches", N_BATCHES, options.seed + epoch, tokens.padding):
-            is_known |= ids is not None
+            knows_texts &= ids is not None
             ids = tokens.originals(answer.inputs, answer.labels) if ids is None else ids
             real = np.ones_like(ids, dtype=bool) if tokens.padding is None else spanned(ids != tokens.padding)
             column: dict[str, Any] = aligned(Text(ids, real), np.arange(len(ids)), answer, tokens)
@@ -92,4 +93,4 @@ def measure_batches(call: Call, options: MaskOptions) -> Measured:
             columns.append(column)
             answers.append(answer)
     main = stacked(columns, tokens).read()
-    return Measured(options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=is_known)
+    return Measured(options, facts, main, answers, {}, n_passes=EPOCHS, knows_texts=knows_texts)

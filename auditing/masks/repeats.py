@@ -64,6 +64,11 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     yield finding("masks of another call", found, "new masks", f"{len(main.inputs):,} calls", bug, **fields)
     if not measured.workers:
         return
+    states = [calls[0].generators for calls in measured.workers[0]]  # which were seeded differently before
+    reset = [name for name, state in states[0].items() if all(each[name] == state for each in states[1:])]
+    found = f"{', '.join(reset)}: the same state in all workers" if reset else "not seeded"
+    bug = "global-seed-reset" if reset else None
+    yield finding("global generators", found, "not seeded", f"{len(states)} workers", bug)
     part = "labels" if main.ignored is not None and not main.shift else "inputs"
     first = [getattr(calls[0], part) for calls in measured.workers[0]]
     same = np.mean([one.shape == other.shape and (one == other).all(1).mean() for one, other in pairwise(first)])
@@ -71,10 +76,6 @@ def check_repeats(measured: Measured, repeats: Repeats) -> Iterator[Finding]:
     fields = {"verdict": Verdict.DIFFERS} if bug and measured.facts.kind not in ("collator", "dict") else {}
     evidence = f"{len(first[0])} windows"
     yield finding("masks of two workers", f"{same:.0%} the same", "different", evidence, bug, **fields)
-    states = [calls[0].generators for calls in measured.workers[0]]  # which were seeded differently before
-    reset = [name for name, state in states[0].items() if all(each[name] == state for each in states[1:])]
-    line = "global generators", f"of {', '.join(reset)}: the same state in all workers" if reset else "not seeded"
-    yield finding(*line, "not seeded", f"{len(states)} workers", "global-seed-reset" if reset else None)
     pairs = [each for workers in zip(*measured.workers, strict=True) for each in zip(*workers, strict=True)]
     same = [np.array_equal(a.inputs, b.inputs) and np.array_equal(a.labels, b.labels) for a, b in pairs]
     bug = None if all(same) else "not-reproducible"

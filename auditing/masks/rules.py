@@ -7,12 +7,12 @@ import numpy as np
 
 from auditing.findings import Finding, Verdict, finding
 from auditing.masks.measure import EPOCHS, Measured
-from auditing.masks.table import Table, spanned
+from auditing.masks.table import Table, shifted, spanned
 from auditing.masks.tokens import KINDS
 
 NO_LABEL = -100  # PyTorch's cross-entropy ignores it by default
-RARELY_SKIPPED = 1e-3  # the share of tokens that seem to be left out by a collator that adds others
-SURE_ROW = 16  # tokens of a row that are in no example of the call
+RARELY_SKIPPED = 1e-3  # below, tokens of a collator that seem to be left out may be misplaced
+SURE_ROW = 16  # tokens of no example, from which a row is foreign
 HARMLESS = 0.01  # the share of special tokens among random ones; BERT's own code has 0.0002
 MANY = 40  # expected count from which zero is not due to chance
 HINT = "If these ids are special, state --special."
@@ -67,8 +67,10 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
     sure = tables[:1] if measured.facts.kind == "collator" else tables  # the places of a collator are less sure
     columns = ([getattr(t, name)[t.eligible] for t in sure] for name in ("labels", "originals", "labelled", "changed"))
     labels, originals, chosen, replaced = map(np.concatenate, columns)
-    known = chosen if measured.knows_texts else ()  # else the labels were taken for the originals
-    yield never("wrong labels", chosen & (labels != originals), known, "wrong", bug)
+    wrong = chosen & (labels != originals)
+    yield never(
+        "wrong labels", wrong, chosen if measured.knows_texts else wrong, "wrong", bug
+    )  # else labels are the text
     yield ignored_label(measured)
     missing = changed & ~main.labelled
     bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"
@@ -124,15 +126,19 @@ def check_calls(measured: Measured) -> Iterator[Finding]:
         yield finding(*line, f"{len(shown):,} batches", bug)
         before, after = selected_twice(main)
         stay, more = (before & after).sum() / max(1, before.sum()), after.sum() / max(1, before.sum())
-        bug = "argument-modified" if stay > 0.95 and more > 1.1 else None
-        line = f"{stay:.0%} stay, {more:.2f} times as many are selected", "new masks, as many"
-        yield finding("masks of the first epoch in the second", *line, f"{before.size:,} positions", bug)
+        is_sure = before.sum() > MANY  # of the positions that both epochs have
+        bug = "argument-modified" if is_sure and stay > 0.95 and more > 1.1 else None
+        found = f"{stay:.0%} selected again, {more:.2f} times as many in all" if is_sure else "not tested"
+        line = "masks of the first epoch in the second", found, "new masks, as many"
+        yield finding(*line, f"{before.size:,} positions", bug)
     if measured.facts.kind != "loader":
         is_sure = measured.facts.kind != "collator" or main.skipped.mean() > RARELY_SKIPPED
         yield never("tokens left out", main.skipped & is_sure, main.is_output, "of them", "tokens-left-out")
     if measured.facts.kind == "collator":
         foreign = (main.source == -1) & np.isin(main.originals, tokens.ordinary)
-        rows, strange = main.is_output.any(2), foreign.sum(2) >= SURE_ROW
+        inside = foreign & shifted(foreign, 1, False) & shifted(foreign, 2, False)
+        inside &= main.originals != shifted(main.originals, 1, -1)  # runs of one id: padding that is not stated
+        rows, strange = main.is_output.any(2), inside.sum(2) >= SURE_ROW
         yield never("rows of other calls", strange & (strange.mean() > 0.01), rows, "of rows", "foreign-rows")
     if measured.alone:
         yield finding("a batch of one window", measured.alone, "masked as others are", "1 call", "one-window")

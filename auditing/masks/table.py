@@ -96,12 +96,11 @@ class Table:
     @property
     def occurrences(self) -> np.ndarray:
         """How often the token is in its call, in quarters of the mean over the call's tokens, 8 at most."""
-        n_calls, n = len(self.originals), len(self.tokens.ordinary)
-        calls = np.arange(n_calls)[:, None, None]
-        cells = np.where(self.eligible, calls * n + self.ranks, n_calls * n)
-        counts = np.bincount(cells.ravel(), minlength=n_calls * n + 1)[cells]
-        sizes = np.maximum(1, self.eligible.sum((1, 2), keepdims=True))
-        means = np.where(self.eligible, counts, 0).sum((1, 2), keepdims=True) / sizes
+        counts = np.zeros(self.originals.shape, dtype=int)
+        for one, ids, eligible in zip(counts, self.originals, self.eligible, strict=True):
+            _, inverse, sizes = np.unique(ids[eligible], return_inverse=True, return_counts=True)
+            one[eligible] = sizes[inverse]
+        means = counts.sum((1, 2), keepdims=True) / np.maximum(1, self.eligible.sum((1, 2), keepdims=True))
         return (4 * counts / np.maximum(1, means)).clip(0, 8).astype(int)
 
     def part(self, calls: slice, one_window_each: bool = False) -> Self:
@@ -204,7 +203,9 @@ def aligned(
     place, is_text = np.where(found >= 0, found, 0), found >= 0
     before = shifted(found, 1, -1)
     skips = (before >= 0) & (found - before == 2) & (place % ids.shape[1] > 1)
-    skips &= (shifted(found, -1, -1) >= 0) & (shifted(found, -2, -1) >= 0)  # else a token there was replaced
+    skips &= (shifted(found, -1, -1) >= 0) & (
+        shifted(found, -2, -1) >= 0
+    )  # one gap before unplaced tokens is a replacement
     if padding is not None and not (ids == tokens.mask).any():
         known = np.where(known == tokens.mask, padding, known)  # a mask without a label, where no text was
     return {

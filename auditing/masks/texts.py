@@ -65,7 +65,7 @@ def abstract_text(tokens: TokenIds, n_windows: int, width: int, is_ragged: bool,
         ids[::2, 0] = tokens.edges[0]
         ids[np.arange(0, n_windows, 2), lengths[::2] - 1] = tokens.edges[1]
         inside = rng.integers(1, lengths[::4] - 1)
-        is_long = lengths[::4] >= SHORTEST  # without the special tokens, nothing would tell the place of the others
+        is_long = lengths[::4] >= SHORTEST  # a short one would keep too few ordinary tokens to be found in the text
         ids[np.arange(0, n_windows, 4)[is_long], inside[is_long]] = tokens.edges[1]
     if tokens.padding is not None:
         ids[~real] = tokens.padding

@@ -78,7 +78,8 @@ class TokenIds:
         return np.where(is_id, labels, inputs)
 
     def originals(self, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The text of a batch, as far as its labels tell it. If it has padding, more of it may be masked."""
+        """The text of a batch as its labels tell it. In a batch with padding, a [MASK] without a label is taken for
+        masked padding."""
         ids = self.known(inputs, labels)
         if self.padding is None or not (ids == self.padding).any():
             return ids

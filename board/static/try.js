@@ -77,11 +77,11 @@ async function answer() {
       error.textContent = "";
     } catch (problem) {
       [reply, status.textContent, error.textContent] = [null, "", problem.message];
-      if (problem.message === ABSENT) timer = setTimeout(update, SECOND);
     }
     if (!isDirty) draw();
   }
-  if (reply?.is_of_play && reply.offsets.length && !writer) timer = setTimeout(askExact, PAUSE.exact);
+  if (error.textContent === ABSENT) timer = setTimeout(update, SECOND);
+  else if (reply?.is_of_play && reply.offsets.length && !writer) timer = setTimeout(askExact, PAUSE.exact);
 }
 
 async function askExact() {

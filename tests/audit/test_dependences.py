@@ -11,7 +11,7 @@ from auditing.masks.table import Table
 from auditing.masks.tokens import TokenIds
 from auditing.statistics import TESTS_PER_AUDIT, by_class, of_units
 from tests.audit.museum.dependences import BATCH_BUGS, BUGS
-from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker
+from tests.audit.museum.exhibit import CLS, MASK, N_ORDINARY, N_TOKENS, PAD, SEP, TensorMasker, ordinary, result
 
 ONLY_DIFFERENT = {"selected-by-id": "frequency", "selected-by-batch": "rates per batch"}  # bug: a recipe that has it
 
@@ -40,6 +40,20 @@ def test_a_dependence_is_found(request, mask, bug):
 def test_what_else_a_call_returns_is_checked(bug, target):
     findings = audit_masks(target, workers=0).findings
     assert {finding.bug for finding in findings if finding.verdict == Verdict.BROKEN} == {bug}
+
+
+def static_spans(x):
+    """Spans of ten tokens, the same for the same text."""
+    draws = [torch.rand(len(row), generator=torch.Generator().manual_seed(int(row.sum()))) for row in x]
+    begun = (torch.stack(draws) < 0.017).long().cumsum(1)
+    before = torch.nn.functional.pad(begun, (10, 0))[:, : x.shape[1]]
+    return result(x, (begun > before) & ordinary(x))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_passes_that_repeat_each_other_are_not_independent(seed):
+    findings = audit_masks(TensorMasker(static_spans), seed=seed).findings
+    assert {finding.bug for finding in findings if finding.verdict != Verdict.OK} == {"static-masks"}
 
 
 SHAPE = 128, 8, 64

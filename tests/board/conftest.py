@@ -245,8 +245,10 @@ def page(browser) -> Any:
     opened.on("console", lambda line: print("console:", line.text))
     opened.on("pageerror", lambda error: print("page:", error))
     yield opened
-    print(opened.url, opened.locator("body").inner_text(), sep="\n")  # pytest shows it if the test has failed
-    opened.close()
+    try:
+        print(opened.url, opened.locator("body").inner_text(), sep="\n")  # pytest shows it if the test has failed
+    finally:
+        opened.close()
 
 
 def show(page: Any, address: str, ready: str = LINE) -> None:
