@@ -21,7 +21,7 @@ from data.play.floor import Floor, channel
 from data.play.grammar import grammar, play
 from planning.law import Run, fit
 
-LIMITS = (6e9, 1e10, 2.5e10, 6e10, 1e12)  # weights times characters
+LIMITS = (1e10, 2.5e10, 6e10, 1e12)  # weights times characters
 STARTS = [
     (a, b, e, x, y) for a in (0, 8) for b in (4, 12) for e in (-2.0, -0.6) for x in (0.3, 1.0) for y in (0.4, 1.2)
 ]
