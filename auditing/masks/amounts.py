@@ -17,6 +17,7 @@ HIGHEST, LOWEST = 0.5, 0.05  # rates outside of these are broken unless they wer
 RATE_TOLERANCE = 0.02  # of the rate: smaller differences, such as of budgets that are rounded, are not reported
 TOLERANCE = 0.0025  # differences of a share below this are not reported, even if chance does not explain them
 MOST_ROUNDED = 0.15  # by which the share of [MASK] may differ in windows with few labels, whose counts are rounded
+FEWEST_EMPTY = 5  # windows without labels; fewer are chance where one in 3,000 is expected
 SUREST = 1_000  # above, a z-score says no more than a count
 MANY_WORDS = 5  # the mean run of selected tokens, in words, above which words are joined
 
@@ -138,10 +139,11 @@ def check_empty(measured: Measured, rates: np.ndarray, run: float = 1.0) -> Iter
             continue
         n_eligible, counts = per_window(tables, "eligible"), per_window(tables, "selected")
         expected = float(((1 - rates) ** (n_eligible[:, None] / run)).mean()) if rates.any() else 0.0
-        found = float((counts == 0).mean())
+        n_empty, found = int((counts == 0).sum()), float((counts == 0).mean())
         text = f"about {expected:.2%}" if expected >= 5e-5 else "none"
-        bug = "empty-windows" if found > 1.5 * expected + 0.02 * (expected > 1e-3) + 1e-3 else None
-        yield finding(name, f"{found:.2%}", text, f"{(counts == 0).sum():,} of {len(counts):,}", bug)
+        is_more = found > 1.5 * expected + 0.02 * (expected > 1e-3) + 1e-3
+        bug = "empty-windows" if is_more and n_empty >= FEWEST_EMPTY else None
+        yield finding(name, f"{found:.2%}", text, f"{n_empty:,} of {len(counts):,}", bug)
 
 
 def fits(structure: Structure, shares: Shares, same: Sequence[float]) -> bool:
