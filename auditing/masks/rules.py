@@ -68,9 +68,8 @@ def check_labels(measured: Measured, labelled: np.ndarray, changed: np.ndarray) 
     columns = ([getattr(t, name)[t.eligible] for t in sure] for name in ("labels", "originals", "labelled", "changed"))
     labels, originals, chosen, replaced = map(np.concatenate, columns)
     wrong = chosen & (labels != originals)
-    yield never(
-        "wrong labels", wrong, chosen if measured.knows_texts else wrong, "wrong", bug
-    )  # else labels are the text
+    tested = chosen if measured.knows_texts else wrong  # else the labels were taken for the originals
+    yield never("wrong labels", wrong, tested, "wrong", bug)
     yield ignored_label(measured)
     missing = changed & ~main.labelled
     bug = "left-truncated" if all_on_one_side(missing, main.selected) else "changed-without-label"
