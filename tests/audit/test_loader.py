@@ -123,7 +123,7 @@ LOADERS = {
     ],
     "masked diffusion over short windows": lambda: [
         bert(x, torch.rand(x.shape) < torch.rand(len(x), 1), torch.randint(5, 300, x.shape))
-        for x in natural(8).split(16)
+        for x in natural(9).split(16)
     ],
     "short windows": lambda: [
         bert(x, torch.rand(x.shape) < 0.15, torch.randint(5, 300, x.shape)) for x in natural(6).split(16)
