@@ -38,7 +38,7 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
     facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
-    recorder = Recorder(run, facts, in_background=c.torch_device.type != "cpu")
+    recorder = in_all_processes(Recorder)(run, facts, in_background=c.torch_device.type != "cpu")
     return [ReferenceLosses(run, references, c.plan.curve), recorder]
 
 

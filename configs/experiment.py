@@ -88,13 +88,13 @@ def network(c: Configs) -> "nn.Module":
     import torch
 
     torch.manual_seed(derived_seed(c.seed, "weights"))
-    device = torch.device("cpu") if is_sharded(c) else c.torch_device
-    model = c.model.architecture.to(device)
-    check_contract(model, c.data.vocabulary.n_tokens, device)
     if is_sharded(c):
-        from distributed.sharding import shard
+        from distributed.sharding import sharded
 
-        shard(model, c.torch_device)
+        model = sharded(lambda: c.model.architecture, c.torch_device)
+    else:
+        model = c.model.architecture.to(c.torch_device)
+    check_contract(model, c.data.vocabulary.n_tokens, c.torch_device)
     return model
 
 

@@ -4,11 +4,13 @@ Every process draws the same windows and masks, and takes its share of them. Dis
 gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,15 +23,18 @@ from data.masking import MaskedBatch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_lost_processes
-from distributed.sharding import is_sharded, load_whole, sharded_like, whole
+from distributed.saving import helping, written_together
+from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
+from training.checkpoint import Content, is_sharded
 from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
 from training.loop import Now, Trainer
 from training.muon import Muon, local, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
+from training.resume import Recorder
 from training.step import TrainingStep, Update
 
 STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
@@ -104,7 +109,7 @@ class ParallelUpdate(InAllProcesses, Update):
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
         rng_states = [states for (states,) in self.processes.of_all(state["rng_states"])]
-        return state | {"rng_states": rng_states, "optimizers": whole(state["optimizers"], self.processes.is_first)}
+        return state | {"rng_states": rng_states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved, rank = state["rng_states"], self.processes.rank
@@ -166,14 +171,22 @@ class ParallelClock(InAllProcesses, TrainingClock):
 
 
 class ParallelTrainer(InAllProcesses, Trainer):
-    """Takes the decisions of the first process, which has the whole weights."""
+    """Takes the decisions of the first process."""
 
     def now(self) -> Now:
         progress, *flags = self.processes.agree(*super().now())
         return Now(progress, *map(bool, flags))
 
-    def weights(self) -> dict[str, Any]:
-        return whole(self.model.state_dict(), self.processes.is_first)
+    def call(self, hook: str, *arguments: Any) -> None:
+        """While the first process writes sharded tensors, the others write their rows of them."""
+        weights = {"save": 0, "evaluated": 1}.get(hook)  # the place of the weights among the arguments
+        saved: Mapping[str, Any] = (weights is not None and arguments[weights]) or {}
+        if not any(map(is_sharded, saved.values())):
+            super().call(hook, *arguments)
+            return
+        tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
+        with helping(tensors, self.processes):
+            super().call(hook, *arguments)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         load_whole(self.model, weights)
@@ -217,12 +230,26 @@ class ParallelKnobPanel(InAllProcesses, KnobPanel):
         return self.processes.from_first(super().request(trainer))
 
 
+class ParallelRecorder(InAllProcesses, Recorder):
+    """The other processes write their rows of sharded tensors."""
+
+    n_files = 0  # so far
+
+    def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
+        if not any(map(is_sharded, weights.values())):
+            return super().writer(weights, state)
+        self.n_files += 1  # one may wait for the disk while the next one is written
+        path = self.run.checkpoints / f"{self.n_files}.{os.getpid()}.tmp"
+        return written_together(path, Content.of(weights, state), self.processes)
+
+
 PARALLEL: dict[type, Callable[..., Any]] = {
     Update: ParallelUpdate,
     TrainingStep: ParallelStep,
     Muon: ParallelMuon,
     TrainingClock: ParallelClock,
     Trainer: ParallelTrainer,
+    Recorder: ParallelRecorder,
     Evaluator: parallel_evaluator,
     Compiled: ParallelCompiled,
     KnobPanel: ParallelKnobPanel,

@@ -4,60 +4,71 @@ FSDP2 (`fully_shard`) keeps a block of the rows of every parameter in each proce
 they are needed, and adds up their gradients. Gradients and optimizer states are sharded in the same way.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.nn.modules.module import register_module_module_registration_hook
+
+from training.checkpoint import is_sharded
 
 
-def shard(model: nn.Module, device: torch.device) -> None:
-    """Shard the parameters of a model on the CPU over the devices of all processes.
+def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
+    """A model whose parameters are sharded over the devices of all processes; `build` builds it on the CPU.
 
-    One layer of `encoder.layers` at a time is moved to the device and sharded there; later, one at a time is gathered.
+    Each layer in an `nn.ModuleList` is sharded before the next one is built, so that no process ever has the whole
+    model. Later, one layer at a time is gathered.
     """
     from torch.distributed.device_mesh import init_device_mesh  # these imports take a second
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for layer in model.encoder.layers:  # type: ignore[union-attr]
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+
+    def shard_layer(parent: nn.Module, name: str, layer: nn.Module | None) -> None:
+        if isinstance(parent, nn.ModuleList) and layer is not None:
+            fully_shard(layer.to(device), mesh=mesh)
+
+    hook = register_module_module_registration_hook(shard_layer)
+    try:
+        model = build()
+    finally:
+        hook.remove()
+    fully_shard(model.to(device), mesh=mesh)
+    model.register_forward_hook(release)
     if hasattr(model, "forward_pairs"):
         register_fsdp_forward_method(model, "forward_pairs")
+    return model
 
 
-def is_sharded(tensor: Any) -> bool:
-    """Whether a tensor is one of PyTorch's DTensors; their import takes a second."""
-    return hasattr(tensor, "full_tensor")
+def release(model: Any, *_: Any) -> None:
+    """After a call without gradients, drop the parameters that no layer contains; FSDP2 keeps them for gradients."""
+    if not torch.is_grad_enabled():
+        model.reshard()
 
 
-def whole(content: Any, is_kept: bool = True) -> Any:
-    """Tensors, or lists and dictionaries of them, gathered from all processes, which must all call this.
+def whole(tensor: Any) -> torch.Tensor:
+    """A tensor on the CPU, gathered from all processes if it is sharded; then all of them must call this."""
+    return tensor.full_tensor().cpu() if is_sharded(tensor) else tensor
 
-    Sharded tensors are gathered one at a time and moved to the CPU, because the device may not hold all of them. They
-    are None in a process that does not keep them.
-    """
 
-    def gathered(value: Any) -> Any:
-        if not is_sharded(value):
-            return value
-        full = value.full_tensor()
-        return full.cpu() if is_kept else None
-
-    return tree_map(gathered, content)
+def rows_of(tensor: Any) -> slice:
+    """The rows of a sharded tensor that this process has."""
+    mesh, n_rows = tensor.device_mesh, tensor.shape[0]
+    size = -(-n_rows // mesh.size())
+    return slice(min(mesh.get_local_rank() * size, n_rows), min((mesh.get_local_rank() + 1) * size, n_rows))
 
 
 def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
-    """A whole tensor, sharded if `example` is. Each process takes its part, so they exchange nothing."""
+    """A whole tensor, sharded as `example` is, if it is. Each process copies its rows; they exchange nothing."""
     if not is_sharded(example):
         return tensor
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor
 
-    whole_tensor = tensor.to(example.device)
-    return distribute_tensor(whole_tensor, example.device_mesh, example.placements, src_data_rank=None)
+    rows = tensor[rows_of(example)].to(example.device, copy=True)
+    layout = {"run_check": False, "shape": tensor.shape, "stride": tensor.stride()}
+    return DTensor.from_local(rows, example.device_mesh, example.placements, **layout)
 
 
 @torch.no_grad()

@@ -10,9 +10,9 @@ from configs.command_line import SETTINGS
 from configs.keys import ConfigError
 from data.vocabularies import load_vocabulary
 from data.vocabulary import UNK, Vocabulary
-from distributed.sharding import load_whole, whole
+from distributed.sharding import sharded_like, whole
 from runs.run_folder import RunFolder
-from training.checkpoint import CheckpointError, load_weights
+from training.checkpoint import CheckpointError, load_checkpoint
 
 MAY_DIFFER = {"model.dropout", "model.ngram_dropout"}
 
@@ -25,7 +25,7 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     differ, or if the vocabulary lacks a token; CheckpointError if the weights are damaged.
     """
     path = run.checkpoints / "best.safetensors"
-    weights, old = load_weights(path), load_vocabulary(run.vocabulary())
+    weights, old = load_checkpoint(path, mapped=True).weights, load_vocabulary(run.vocabulary())
     config = {key: setting.default for key, setting in SETTINGS.items()} | run.config()
     for key in values:
         is_shape = key.startswith(("model.", "objective.")) and key not in MAY_DIFFER
@@ -41,21 +41,21 @@ def copy_weights(model: nn.Module, vocabulary: Vocabulary, values: Mapping[str, 
     has_unknown = vocabulary.unknown_token is not None
     rows = [i for i, token in enumerate(before) if token != UNK or has_unknown]
     ids = torch.tensor([vocabulary.id_of(before[i]) for i in rows])
-    initial = whole(model.state_dict())
-    for name, target in initial.items():
+    state = model.state_dict()
+    for name, own in state.items():  # one tensor at a time: none of several processes has the whole model
+        target = whole(own)
         if name.endswith("ngrams.symbols"):  # new characters get new numbers, so known n-grams keep their rows
             weight = weights.get(name, torch.arange(old.n_tokens + 1))  # weights of earlier versions have none
             target.copy_(weight.max() + 1 + torch.arange(len(target)))
             target[torch.cat([ids, torch.tensor([vocabulary.n_tokens])])] = weight[[*rows, -1]].to(target.device)
-            continue
-        if name not in weights:
+        elif name not in weights:
             raise CheckpointError(f"{path} holds the weights of a different model")
-        if name.endswith(("ngrams.factors", "ngrams.summands")):  # those of an earlier version have other n-grams
-            initial[name] = weights[name]
+        elif name.endswith(("ngrams.factors", "ngrams.summands")):  # those of an earlier version have other n-grams
+            state[name] = weights[name]
             continue
-        weight = weights[name].to(target.device)
-        if len(target) == vocabulary.n_tokens and len(weight) == old.n_tokens:
-            target[ids] = weight[rows]
+        elif len(target) == vocabulary.n_tokens and len(weights[name]) == old.n_tokens:
+            target[ids] = weights[name][rows].to(target.device)
         else:
-            target.copy_(weight)
-    load_whole(model, initial)
+            target.copy_(weights[name])
+        state[name] = sharded_like(target, own)
+    model.load_state_dict(state)

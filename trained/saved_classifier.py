@@ -16,7 +16,7 @@ from runs.run_folder import RunFolder
 from trained.classifier import Classifier, scores_of
 from trained.examples import token_ids
 from trained.load import CLASSIFIER, Trained, load_initial
-from training.checkpoint import Content, load_checkpoint, put_weights, save_checkpoint
+from training.checkpoint import Content, load_checkpoint, put_weights
 
 OF_THE_RUN = ("config.yaml", "vocabulary.json", "corpus.json", "about.json")
 
@@ -70,7 +70,7 @@ def save(folder: Path, run: RunFolder, classifier: Classifier, **facts: Any) -> 
         part.mkdir()
         for name in OF_THE_RUN:
             shutil.copy(run.path / name, part)
-        save_checkpoint(part / CLASSIFIER, Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}))
+        Content.of(classifier.state_dict(), {"kind": classifier.kind, **facts}).save(part / CLASSIFIER)
         part.rename(folder)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 
 from runs.errors import InputError
@@ -27,6 +27,11 @@ from runs.reading import read_bytes
 NAMES = ("new.safetensors", "last.safetensors", "previous.safetensors")
 FORMAT = 3  # of the state; earlier formats were two files
 TENSOR, ITEMS = "$tensor", "$items"  # in JSON: the name of a tensor, and a dict with keys that are not strings
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Whether a tensor is one of PyTorch's DTensors, whose import takes a second: each process has some of its rows."""
+    return hasattr(tensor, "full_tensor")
 
 
 class CheckpointError(InputError):
@@ -42,7 +47,7 @@ class Checkpoint(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The content of a checkpoint to write: copies on the CPU, which do not change meanwhile."""
+    """The content of a checkpoint to write: copies on the CPU, which do not change meanwhile, and sharded tensors."""
 
     tensors: dict[str, torch.Tensor]
     text: str
@@ -51,34 +56,44 @@ class Content(NamedTuple):
     def of(cls, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> "Content":
         """The state holds tensors, numbers, strings, None, and lists and dicts of them; tuples become lists."""
         tensors = dict(weights)
-        text = json.dumps(_packed({**state, "format": FORMAT}, tensors))
+        text = json.dumps(_packed({**state, "format": FORMAT}, tensors, "state"))
         # Copies also because safetensors refuses tensors that share memory, as a decoder tied to the embedding does.
         to_cpu = partial(torch.Tensor.to, device="cpu", copy=True, memory_format=torch.contiguous_format)
-        return cls({name: to_cpu(each.detach()) for name, each in tensors.items()}, text)
+        content = {name: each.detach() for name, each in tensors.items()}
+        return cls({name: each if is_sharded(each) else to_cpu(each) for name, each in content.items()}, text)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint atomically. Raises OSError."""
+        write_atomically(path, save(self.tensors, metadata={"state": self.text, "sha256": digest(*self)}))
 
 
-def save_checkpoint(path: Path, content: Content) -> None:
-    """Write a checkpoint atomically. Raises OSError."""
-    write_atomically(path, save(content.tensors, metadata={"state": content.text, "sha256": _hash(*content)}))
-
-
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Read what `save_checkpoint` wrote. Raises CheckpointError if it is missing or damaged."""
+def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
+    """Read what `Content.save` wrote. With `mapped`, tensors stay in the file until they are used, and must not be
+    used after it has changed. Raises CheckpointError if it is missing or damaged."""
     try:
-        content = read_bytes(path, limit=sys.maxsize)
-        tensors = load(content)
-        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-        text, digest = metadata.get("state", ""), metadata["sha256"]  # the best weights of format 2 have no state
+        tensors, metadata = map_file(path) if mapped else _read(path)
+        text, expected = metadata.get("state", ""), metadata["sha256"]  # the best weights of format 2 have no state
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error})") from error
     except (SafetensorError, ValueError, LookupError) as error:
         raise CheckpointError(f"{path} is damaged: it is not a whole checkpoint") from error
-    if digest != _hash(tensors, text):
+    if expected != digest(tensors, text):
         raise CheckpointError(f"{path} is damaged: its content does not match its hash")
     state = json.loads(
         text or "{}", object_hook=lambda each: tensors[each[TENSOR]] if TENSOR in each else dict(each.get(ITEMS, each))
     )
     return Checkpoint(path, {name: weight for name, weight in tensors.items() if not name.startswith("state/")}, state)
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    content = read_bytes(path, limit=sys.maxsize)
+    return load(content), json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+
+
+def map_file(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, which are read from it when they are used, and its metadata."""
+    with safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.offset_keys()}, file.metadata() or {}
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -94,15 +109,15 @@ def put_weights(load: Callable[[Mapping[str, torch.Tensor]], Any], found: Checkp
         raise CheckpointError(f"{found.path} holds the weights of a different model") from error
 
 
-def save_last(folder: Path, content: Content) -> None:
-    """Save a checkpoint as `last`; the earlier `last` becomes `previous` once the new one has been read back.
+def save_last(folder: Path, save: Callable[[Path], None]) -> None:
+    """Have `save` write `last`; the earlier `last` becomes `previous` once the new one has been read back.
 
     Raises OSError, for example if the disk is full, with `last` and `previous` unchanged.
     """
     new, last, previous = (folder / name for name in NAMES)
-    save_checkpoint(new, content)
+    save(new)
     try:
-        load_checkpoint(new)
+        load_checkpoint(new, mapped=True)
     except CheckpointError as error:
         raise OSError(str(error)) from error
     if last.exists():
@@ -116,14 +131,14 @@ def has_checkpoint(folder: Path) -> bool:
     return any((folder / name).exists() for name in NAMES)
 
 
-def load_last(folder: Path) -> Checkpoint:
+def load_last(folder: Path, mapped: bool = False) -> Checkpoint:
     """The latest whole checkpoint. Raises CheckpointError if there is none, or if its format is another one."""
     paths = [folder / name for name in NAMES if (folder / name).exists()]
     if not paths:
         raise CheckpointError(f"{folder} holds no checkpoint to resume from")
     for path in paths:
         with suppress(CheckpointError):
-            found = load_checkpoint(path)
+            found = load_checkpoint(path, mapped)
             if found.state.get("format") == FORMAT:
                 return found
     load_checkpoint(paths[0])  # raises the reason if it is damaged
@@ -143,21 +158,23 @@ def environment(device: torch.device, compile: bool, autocast: bool, n_processes
     }
 
 
-def _packed(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """The value as JSON can hold it; adds its tensors to `tensors`."""
+def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
+    """The value with this name as JSON can hold it; adds its tensors to `tensors`, with the names of their places."""
     if isinstance(value, torch.Tensor):
-        tensors[name := f"state/{len(tensors)}"] = value
+        tensors[name] = value
         return {TENSOR: name}
     if isinstance(value, dict):
-        items = {key: _packed(each, tensors) for key, each in value.items()}
+        items = {key: _packed(each, tensors, f"{name}/{key}") for key, each in value.items()}
         is_plain = all(isinstance(key, str) and not key.startswith("$") for key in items)
         return items if is_plain else {ITEMS: list(items.items())}
-    return [_packed(each, tensors) for each in value] if isinstance(value, list | tuple) else value
+    is_list = isinstance(value, list | tuple)
+    return [_packed(each, tensors, f"{name}/{i}") for i, each in enumerate(value)] if is_list else value
 
 
-def _hash(tensors: Mapping[str, torch.Tensor], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
+def digest(tensors: Mapping[str, torch.Tensor], text: str) -> str:
+    """The hash of everything in a checkpoint."""
+    found = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, Content, load_last, put_weights, save_checkpoint, save_last
+from training.checkpoint import Checkpoint, CheckpointError, Content, is_sharded, load_last, put_weights, save_last
 from training.loop import SAVED, Trainer
 
 
@@ -41,7 +42,7 @@ class Recorder(Callback):
         writes copies of the weights; training on a CPU would leave it no core."""
         self.run, self.environment, self.best_path = run, environment, run.checkpoints / "best.safetensors"
         self.waiting: deque[Callable[[], None]] = deque()  # writes the rows that the disk has not taken yet
-        self.best: Content | None = None  # weights that are not yet written
+        self.best: Callable[[Path], None] | None = None  # writes weights that are not yet written
         self.thread = ThreadPoolExecutor(1) if in_background else None  # the end of the program waits for it
         self.saving: tuple[Future[None], str] | None = None
 
@@ -50,8 +51,10 @@ class Recorder(Callback):
             self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
             self._finish(trainer.report)
-            self.best = Content.of(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
-            self._begin(self._save_best, "the best weights; will try again", trainer.report)
+            what = "the best weights; will try again"
+            with reporting_os_errors(trainer.report, what):
+                self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
+            self._begin(self._save_best, what, trainer.report)
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):
@@ -69,7 +72,7 @@ class Recorder(Callback):
         what = "the checkpoint; will try again"
         with nullcontext() if is_last else reporting_os_errors(trainer.report, what):
             state["callbacks"]["run"] = self.state_dict()
-            write = partial(save_last, self.run.checkpoints, Content.of(weights, state))
+            write = partial(save_last, self.run.checkpoints, self.writer(weights, state))
             write() if is_last else self._begin(write, what, trainer.report)
 
     def _begin(self, write: Callable[[], None], what: str, report: Callable[[str], None]) -> None:
@@ -86,9 +89,13 @@ class Recorder(Callback):
             with reporting_os_errors(report, what):
                 future.result()
 
+    def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
+        """Writes a checkpoint with these weights and this state, whatever they become meanwhile."""
+        return Content.of(weights, state).save
+
     def _save_best(self) -> None:
         if self.best is not None:
-            save_checkpoint(self.best_path, self.best)
+            self.best(self.best_path)
             self.best = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,7 +107,8 @@ class Recorder(Callback):
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
-    found = load_last(run.checkpoints)
+    has_shards = any(map(is_sharded, trainer.model.parameters()))
+    found = load_last(run.checkpoints, mapped=has_shards)  # each process takes its rows of every tensor
     put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
         put_state(trainer, found.state)

@@ -1,4 +1,7 @@
-"""Steps of several processes: `python tests/distributed/steps.py gradients|muon CONFIG OUT`, or `not_finite CONFIG`."""
+"""Steps of several processes.
+
+`python tests/distributed/steps.py gradients|muon|memory CONFIG OUT`, or `not_finite CONFIG`.
+"""
 
 import hashlib
 import sys
@@ -16,7 +19,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
+from distributed.saving import helping, written_together
 from distributed.sharding import load_whole, sharded_like, whole
+from training.checkpoint import Content
 from training.muon import local
 from training.schedule import Stage
 
@@ -31,11 +36,15 @@ def connected(config: str) -> Iterator[Any]:
         yield group, configs
 
 
+def all_whole(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: whole(weight) for name, weight in model.state_dict().items()}
+
+
 def gradients(config: str, out: str) -> None:
     """Write the loss and the gradients of one step."""
     with connected(config) as (group, configs):
         model, update = configs.network, configs.update
-        weights = whole(model.state_dict())
+        weights = all_whole(model)
         for name, _ in model.named_parameters():  # tables begin at zero, where nothing depends on them
             noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
             weights[name] = weights[name] + 0.02 * noise
@@ -62,7 +71,7 @@ def muon(config: str, out: str) -> None:
                 gradient = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(100 * i + j))
                 matrix.grad = sharded_like(gradient, matrix)
             n_bytes = new_memory(optimizer.step)
-        weights = whole(model.state_dict())
+        weights = all_whole(model)
         if group.is_first:
             torch.save((weights, n_bytes), Path(out))
 
@@ -72,7 +81,7 @@ class NewTensors(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.live, self.peak = WeakIdKeyDictionary(), 0
+        self.live, self.peak = WeakIdKeyDictionary(), 0  # the live storages; values have no meaning
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         result = function(*arguments, **(keywords or {}))
@@ -81,8 +90,8 @@ class NewTensors(TorchDispatchMode):
             for tree in ([arguments, keywords], result)
         )
         for storage in (storage for key, storage in found.items() if key not in given):
-            self.live[storage] = storage.nbytes()
-        self.peak = max(self.peak, sum(self.live.values()))
+            self.live[storage] = None
+        self.peak = max(self.peak, sum(storage.nbytes() for storage in self.live))  # FSDP empties those that it keeps
         return result
 
 
@@ -91,6 +100,22 @@ def new_memory(function: Callable[[], Any]) -> int:
     with NewTensors() as counted:
         function()
     return counted.peak
+
+
+def memory(config: str, out: str) -> None:
+    """Write the new memory of building the model and of saving it, in bytes, and the checkpoint beside them."""
+    with connected(config) as (group, configs):
+        n_built = new_memory(lambda: configs.network)
+        path, content = Path(out).with_suffix(".safetensors"), Content.of(configs.network.state_dict(), {})
+
+        def save() -> None:
+            with helping(content.tensors, group):
+                if group.is_first:
+                    written_together(path.with_suffix(".tmp"), content, group)(path)
+
+        n_saved = new_memory(save)
+        if group.is_first:
+            torch.save((n_built, n_saved), Path(out))
 
 
 def not_finite(config: str) -> None:
@@ -111,7 +136,7 @@ def not_finite(config: str) -> None:
             assert all(unchanged) == (i == 2)
             skipped = max(skipped, int(update.skipped_in_a_row))
         digest = hashlib.sha256()
-        for tensor in whole(update.model.state_dict()).values():
+        for tensor in all_whole(update.model).values():
             assert tensor.isfinite().all()
             digest.update(tensor.numpy().tobytes())
         print(digest.hexdigest(), skipped)
@@ -123,4 +148,4 @@ def broken(outcome_of, model, batch):
 
 
 if __name__ == "__main__":
-    {"gradients": gradients, "muon": muon, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])
+    {"gradients": gradients, "muon": muon, "memory": memory, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])

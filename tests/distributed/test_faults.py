@@ -89,11 +89,12 @@ def test_a_process_without_the_text_is_named(launcher, shakespeare):
 
 
 @on_linux
-def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
+@pytest.mark.parametrize(("parallel", "rank", "named"), [("ddp", 0, ""), ("fsdp", 0, ""), ("fsdp", 1, "process 1: ")])
+def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel, rank, named):
     """A limit on the size of its files stands for the disk. Training continues until it has to save its last state."""
-    programs = launcher.start_long()
+    programs = launcher.start_long("experiment.py", f"training.parallel={parallel}")
     run = launcher.only_run()
-    resource.prlimit(programs[0].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # small files only
+    resource.prlimit(programs[rank].pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))  # small files only
     read = []
     while not read or "cannot write the checkpoint" not in read[-1]:
         read.append(programs[0].stdout.readline())
@@ -104,7 +105,7 @@ def test_a_full_disk_of_the_first_process_leaves_the_last_checkpoint(launcher):
     assert [program.wait(60) for program in programs] == [1, 0]
     errors = [program.stderr.read() for program in programs]
     assert errors[0].count("\n") == 1
-    assert "stopped: cannot save the run (File too large): make room for " in errors[0]
+    assert f"stopped: cannot save the run ({named}File too large): make room for " in errors[0]
     assert errors[1] == ""
     assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
 

@@ -12,7 +12,7 @@ from model.modern import Layer, rotary_table
 from runs.files import ROOT
 from tests.conftest import configs_for
 from tests.distributed.steps import new_memory
-from training.checkpoint import Content, save_checkpoint
+from training.checkpoint import Content
 from training.health_checks import optimize_or_undo
 
 PAGE = " ".join((ROOT / "docs" / "scale.md").read_text().split())
@@ -79,8 +79,8 @@ def test_memory(tmp_path):
     assert undo < matrices[0].nbytes  # no copy
     sizes = ["12 bytes"] + [f"{12 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]
     says(" | ".join(sizes), " | ".join(["8 bytes"] + [f"{8 * weights(*shape) / 1e9:.2g} GB" for shape in MODELS]))
-    says(f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB")
-    save_checkpoint(tmp_path / "last", Content.of(c.network.state_dict(), c.trainer.state_dict()))
+    says(f"12/64 bytes | | | {12 * weights(*MODELS[-1]) / 64e9:.2f} GB", f"({12 * 100 / 64:.0f} GB each on 64 devices)")
+    Content.of(c.network.state_dict(), c.trainer.state_dict()).save(tmp_path / "last")
     assert (tmp_path / "last").stat().st_size == pytest.approx(8 * n + 12 * n_others, rel=0.05)
     says(f"{28 * weights(*MODELS[-1]) / 1e9:.0f} GB for 0.8 G parameters, {3 * 8 + 4} bytes per parameter")
     gpu = resolve(read_config(PRESETS / "gpu.yaml"), {"device": "cpu"})

@@ -13,7 +13,7 @@ from tests.model.conftest import small_model
 from tests.runs.conftest import metrics_row
 from training import callbacks
 from training.callbacks import KnobPanel, ThreadChoice, sample, seconds_per_gradient
-from training.checkpoint import load_checkpoint, load_last, save_checkpoint
+from training.checkpoint import Content, load_checkpoint, load_last
 from training.resume import Recorder
 from training.schedule import Stage
 
@@ -143,7 +143,8 @@ def test_best_weights_that_could_not_be_written_are_written_with_the_next_checkp
 def test_a_thread_writes_the_weights_as_they_were_and_the_last_checkpoint_waits_for_it(tmp_path, monkeypatch):
     """A failure is reported once, by the next save; the last one raises it."""
     gate, weight, trainer = threading.Event(), torch.zeros(2), Steered()
-    monkeypatch.setattr("training.resume.save_checkpoint", lambda *args: gate.wait(60) and save_checkpoint(*args))
+    save = Content.save
+    monkeypatch.setattr(Content, "save", lambda *args: gate.wait(60) and save(*args))
     recorder = Recorder(RunFolder(tmp_path), {}, in_background=True)
     recorder.evaluated(trainer, {"step": 3, "loss.valid": 1.5}, {"weight": weight})
     weight += 1  # the training goes on

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from runs.run_folder import RunFolder
 from tests.conftest import limited, one_line
 from training import checkpoint
-from training.checkpoint import CheckpointError, Content, load_checkpoint, load_last, save_checkpoint, save_last
+from training.checkpoint import CheckpointError, Content, load_checkpoint, load_last, save_last
 
 NAMES = ("last.safetensors", "previous.safetensors")
 
@@ -26,7 +26,8 @@ def model(value: float) -> torch.nn.Module:
 
 def save(folder, step: int) -> None:
     """Save a checkpoint of a step, with weights and a state of that number."""
-    save_last(folder, Content.of(model(float(step)).state_dict(), {"step": step, "moment": torch.full((3,), step)}))
+    content = Content.of(model(float(step)).state_dict(), {"step": step, "moment": torch.full((3,), step)})
+    save_last(folder, content.save)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path):
     dtypes = (torch.uint8, torch.int64, torch.bool, torch.float64, torch.bfloat16)
     tensors = [torch.tensor([[0, 1, 2], [1, 0, 1]]).to(dtype).t() for dtype in dtypes]
     content = Content.of({"weight": tensors[0]}, state | {"tensors": tensors, "moved": tensors[1][1]})
-    save_checkpoint(tmp_path / "file", content)
+    content.save(tmp_path / "file")
     found = load_checkpoint(tmp_path / "file").state
     torch.testing.assert_close(found["tensors"], tensors, rtol=0, atol=0)
     assert found["moved"].equal(tensors[1][1])
@@ -75,14 +76,14 @@ def test_weights_that_two_modules_share_are_saved(tmp_path):
     for each in models:
         each[1].weight = each[0].weight
     saved, other = models
-    save_checkpoint(tmp_path / "best.safetensors", Content.of(saved.state_dict(), {}))
+    Content.of(saved.state_dict(), {}).save(tmp_path / "best.safetensors")
     checkpoint.put_weights(other.load_state_dict, load_checkpoint(tmp_path / "best.safetensors"))
     assert other[1].weight is other[0].weight
     assert torch.equal(other[1].weight, saved[1].weight)
 
 
 def test_the_best_weights_are_a_plain_file_with_their_step_and_loss(tmp_path):
-    save_checkpoint(tmp_path / "best.safetensors", Content.of(model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5}))
+    Content.of(model(3.0).state_dict(), {"step": 7, "loss.valid": 1.5}).save(tmp_path / "best.safetensors")
     with safe_open(tmp_path / "best.safetensors", "pt") as file:
         assert set(file.keys()) == {"weight", "bias"}
         assert (file.get_tensor("weight") == 3).all()

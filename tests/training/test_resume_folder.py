@@ -14,7 +14,7 @@ import yaml
 from experiment import main
 from runs.run_folder import RunFolder
 from tests.conftest import limited, train_in, written
-from training.checkpoint import Content, load_checkpoint, load_last, load_weights, save_checkpoint
+from training.checkpoint import Content, load_checkpoint, load_last, load_weights
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def change_last(run: RunFolder, change: Callable[[dict], object]) -> None:
     """Save the last checkpoint again, with another state."""
     path, weights, state = load_checkpoint(run.checkpoints / "last.safetensors")
     change(state)
-    save_checkpoint(path, Content.of(weights, state))
+    Content.of(weights, state).save(path)
 
 
 def another_text(run: RunFolder) -> None:
