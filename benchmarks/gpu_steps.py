@@ -26,7 +26,7 @@ from benchmarks import throughput
 from benchmarks.command import key_words, recipe
 from benchmarks.time_to_loss import LOSSES, PEERS, measure, median_seconds, peer_keys
 from benchmarks.trials import RUNS, last_losses, run_in, train
-from benchmarks.turns import in_words, seconds_per_call, take_turns
+from benchmarks.turns import in_words, take_turns
 from configs.callbacks import steering, writing
 from configs.command_line import PRESETS, read_config, resolve
 from configs.devices import best_device
@@ -44,6 +44,7 @@ from training.cuda_graph import EAGER_STEPS, relative_difference
 from training.evaluation import evaluate
 from training.optimizers import set_learning_rate
 from training.resume import begin, resume
+from training.speed import seconds_per_call
 from training.tracking import be_quiet
 
 TINY_SIZES = {"model.d_model": 32, "model.n_layers": 2, "model.n_heads": 2, "model.d_ff": 32}

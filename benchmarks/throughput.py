@@ -4,33 +4,29 @@ python -m benchmarks.throughput [--repeats 5 | --quick]
 
 All take turns in one process, with the same shape, text, masking rate and training step; the model, the masker, the
 optimizer and the precision are their own. Logits are computed at the masked positions only, which is in favor of the
-annotated experiment and of BERT. The share of the peak is the rate of the model's matrix products, without those of
-Muon, relative to the fastest product of the model's own shapes.
+annotated experiment and of BERT. The share of the peak is that of `training.speed`.
 """
 
 from argparse import Namespace
 from collections.abc import Callable
-from functools import cache, partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 import benchmarks.models  # noqa: F401, registers the architectures
 from benchmarks.command import device_preset, recipe, run_benchmark
-from benchmarks.turns import Measures, compare, seconds_per_call
+from benchmarks.turns import Measures, compare
 from configs.command_line import PRESETS, read_config, resolve
 from configs.experiment import Configs, configs_of
+from data.masking import n_masked_in
 from planning.ladder import EAGER, warmed_up
+from training.speed import operations_per_char, peak, seconds_per_call
 
 ANNOTATED = {"model.d_model": 128, "model.n_layers": 6, "model.n_heads": 8, "model.d_ff": 256}
 LARGER = {"model.d_model": 384, "model.n_layers": 6, "model.n_heads": 6, "model.d_ff": 768}
 SHAPES = [(ANNOTATED, 64, 32), (LARGER, 8, 256)]  # sizes of the model, windows per step, characters per window
 SECONDS_PER_TURN = 1.0
-SECONDS_PER_PRODUCT = 0.2  # for the peak
 ADAMW = {"training.optimizer": "adamw"}
 FLOAT32 = "Folio with AdamW, float32"
 PEERS = recipe("peers")
@@ -57,38 +53,20 @@ def main(options: Namespace, path: Path) -> None:
 def candidate(keys: dict[str, Any], report: Callable[[str], None]) -> Callable[[], Measures]:
     """The speed of about a second of steps, measured when it is called."""
     configs = configured(keys)
-    step, model, n_chars = warmed_up_step(configs, report), configs.model, configs.training.chars_per_step
-    flops_per_char = flops_of(warmed_up_step(configured(keys | ADAMW | EAGER))) / n_chars
-    dtype = torch.bfloat16 if configs.training.autocast else torch.float32
-    peak = peak_flops_per_second(n_chars, model.d_model, model.d_ff, configs.torch_device, dtype)
+    step, network, device = warmed_up_step(configs, report), configs.network, configs.torch_device
+    n_chars, (stage,) = configs.training.chars_per_step, configs.training.all_stages
+    n_masked = n_masked_in(stage.seq_len, stage.masking_prob)
+    operations = operations_per_char(network, stage.seq_len, n_masked, device)
+    of_peak = operations / peak(
+        network, n_chars, device, torch.bfloat16 if configs.training.autocast else torch.float32
+    )
 
     def turn() -> Measures:
         n = max(1, round(SECONDS_PER_TURN / seconds_per_call(step, 2)))
         rate = n_chars / seconds_per_call(step, n)
-        return {"characters per second": rate, "share of the peak": rate * flops_per_char / peak}
+        return {"characters per second": rate, "share of the peak": rate * of_peak}
 
     return turn
-
-
-def flops_of(step: Callable[[], Any]) -> float:
-    """Floating-point operations of an eager step's matrix products, those of its optimizer included."""
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:  # fused attention is not counted
-        step()
-    return counter.get_total_flops()
-
-
-@cache
-def peak_flops_per_second(rows: int, d_model: int, d_ff: int, device: torch.device, dtype: torch.dtype) -> float:
-    """The best rate of the products in a model's own forward pass; each is the median of 5 measurements."""
-    rates, empty = [], partial(torch.empty, device=device, dtype=dtype)
-    for inner, columns in ((d_model, 3 * d_model), (d_model, d_model), (d_model, 2 * d_ff), (d_ff, d_model)):
-        left, right = empty(rows, inner).normal_(), empty(inner, columns).normal_()
-        product = partial(torch.mm, left, right, out=empty(rows, columns))
-        seconds_per_call(product, 1)  # warms up
-        n = max(1, int(SECONDS_PER_PRODUCT / seconds_per_call(product, 3)))
-        seconds = median(seconds_per_call(product, n) for _ in range(5))
-        rates.append(2 * rows * inner * columns / seconds)
-    return max(rates)
 
 
 def configured(keys: dict[str, Any]) -> Configs:

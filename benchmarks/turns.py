@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from benchmarks.command import in_minutes, save_results
 
@@ -59,12 +58,3 @@ def take_turns(candidates: Candidates, rounds: int, warmup: int = 0) -> dict[str
             seconds = (time.perf_counter() - began) * (warmup + rounds - 1)
             print(f"{in_minutes(seconds)} to go", flush=True)
     return {name: found[warmup:] for name, found in results.items()}
-
-
-def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
-    """The mean over `n` calls, including the device's work."""
-    began = time.perf_counter()
-    for _ in range(n):
-        result = call()
-    result.flatten()[0].item()  # waits for the device
-    return (time.perf_counter() - began) / n

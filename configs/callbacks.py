@@ -12,6 +12,7 @@ from data.pairs import held_out_pairs
 from data.reference_losses import unigram_loss, without_counting
 from data.reference_process import References
 from data.windows import WindowBatch
+from distributed.exchange_time import ExchangeTime
 from distributed.launch import n_started
 from distributed.substitutes import in_all_processes
 from runs.callbacks import Callback
@@ -19,7 +20,6 @@ from runs.run_folder import RunFolder
 from training.callbacks import (
     AnyOrderBound,
     Compiler,
-    DataWaiting,
     KnobPanel,
     PerCharacter,
     ReferenceLosses,
@@ -31,6 +31,7 @@ from training.checkpoint import environment
 from training.health_checks import HealthChecks
 from training.pairs import PairMeasure
 from training.resume import Recorder
+from training.speed import DataWaiting, ShareOfPeak
 
 
 def writing(c: Configs, run: RunFolder) -> list[Callback]:
@@ -39,12 +40,14 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
     recorder = in_all_processes(Recorder)(run, facts, in_background=c.torch_device.type != "cpu")
-    return [ReferenceLosses(run, references, c.plan.curve), recorder]
+    exchanges = [ExchangeTime()] if n_started() > 1 else []
+    return [*exchanges, ReferenceLosses(run, references, c.plan.curve), recorder]
 
 
 def steering(c: Configs) -> list[Callback]:
     """The callbacks that change or check the training, in all processes. Raises ConfigError for a wrong prompt."""
     found: list[Callback] = [in_all_processes(KnobPanel)(), HealthChecks(simple_losses(c)["unigram"]), WeightNorm()]
+    found.append(ShareOfPeak(n_started()))
     if c.data.stored_tokens:
         found.append(DataWaiting())
     if c.data.vocabulary.lengths is not None:

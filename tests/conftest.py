@@ -393,7 +393,7 @@ def check_same(one: RunFolder, other: RunFolder) -> None:
 
 def without_times(run: RunFolder) -> list[dict[str, Any]]:
     """The rows of a run without what depends on the speed of the machine."""
-    times = ("seconds", "wall_seconds", "chars_per_second", "waiting")
+    times = ("seconds", "wall_seconds", "chars_per_second", "share_of_peak", "waiting", "exchanging")
     return [{key: value for key, value in row.items() if key not in times} for row in run.metrics()]
 
 

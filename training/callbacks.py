@@ -31,7 +31,6 @@ from training.step import TrainingStep
 SECONDS_AT_END = 30.0  # at most, to wait for the counting loss after the last step
 TURNS = 5
 CLEARLY_FASTER = 0.9  # of the time of a step; otherwise the number of threads stays
-MOST_WAITING = 0.05  # share of the training time
 SEED = 0  # masks the same characters every time, so that samples can be compared
 
 
@@ -163,18 +162,6 @@ def dense_weights(model: nn.Module) -> list[nn.Parameter]:
     """All weights except those of tables, of which a step uses few."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.EmbeddingBag)}
     return [weight for weight in model.parameters() if id(weight) not in tables]
-
-
-class DataWaiting(Callback):
-    """Adds the share of the training time in which steps waited for windows of a text on the disk."""
-
-    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
-        windows = trainer.training_step.windows
-        row["waiting"] = windows.waited / max(row["seconds"] - trainer.evaluated_at["seconds"], 1e-9)
-        windows.waited = 0.0
-        if row["waiting"] > MOST_WAITING:
-            share = f"{row['waiting']:.0%} of its time"
-            trainer.report(f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk")
 
 
 class PerCharacter(Callback):

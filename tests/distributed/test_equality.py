@@ -70,6 +70,8 @@ def test_a_run_with_two_processes_gives_the_rows_and_weights_of_one(launcher, tr
         for name in ("loss.train", "loss.valid", "loss.valid_at_seq_len", "grad_norm", "accuracy.train"):
             assert other[name] == pytest.approx(row[name], rel=1e-4), name
         assert (other["step"], other["chars"]) == (row["step"], row["chars"])
+        assert "exchanging" not in row
+    assert 0 < max(row.get("exchanging", 0) for row in two.metrics()) < 1
     weights, others = (load_weights(run.checkpoints / "last.safetensors") for run in (one, two))
     torch.testing.assert_close(others, weights, rtol=1e-5, atol=1e-4)
     assert two.status()["status"] == "completed"

@@ -17,7 +17,7 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
     assert set(rows[0]) == {
         "step", "chars", "seconds", "wall_seconds", "corpus", "seq_len", "learning_rate", "masking_prob",
         "loss.train", "accuracy.train", "loss.valid", "loss.valid_stderr", "loss.valid_at_seq_len",
-        "accuracy.valid", "grad_norm", "weight_norm", "chars_per_second",
+        "accuracy.valid", "grad_norm", "weight_norm", "chars_per_second", "share_of_peak",
     }  # fmt: skip
     assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)

@@ -1,0 +1,82 @@
+"""What rows say about the speed of a run: its share of the device's peak, and of the time that it waited for data."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from data.masking import n_masked_in
+from runs.callbacks import Callback
+from training.evaluation import Evaluation, evaluating
+
+MOST_WAITING = 0.05  # share of the training time
+SECONDS_OF_PRODUCTS, ROUNDS = 0.03, 3  # per shape of a matrix
+
+
+class ShareOfPeak(Callback):
+    """Adds the rate of the model's matrix products, relative to that of its fastest one alone."""
+
+    def __init__(self, n_devices: int):
+        self.n_devices = n_devices
+        self.peak = 0.0  # of one device; 0 if the model has no matrices
+
+    def begin(self, trainer: Any) -> None:
+        step = trainer.training_step
+        dtype = torch.bfloat16 if step.update.autocast else torch.float32
+        self.peak = peak(trainer.model, step.chars_per_step // self.n_devices, step.update.device, dtype)
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        if self.peak:
+            n_masked, device = n_masked_in(row["seq_len"], row["masking_prob"]), trainer.training_step.update.device
+            rate = row["chars_per_second"] * operations_per_char(trainer.model, row["seq_len"], n_masked, device)
+            row["share_of_peak"] = rate / self.n_devices / self.peak
+
+
+def operations_per_char(model: nn.Module, seq_len: int, n_masked: int, device: torch.device) -> float:
+    """Floating-point operations of a model's matrix products, forward and backward, which takes twice as many."""
+    inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
+    positions = torch.arange(n_masked, device=device)
+    per_window = getattr(model, "takes_positions_per_window", False)
+    # Fused attention would not be counted.
+    with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(inputs, positions[None] if per_window else positions)
+    return 3 * counter.get_total_flops() / seq_len
+
+
+def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype) -> float:
+    """The best rate, in operations per second, of products of `[n_rows, n_in]` and a matrix of the model; 0 without."""
+    generator, rates = torch.Generator(device).manual_seed(0), [0.0]
+    random = partial(torch.randn, generator=generator, dtype=dtype, device=device)
+    shapes = {module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)}
+    for n_out, n_in in sorted(shapes):
+        product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out))
+        seconds_per_call(product, 1)  # warms up
+        n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
+        rates.append(2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS)))
+    return max(rates)
+
+
+def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:
+    """The mean over `n` calls, including the device's work."""
+    began = time.perf_counter()
+    for _ in range(n):
+        result = call()
+    result.flatten()[0].item()  # waits for the device
+    return (time.perf_counter() - began) / n
+
+
+class DataWaiting(Callback):
+    """Adds the share of the training time in which steps waited for windows of a text on the disk."""
+
+    def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
+        windows = trainer.training_step.windows
+        row["waiting"] = windows.waited / max(row["seconds"] - trainer.evaluated_at["seconds"], 1e-9)
+        windows.waited = 0.0
+        if row["waiting"] > MOST_WAITING:
+            share = f"{row['waiting']:.0%} of its time"
+            trainer.report(f"training waited for the disk for {share}: set FOLIO_CACHE to a folder on a faster disk")
