@@ -1,5 +1,6 @@
 """How much of a step's time the processes exchange tensors."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,14 +13,17 @@ NAMES = ("gloo:", "nccl")  # of the profiler's events
 
 
 class ExchangeTime(Callback):
-    """Adds the share of a step's time in which this process exchanged tensors or waited for that, computing or not.
-
-    PyTorch's profiler measures it, in one step per row.
-    """
+    """Adds the share of a step's time in which this process exchanges tensors, or waits for others to, even if it
+    computes meanwhile. PyTorch's profiler measures it, in one step per row."""
 
     def __init__(self) -> None:
         self.n_steps = 0  # since the last row
         self.profiler: Any = None
+
+    def begin(self, trainer: Any) -> None:
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler prints a line when it starts
+        with profile():  # the first one takes a second, for which the clock must not run
+            pass
 
     def adjust(self, trainer: Any, stage: Any, factor: float) -> tuple[Any, float]:
         self.n_steps += 1
@@ -37,7 +41,8 @@ class ExchangeTime(Callback):
         if self.profiler:
             spans = [(each.name, each.time_range.start, each.time_range.end) for each in self.profiler.events()]
             exchanges = [span for name, *span in spans if any(part in name for part in NAMES)]
-            row["exchanging"] = covered(exchanges) / covered(span for _, *span in spans)
+            begins, ends = zip(*(span for _, *span in spans), strict=True)
+            row["exchanging"] = covered(exchanges) / (max(ends) - min(begins))
         self.n_steps, self.profiler = 0, None
 
 

@@ -23,11 +23,11 @@ from data.masking import MaskedBatch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_lost_processes
-from distributed.saving import helping, written_together
+from distributed.saving import help_to_write, written_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
-from training.checkpoint import Content, is_sharded
+from training.checkpoint import Content, has_shards, is_sharded
 from training.clock import TrainingClock
 from training.compilation import Compiled
 from training.evaluation import Evaluator, Outcomes, masked_outcomes
@@ -118,7 +118,8 @@ class ParallelUpdate(InAllProcesses, Update):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             for number, values in its["state"].items():
                 tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
-                values |= {key: sharded_like(each, parameters[number]) for key, each in tensors.items() if each.shape}
+                for key, each in tensors.items():  # copies: the file may be replaced
+                    values[key] = sharded_like(each, parameters[number]) if each.shape else each.clone()
         super().load_state_dict({**state, "rng_states": [saved[rank % len(saved)]]})
         # A seed from the next draw of a process that was saved, so that it depends on the run and on the step.
         if rank >= len(saved):
@@ -178,15 +179,14 @@ class ParallelTrainer(InAllProcesses, Trainer):
         return Now(progress, *map(bool, flags))
 
     def call(self, hook: str, *arguments: Any) -> None:
-        """While the first process writes sharded tensors, the others write their rows of them."""
+        """The other processes write their rows of sharded weights first: later callbacks may exchange tensors."""
         weights = {"save": 0, "evaluated": 1}.get(hook)  # the place of the weights among the arguments
-        saved: Mapping[str, Any] = (weights is not None and arguments[weights]) or {}
-        if not any(map(is_sharded, saved.values())):
-            super().call(hook, *arguments)
-            return
-        tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
-        with helping(tensors, self.processes):
-            super().call(hook, *arguments)
+        saved: Mapping[str, Any] = (arguments[weights] if weights is not None else None) or {}
+        if has_shards(saved.values()) and not self.processes.is_first:
+            tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
+            if not help_to_write(tensors, self.processes) and hook == "evaluated":
+                self.best_loss = float("inf")  # the next evaluation tries again
+        super().call(hook, *arguments)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         load_whole(self.model, weights)
@@ -231,16 +231,37 @@ class ParallelKnobPanel(InAllProcesses, KnobPanel):
 
 
 class ParallelRecorder(InAllProcesses, Recorder):
-    """The other processes write their rows of sharded tensors."""
+    """Writes sharded weights together with the other processes, which it releases after that."""
 
-    n_files = 0  # so far
+    is_written = False  # whether all processes could write the last sharded weights
 
     def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
-        if not any(map(is_sharded, weights.values())):
+        if not has_shards(weights.values()):
             return super().writer(weights, state)
-        self.n_files += 1  # one may wait for the disk while the next one is written
-        path = self.run.checkpoints / f"{self.n_files}.{os.getpid()}.tmp"
-        return written_together(path, Content.of(weights, state), self.processes)
+        self.is_written = False
+        path = self.run.checkpoints / f"{os.getpid()}.tmp"  # nothing needs a file that is there
+        save = written_together(path, Content.of(weights, state), self.processes)
+        self.is_written = True
+        return save
+
+    def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
+        with self.released(best):
+            super().evaluated(trainer, row, best)
+        if best is not None and has_shards(best.values()) and not self.is_written:
+            trainer.best_loss = float("inf")  # the next evaluation tries again
+
+    def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
+        with self.released(weights):
+            super().save(trainer, weights, state, is_last)
+
+    @contextmanager
+    def released(self, weights: Mapping[str, Any] | None) -> Iterator[None]:
+        """On exit, `help_to_write` ends in the other processes."""
+        try:
+            yield
+        finally:
+            if has_shards((weights or {}).values()):
+                self.processes.from_first(None)
 
 
 PARALLEL: dict[type, Callable[..., Any]] = {

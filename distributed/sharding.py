@@ -12,14 +12,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
+from distributed.processes import Processes
 from training.checkpoint import is_sharded
 
 
 def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
     """A model whose parameters are sharded over the devices of all processes; `build` builds it on the CPU.
 
-    Each layer in an `nn.ModuleList` is sharded before the next one is built, so that no process ever has the whole
-    model. Later, one layer at a time is gathered.
+    A layer is sharded when it is added to an `nn.ModuleList`. If the next one is built after that, as in the default
+    architecture, no process ever has the whole model. Later, one layer at a time is gathered.
     """
     from torch.distributed.device_mesh import init_device_mesh  # these imports take a second
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -43,7 +44,7 @@ def sharded(build: Callable[[], nn.Module], device: torch.device) -> nn.Module:
 
 
 def release(model: Any, *_: Any) -> None:
-    """After a call without gradients, drop the parameters that no layer contains; FSDP2 keeps them for gradients."""
+    """After a call without gradients, free the gathered parameters outside of the layers; FSDP2 would keep them."""
     if not torch.is_grad_enabled():
         model.reshard()
 
@@ -55,13 +56,14 @@ def whole(tensor: Any) -> torch.Tensor:
 
 def rows_of(tensor: Any) -> slice:
     """The rows of a sharded tensor that this process has."""
-    mesh, n_rows = tensor.device_mesh, tensor.shape[0]
-    size = -(-n_rows // mesh.size())
-    return slice(min(mesh.get_local_rank() * size, n_rows), min((mesh.get_local_rank() + 1) * size, n_rows))
+    return Processes(tensor.device_mesh.get_local_rank(), tensor.device_mesh.size()).share(len(tensor))
 
 
 def sharded_like(tensor: torch.Tensor, example: Any) -> torch.Tensor:
-    """A whole tensor, sharded as `example` is, if it is. Each process copies its rows; they exchange nothing."""
+    """Shard a whole tensor like `example`; returns it as it is if `example` is not sharded.
+
+    Each process copies its rows. They exchange nothing.
+    """
     if not is_sharded(example):
         return tensor
     from torch.distributed.tensor import DTensor

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,10 @@ TENSOR, ITEMS = "$tensor", "$items"  # in JSON: the name of a tensor, and a dict
 def is_sharded(tensor: Any) -> bool:
     """Whether a tensor is one of PyTorch's DTensors, whose import takes a second: each process has some of its rows."""
     return hasattr(tensor, "full_tensor")
+
+
+def has_shards(tensors: Iterable[Any]) -> bool:
+    return any(map(is_sharded, tensors))
 
 
 class CheckpointError(InputError):
@@ -69,7 +73,7 @@ class Content(NamedTuple):
 
 def load_checkpoint(path: Path, mapped: bool = False) -> Checkpoint:
     """Read what `Content.save` wrote. With `mapped`, tensors stay in the file until they are used, and must not be
-    used after it has changed. Raises CheckpointError if it is missing or damaged."""
+    used after it is overwritten; replacing it is safe. Raises CheckpointError if it is missing or damaged."""
     try:
         tensors, metadata = map_file(path) if mapped else _read(path)
         text, expected = metadata.get("state", ""), metadata["sha256"]  # the best weights of format 2 have no state

@@ -15,7 +15,7 @@ from data.corpus import Corpus
 from runs.callbacks import Callback
 from runs.files import reporting_os_errors, write_json
 from runs.run_folder import RunFolder, RunFolderError
-from training.checkpoint import Checkpoint, CheckpointError, Content, is_sharded, load_last, put_weights, save_last
+from training.checkpoint import Checkpoint, CheckpointError, Content, has_shards, load_last, put_weights, save_last
 from training.loop import SAVED, Trainer
 
 
@@ -90,7 +90,7 @@ class Recorder(Callback):
                 future.result()
 
     def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
-        """Writes a checkpoint with these weights and this state, whatever they become meanwhile."""
+        """Returns a function that writes a checkpoint with these weights and this state as they are now."""
         return Content.of(weights, state).save
 
     def _save_best(self) -> None:
@@ -107,8 +107,7 @@ class Recorder(Callback):
 
 def restore(run: RunFolder, trainer: Trainer) -> Checkpoint:
     """Load the run's last whole checkpoint into a new trainer. Raises CheckpointError."""
-    has_shards = any(map(is_sharded, trainer.model.parameters()))
-    found = load_last(run.checkpoints, mapped=has_shards)  # each process takes its rows of every tensor
+    found = load_last(run.checkpoints, mapped=has_shards(trainer.model.parameters()))  # each process copies its rows
     put_weights(trainer.load_weights, found)
     try:  # without communication, whose errors are others
         put_state(trainer, found.state)
@@ -126,7 +125,7 @@ def put_state(trainer: Trainer, state: Mapping[str, Any]) -> None:
         trainer.best_loss = float("inf")  # a `loss.bound` and a `loss.valid` do not compare
     trainer.clock.set(state["seconds"])
     device = trainer.training_step.update.device
-    trainer.sums = {name: total.to(device) for name, total in state["sums"].items()}
+    trainer.sums = {name: total.to(device, copy=True) for name, total in state["sums"].items()}
     # With a longer budget the evaluations are farther apart, so fewer of them are done.
     trainer.n_evaluations = min(trainer.n_evaluations, trainer.schedule.evaluations_due(trainer.progress()))
     if trainer.step > trainer.evaluated_at["step"]:  # at least the last one is still to come

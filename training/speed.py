@@ -1,4 +1,4 @@
-"""What rows say about the speed of a run: its share of the device's peak, and of the time that it waited for data."""
+"""What rows say about the speed of a run: the share of the device's peak, and of the time that it waited for data."""
 
 import time
 from collections.abc import Callable
@@ -8,18 +8,20 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from data.masking import n_masked_in
 from runs.callbacks import Callback
 from training.evaluation import Evaluation, evaluating
 
 MOST_WAITING = 0.05  # share of the training time
-SECONDS_OF_PRODUCTS, ROUNDS = 0.03, 3  # per shape of a matrix
+SECONDS_OF_PRODUCTS, ROUNDS = 0.01, 3
+MOST_ROWS = 16_384  # of the product whose rate is the peak
+PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm, torch.ops.aten.baddbmm)
 
 
 class ShareOfPeak(Callback):
-    """Adds the rate of the model's matrix products, relative to that of its fastest one alone."""
+    """Adds the rate of the model's matrix products, relative to that of its largest matrix in a product alone."""
 
     def __init__(self, n_devices: int):
         self.n_devices = n_devices
@@ -27,8 +29,9 @@ class ShareOfPeak(Callback):
 
     def begin(self, trainer: Any) -> None:
         step = trainer.training_step
+        n_rows = step.chars_per_step // (self.n_devices * step.grad_accum_steps)
         dtype = torch.bfloat16 if step.update.autocast else torch.float32
-        self.peak = peak(trainer.model, step.chars_per_step // self.n_devices, step.update.device, dtype)
+        self.peak = peak(trainer.model, n_rows, step.update.device, dtype)
 
     def measured(self, trainer: Any, row: dict[str, Any], evaluation: Evaluation) -> None:
         if self.peak:
@@ -37,28 +40,40 @@ class ShareOfPeak(Callback):
             row["share_of_peak"] = rate / self.n_devices / self.peak
 
 
+class Operations(TorchDispatchMode):
+    """Counts the floating-point operations of matrix products. PyTorch's own counter imports its compiler."""
+
+    n = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        result = function(*arguments, **(keywords or {}))
+        if function.overloadpacket in PRODUCTS:
+            self.n += 2 * result.numel() * arguments[-2].shape[-1]
+        return result
+
+
 def operations_per_char(model: nn.Module, seq_len: int, n_masked: int, device: torch.device) -> float:
     """Floating-point operations of a model's matrix products, forward and backward, which takes twice as many."""
     inputs = torch.zeros(1, seq_len, dtype=torch.int64, device=device)
     positions = torch.arange(n_masked, device=device)
     per_window = getattr(model, "takes_positions_per_window", False)
     # Fused attention would not be counted.
-    with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with evaluating(model, device), sdpa_kernel(SDPBackend.MATH), Operations() as counted:
         model(inputs, positions[None] if per_window else positions)
-    return 3 * counter.get_total_flops() / seq_len
+    return 3 * counted.n / seq_len
 
 
 def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype) -> float:
-    """The best rate, in operations per second, of products of `[n_rows, n_in]` and a matrix of the model; 0 without."""
-    generator, rates = torch.Generator(device).manual_seed(0), [0.0]
-    random = partial(torch.randn, generator=generator, dtype=dtype, device=device)
-    shapes = {module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)}
-    for n_out, n_in in sorted(shapes):
-        product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out))
-        seconds_per_call(product, 1)  # warms up
-        n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
-        rates.append(2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS)))
-    return max(rates)
+    """The rate, in operations per second, of products of `[n_rows, n_in]` and the largest matrix of the model."""
+    shapes = [module.weight.shape for module in model.modules() if isinstance(module, nn.Linear)]
+    if not shapes:
+        return 0.0
+    (n_out, n_in), n_rows = max(shapes, key=torch.Size.numel), min(n_rows, MOST_ROWS)
+    random = partial(torch.randn, generator=torch.Generator(device).manual_seed(0), dtype=dtype, device=device)
+    product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out))
+    seconds_per_call(product, 1)  # warms up
+    n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
+    return 2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS))
 
 
 def seconds_per_call(call: Callable[[], torch.Tensor], n: int) -> float:

@@ -3,6 +3,7 @@
 A lost process is given up after seconds instead of most of a minute.
 """
 
+import errno
 import os
 import resource
 import sys
@@ -16,7 +17,8 @@ import torch
 import experiment
 from configs.one_line import run_main
 from data.corpus import ENVIRONMENT_VARIABLE, Corpus
-from distributed import meeting, processes
+from distributed import meeting, processes, saving
+from runs.files import flush
 from training import compilation
 from training.checkpoint import CheckpointError
 from training.loop import Trainer
@@ -49,6 +51,12 @@ def slow(function: Callable) -> Callable:
     return slowly
 
 
+def once(path: object) -> None:
+    """Fail as a full disk does, then no more."""
+    saving.flush = flush
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 from_text = Corpus.from_text
 FAULTS = {
     "full disk": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
@@ -59,6 +67,7 @@ FAULTS = {
     "key": lambda: sys.argv.append("seed=5"),
     "text": lambda: setattr(Corpus, "from_text", staticmethod(reversed_text)),
     "no text": lambda: os.environ.update({ENVIRONMENT_VARIABLE: "nowhere.txt"}),
+    "full disk once": lambda: setattr(saving, "flush", once),
     "hang": lambda: setattr(TrainingStep, "__call__", hang),
     "slow compiler": lambda: setattr(compilation, "_leave_out", slow(lambda model: None)),
 }

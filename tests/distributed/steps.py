@@ -1,6 +1,6 @@
 """Steps of several processes.
 
-`python tests/distributed/steps.py gradients|muon|memory CONFIG OUT`, or `not_finite CONFIG`.
+`python tests/distributed/steps.py gradients|muon|weights|memory CONFIG OUT`, or `not_finite CONFIG`.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
-from distributed.saving import helping, written_together
+from distributed.saving import help_to_write, written_together
 from distributed.sharding import load_whole, sharded_like, whole
-from training.checkpoint import Content
+from training.checkpoint import Content, is_sharded
 from training.muon import local
 from training.schedule import Stage
 
@@ -102,20 +102,36 @@ def new_memory(function: Callable[[], Any]) -> int:
     return counted.peak
 
 
+def weights(config: str, out: str) -> None:
+    """Write the weights that training begins with."""
+    with connected(config) as (group, configs):
+        found = all_whole(configs.network)
+        if group.is_first:
+            torch.save(found, Path(out))
+
+
 def memory(config: str, out: str) -> None:
-    """Write the new memory of building the model and of saving it, in bytes, and the checkpoint beside them."""
+    """Write the new memory of building the model and of saving a checkpoint, in bytes, the tensors that the checkpoint
+    must hold, and the checkpoint beside them."""
     with connected(config) as (group, configs):
         n_built = new_memory(lambda: configs.network)
-        path, content = Path(out).with_suffix(".safetensors"), Content.of(configs.network.state_dict(), {})
+        assert all(map(is_sharded, configs.network.parameters()))
+        trainer, path = configs.trainer, Path(out).with_suffix(".safetensors")
+        trainer.training_step(Stage(1.0, 32, 0.15))
 
         def save() -> None:
-            with helping(content.tensors, group):
-                if group.is_first:
-                    written_together(path.with_suffix(".tmp"), content, group)(path)
+            content = Content.of(trainer.weights(), trainer.state_dict())
+            if group.is_first:
+                written_together(path.with_suffix(".tmp"), content, group)(path)
+                group.from_first(None)
+            else:
+                assert help_to_write(content.tensors, group)
 
         n_saved = new_memory(save)
+        tensors = Content.of(trainer.weights(), trainer.state_dict()).tensors
+        expected = {name: whole(tensor) for name, tensor in tensors.items()}
         if group.is_first:
-            torch.save((n_built, n_saved), Path(out))
+            torch.save((n_built, n_saved, expected), Path(out))
 
 
 def not_finite(config: str) -> None:
@@ -148,4 +164,5 @@ def broken(outcome_of, model, batch):
 
 
 if __name__ == "__main__":
-    {"gradients": gradients, "muon": muon, "memory": memory, "not_finite": not_finite}[sys.argv[1]](*sys.argv[2:])
+    steps = {each.__name__: each for each in (gradients, muon, weights, memory, not_finite)}
+    steps[sys.argv[1]](*sys.argv[2:])

@@ -55,7 +55,7 @@ def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(launcher
 RUNS = {
     "ddp": NGRAMS,
     "adaptive": {"masking__strategy": "adaptive"},
-    "fsdp": NGRAMS | {"training__parallel": "fsdp"},
+    "fsdp": NGRAMS | {"training__parallel": "fsdp", "sample__every_evaluations": 1},
     "fsdp with adamw": {"training__parallel": "fsdp", "training__optimizer": "adamw"},
 }
 

@@ -12,7 +12,7 @@ import pytest
 from configs.compiled_code import CACHE_VARIABLE
 from distributed.processes import HANGS, LOST
 from tests.distributed.conftest import Launcher
-from training.checkpoint import load_last
+from training.checkpoint import load_checkpoint, load_last
 
 PROGRAM = "tests/distributed/faulty.py"
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="limits a program that runs: Linux only")
@@ -108,6 +108,19 @@ def test_a_full_disk_of_a_process_leaves_the_last_checkpoint(launcher, parallel,
     assert f"stopped: cannot save the run ({named}File too large): make room for " in errors[0]
     assert errors[1] == ""
     assert {path.name: path.read_bytes() for path in run.checkpoints.iterdir()} == before
+
+
+def test_the_next_weights_are_the_best_if_a_process_could_not_write_the_best_ones(launcher):
+    keys = {"training__parallel": "fsdp", "training__max_steps": 4, "training__evaluations": 2}
+    rate = {"training__learning_rate": 10.0, "training__muon_learning_rate": 10.0}  # the loss rises
+    programs = launcher.start(2, PROGRAM, "full disk once", "--config", launcher.config(**keys, **rate))
+    assert [program.wait(120) for program in programs] == [0, 0]
+    full = "cannot write the best weights; will try again (process 1: No space left on device)"
+    assert full in programs[0].stdout.read()
+    run = launcher.only_run()
+    first, last = (row["loss.valid"] for row in run.metrics())
+    assert first < last
+    assert load_checkpoint(run.checkpoints / "best.safetensors").state["loss.valid"] == last
 
 
 @on_linux

@@ -1,23 +1,51 @@
-"""With `training.parallel=fsdp`, no process has the whole model, and a checkpoint is what one process would save."""
+"""With `training.parallel=fsdp`, no process has the whole model, and a checkpoint has what all have together."""
 
+import pytest
 import torch
+from safetensors.torch import load_file
 
+from distributed import saving
+from distributed.processes import Processes
 from tests.conftest import configs_for
 from tests.distributed import steps
 from tests.distributed.conftest import KEYS
-from training.checkpoint import load_checkpoint
+from training.checkpoint import CheckpointError, Content, load_checkpoint
 
 SHAPE = {"model__n_layers": 16, "model__d_model": 64}
+# Numbers of other types, and a tensor with fewer rows than there are processes.
+MORE = {"model__ngrams": 2, "model__ngram_rows": 9, "objective__sop": True}
 
 
-def test_a_sharded_model_is_built_and_saved_without_its_whole(launcher, tmp_path):
-    config = launcher.config(**SHAPE, training__parallel="fsdp")
+def test_a_sharded_model_is_built_and_saved_without_gathering_it(launcher, tmp_path):
+    config = launcher.config(**SHAPE, **MORE, training__parallel="fsdp")
     launcher.run(4, steps.__file__, "memory", config, str(tmp_path / "found.pt"))
-    n_built, n_saved = torch.load(tmp_path / "found.pt")
-    alone = configs_for(launcher.corpus, **KEYS, **SHAPE).network
-    weights = alone.state_dict()
+    n_built, n_saved, expected = torch.load(tmp_path / "found.pt")
+    weights = configs_for(launcher.corpus, **KEYS, **SHAPE, **MORE).network.state_dict()
     n_whole = sum(weight.nbytes for weight in weights.values())
     assert n_built < 0.6 * n_whole
     assert n_saved < 0.05 * n_whole
-    found = load_checkpoint(tmp_path / "found.safetensors")
-    torch.testing.assert_close(found.weights, weights, rtol=0, atol=0)
+    load_checkpoint(tmp_path / "found.safetensors")  # its hash is right
+    found = load_file(tmp_path / "found.safetensors")
+    assert found.keys() == expected.keys() > weights.keys()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_a_sharded_model_starts_with_the_weights_that_one_process_has(launcher, tmp_path):
+    config = launcher.config(**MORE, training__parallel="fsdp")
+    launcher.run(2, steps.__file__, "weights", config, str(tmp_path / "found.pt"))
+    alone = configs_for(launcher.corpus, **KEYS, **MORE).network.state_dict()
+    torch.testing.assert_close(torch.load(tmp_path / "found.pt"), alone, rtol=0, atol=0)
+
+
+def test_rows_that_did_not_arrive_are_noticed(tmp_path, monkeypatch):
+    path, content = tmp_path / "file", Content.of({"weight": torch.ones(4, 3)}, {})
+    monkeypatch.setattr(saving, "is_sharded", lambda tensor: True)
+    monkeypatch.setattr(saving, "rows_of", lambda tensor: slice(0, 4))
+    save = saving.written_together(tmp_path / "new", content, Processes())
+    with open(tmp_path / "new", "r+b") as file:
+        file.seek(-8, 2)
+        file.write(bytes(4))
+    with pytest.raises(OSError, match="rows of process 0 are missing"):
+        save(path)
+    with pytest.raises(CheckpointError):
+        load_checkpoint(path)

@@ -21,6 +21,7 @@ def test_a_run_writes_its_files_and_rows_have_the_columns_of_the_design_and_even
     }  # fmt: skip
     assert rows == [dict(row) for row in trained.callbacks.rows]
     assert all(row["seconds"] <= row["wall_seconds"] for row in rows)
+    assert all(0 < row["share_of_peak"] < 1.5 for row in rows)
     names = {str(path.relative_to(trained.run.path)) for path in trained.run.path.rglob("*") if path.is_file()}
     assert names == {
         "about.json", "config.yaml", "corpus.json", "vocabulary.json",
