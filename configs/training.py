@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-STAGES = (
-    "rows {until: share of the budget, seq_len: characters, masking_prob: a rate, or a list of rates that steps cycle"
-    " through; optional}, in order"
-)
+ADAMW_RATE = "peak learning rate of AdamW at a d_model of 128; it is inverse to d_model. For noam, a factor"
+STAGES = "rows {until: share of the budget, seq_len: characters, masking_prob (optional): a rate, or rates in turn}"
 
 
 class TrainingConfigs(Branch):
@@ -36,7 +34,7 @@ class TrainingConfigs(Branch):
         Key("batches per step; more need less memory", low=1, high=65_536, resume=True, former="training.accumulation"),
     ] = 1
     optimizer: Annotated[Any, Key("the optimizer of the weights")] = "muon"
-    learning_rate: Annotated[float, Key("peak learning rate of AdamW; for noam, a factor", above=0, high=100)] = 2e-3
+    learning_rate: Annotated[float, Key(ADAMW_RATE, above=0, high=100)] = 2e-3
     table_learning_rate: Annotated[float, Key("peak learning rate of the n-gram table", above=0, high=100)] = 0.02
     muon_learning_rate: Annotated[float, Key("peak learning rate of Muon", above=0, high=100)] = 0.02
     muon_momentum: Annotated[float, Key("Muon averages over about 1 / (1 - this) steps", low=0, high=0.999)] = 0.95
@@ -107,5 +105,6 @@ def adamw(c: TrainingConfigs) -> "list[Optimizer]":
 def adamw_of(c: TrainingConfigs, left_out: "Sequence[nn.Parameter]" = ()) -> "list[Optimizer]":
     from training import optimizers
 
-    rates = {"learning_rate": c.learning_rate, "table_learning_rate": c.table_learning_rate}
+    rate = c.learning_rate * 128 / c.root().model.d_model  # the best rate falls so: docs/scaling.md
+    rates = {"learning_rate": rate, "table_learning_rate": c.table_learning_rate}
     return optimizers.adamw(c.network, left_out=left_out, weight_decay=c.weight_decay, **rates)

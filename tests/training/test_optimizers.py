@@ -25,7 +25,15 @@ def with_table() -> MaskedLanguageModel:
 
 
 def muon_of(net: nn.Module) -> list[torch.optim.Optimizer]:
-    return muon(SimpleNamespace(network=net, **RATES, **MUON))
+    root = SimpleNamespace(model=SimpleNamespace(d_model=128))  # the width whose rate the key has
+    return muon(SimpleNamespace(network=net, root=lambda: root, **RATES, **MUON))
+
+
+def test_the_rate_of_adamw_is_inverse_to_the_width_and_that_of_muon_is_not(corpus_file):
+    narrow, wide = (configs_for(corpus_file, model__d_model=n).training.optimizer for n in (32, 128))
+    of_adamw, of_muon = ([each.param_groups[0]["lr"] for each in pair] for pair in zip(narrow, wide, strict=True))
+    assert of_adamw == [8e-3, 2e-3]
+    assert of_muon == [0.02, 0.02]
 
 
 def test_muon_gets_the_matrices_of_the_layers_and_adamw_all_other_parameters():
