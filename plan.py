@@ -84,7 +84,8 @@ def plan(options: Namespace) -> None:
         faster = again().chars_per_second / again(**EAGER).chars_per_second
         shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
         choice = chosen(law, shapes, options)
-    half, twice = (chosen(law, shapes, options, factor) for factor in (0.5, 2.0))
+    lengths = (choice.n_chars // 2, 2 * choice.n_chars)
+    half, twice = (choice._replace(n_chars=n, predicted=law.predict(choice.shape.n_weights, n)) for n in lengths)
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")
     print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)
     curve = course(law, choice, [(row["chars"] / rows[-1]["chars"], row["loss.valid"]) for row in rows])
@@ -106,9 +107,9 @@ def known_floor(data: Any) -> float | None:
     return mean_loss(window_losses(data.loaded)["floor"])
 
 
-def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 1.0) -> Choice:
-    """The run of `factor` times the budget whose interval has the lowest upper end: predictions far above the ladder's
-    sizes are uncertain.
+def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
+    """The run within the budget whose interval has the lowest upper end: predictions far above the ladder's sizes are
+    uncertain.
 
     If a loss is asked for, the budget is the least time in which some run is expected to reach it, and the run with the
     lowest expected loss is chosen.
@@ -116,7 +117,7 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace, factor: float = 
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
     if seconds == np.inf:
         raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
-    lengths = [round(factor * (options.chars or seconds * shape.chars_per_second)) for shape in shapes]
+    lengths = [round(options.chars or seconds * shape.chars_per_second) for shape in shapes]
     found = [Choice(s, n, law.predict(s.n_weights, n)) for s, n in zip(shapes, lengths, strict=True)]
     return min(found, key=lambda choice: choice.predicted.loss if options.loss else choice.predicted.high)
 

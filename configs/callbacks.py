@@ -5,7 +5,7 @@ import math
 import torch
 
 from configs.compiled_code import kept_code
-from configs.experiment import Configs
+from configs.experiment import Configs, is_sharded
 from configs.keys import ConfigError
 from configs.outputs import prompts
 from data.pairs import held_out_pairs
@@ -39,7 +39,8 @@ def writing(c: Configs, run: RunFolder) -> list[Callback]:
     facts = environment(c.torch_device, c.compiled is not None, c.training.autocast, n_started())
     why_not = without_counting(c.data.vocabulary, c.data.loaded)
     references = References(c.data.loaded, simple_losses(c), why_not=why_not)
-    recorder = in_all_processes(Recorder)(run, facts, in_background=c.torch_device.type != "cpu")
+    in_background = c.torch_device.type != "cpu" and not is_sharded(c)
+    recorder = in_all_processes(Recorder)(run, facts, in_background=in_background)
     exchanges = [ExchangeTime()] if n_started() > 1 else []
     return [*exchanges, ReferenceLosses(run, references, c.plan.curve), recorder]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-ADAMW_RATE = "peak learning rate of AdamW at a d_model of 128; it is inverse to d_model. For noam, a factor"
+ADAMW_RATE = "peak learning rate of AdamW at a d_model of 128: it uses this times 128 / d_model; for noam, a factor"
 STAGES = "rows {until: share of the budget, seq_len: characters, masking_prob (optional): a rate, or rates in turn}"
 
 

@@ -4,7 +4,7 @@ Every process draws the same windows and masks, and takes its share of them. Dis
 gradients; with FSDP (see `distributed.sharding`) the model does so itself.
 """
 
-import os
+import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -23,7 +23,7 @@ from data.masking import MaskedBatch
 from distributed.launch import n_started, rank
 from distributed.meeting import Meeting
 from distributed.processes import VERSIONS, Processes, naming_lost_processes
-from distributed.saving import help_to_write, written_together
+from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like
 from distributed.substitutes import SUBSTITUTES
 from training.callbacks import KnobPanel
@@ -35,6 +35,7 @@ from training.loop import Now, Trainer
 from training.muon import Muon, local, orthogonal
 from training.objective import MaskedObjective, Outcome, Sums
 from training.resume import Recorder
+from training.schedule import Stage
 from training.step import TrainingStep, Update
 
 STEPS_BETWEEN_REQUESTS = 8  # of the knobs, which the first process shares
@@ -178,14 +179,22 @@ class ParallelTrainer(InAllProcesses, Trainer):
         progress, *flags = self.processes.agree(*super().now())
         return Now(progress, *map(bool, flags))
 
+    def evaluate(self, stage: Stage, progress: float) -> None:
+        before, self.is_best_written = self.best_loss, True
+        super().evaluate(stage, progress)
+        if not self.is_best_written:
+            self.best_loss = before  # of the best weights that are written
+
     def call(self, hook: str, *arguments: Any) -> None:
-        """The other processes write their rows of sharded weights first: later callbacks may exchange tensors."""
+        """The other processes write their rows of sharded weights first: later callbacks may exchange tensors.
+
+        The first process must have a `ParallelRecorder`, which lets them go on.
+        """
         weights = {"save": 0, "evaluated": 1}.get(hook)  # the place of the weights among the arguments
         saved: Mapping[str, Any] = (arguments[weights] if weights is not None else None) or {}
         if has_shards(saved.values()) and not self.processes.is_first:
             tensors = Content.of(*arguments[:2]).tensors if hook == "save" else saved
-            if not help_to_write(tensors, self.processes) and hook == "evaluated":
-                self.best_loss = float("inf")  # the next evaluation tries again
+            self.is_best_written = help_to_write(tensors, self.processes)
         super().call(hook, *arguments)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -231,37 +240,34 @@ class ParallelKnobPanel(InAllProcesses, KnobPanel):
 
 
 class ParallelRecorder(InAllProcesses, Recorder):
-    """Writes sharded weights together with the other processes, which it releases after that."""
+    """Writes sharded weights together with the other processes, which wait in `help_to_write` until it is done.
 
-    is_written = False  # whether all processes could write the last sharded weights
+    Training waits too. Weights that cannot be written are not kept for another attempt.
+    """
 
     def writer(self, weights: Mapping[str, Any], state: dict[str, Any]) -> Callable[[Path], None]:
         if not has_shards(weights.values()):
             return super().writer(weights, state)
-        self.is_written = False
-        path = self.run.checkpoints / f"{os.getpid()}.tmp"  # nothing needs a file that is there
-        save = written_together(path, Content.of(weights, state), self.processes)
-        self.is_written = True
-        return save
+        return partial(save_together, Content.of(weights, state), self.processes)
 
     def evaluated(self, trainer: Any, row: Mapping[str, Any], best: Mapping[str, Any] | None) -> None:
-        with self.released(best):
+        if not has_shards((best or {}).values()):
             super().evaluated(trainer, row, best)
-        if best is not None and has_shards(best.values()) and not self.is_written:
-            trainer.best_loss = float("inf")  # the next evaluation tries again
+            return
+        try:
+            super().evaluated(trainer, row, best)
+        finally:
+            trainer.is_best_written, self.best = self.best is None, None
+            self.processes.from_first(trainer.is_best_written)
 
     def save(self, trainer: Any, weights: Mapping[str, Any], state: dict[str, Any], is_last: bool) -> None:
-        with self.released(weights):
-            super().save(trainer, weights, state, is_last)
-
-    @contextmanager
-    def released(self, weights: Mapping[str, Any] | None) -> Iterator[None]:
-        """On exit, `help_to_write` ends in the other processes."""
         try:
-            yield
+            super().save(trainer, weights, state, is_last)
+            if is_last and has_shards(weights.values()) and not self.best_path.exists():
+                raise OSError(errno.EIO, "the best weights could not be written")
         finally:
-            if has_shards((weights or {}).values()):
-                self.processes.from_first(None)
+            if has_shards(weights.values()):
+                self.processes.from_first(True)
 
 
 PARALLEL: dict[type, Callable[..., Any]] = {

@@ -7,9 +7,9 @@ import errno
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,78 +23,80 @@ from training.muon import local
 
 # The names of types in safetensors files.
 TYPES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
-TYPES |= {torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
+TYPES |= {torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 UNKNOWN = "0" * 64  # in the place of the hash, until everything is written
+NUMBERS = count()  # of temporary files
 
 
-def written_together(path: Path, content: Content, processes: Processes) -> Callable[[Path], None]:
-    """Write a checkpoint to `path`, while the other processes are in `help_to_write`.
+def save_together(content: Content, processes: Processes, path: Path) -> None:
+    """Save a checkpoint, while the other processes are in `help_to_write`.
 
-    Returns a function that adds the hash and renames the file, without the other processes. Raises OSError if a process
-    cannot write.
+    Raises OSError if a process cannot write, or if its rows do not arrive in the file.
     """
-    header, begins = layout(content)
+    header, begins, size = layout(content)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A new name each time: a network file system may know an old one as the file that was renamed.
+    written = path.with_name(f"{path.name}.{os.getpid()}.{next(NUMBERS)}.tmp")
     try:
-        path.write_bytes(header)
-        processes.from_first((path, begins))
-        checksums = write_rows(path, begins, content.tensors, processes)
+        written.write_bytes(header)
+        os.truncate(written, size)  # rows that do not arrive are then zeros, not a shorter file
+        processes.from_first((written, begins))
+        checksums = write_rows(written, begins, content.tensors, processes)
+        finish(written, header, content, checksums)
+        os.replace(written, path)
     except BaseException:
-        path.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
         raise
-    sharded = [name for name, tensor in content.tensors.items() if is_sharded(tensor)]
-    return partial(finish, path, header, content.text, sharded, checksums)
 
 
-def finish(
-    written: Path, header: bytes, text: str, sharded: Sequence[str], checksums: Sequence[int], path: Path
-) -> None:
-    """Check that the rows of all processes are in the file, add the hash, and rename the file."""
+def finish(written: Path, header: bytes, content: Content, checksums: Sequence[int]) -> None:
+    """Check that the rows of all processes are in the file, and add the hash."""
     tensors, _ = map_file(written)
+    sharded = [name for name, tensor in content.tensors.items() if is_sharded(tensor)]
     for rank, expected in enumerate(checksums):
         share = Processes(rank, len(checksums)).share
         if checksum(tensors[name][share(len(tensors[name]))] for name in sharded) != expected:
             raise OSError(errno.EIO, f"rows of process {rank} are missing in the file")
     with open(written, "r+b") as file:
-        file.write(header.replace(UNKNOWN.encode(), digest(tensors, text).encode(), 1))
+        file.write(header.replace(UNKNOWN.encode(), digest(tensors, content.text).encode(), 1))
     flush(written)
-    os.replace(written, path)
 
 
 def help_to_write(tensors: Mapping[str, torch.Tensor], processes: Processes) -> bool:
-    """Write this process's rows of `tensors` into the file of the first process, if there is one, until it sends None.
-
-    Returns whether all processes could write theirs.
-    """
-    is_written = False
-    while (message := processes.from_first(None)) is not None:
-        path, begins = message
+    """Write this process's rows of `tensors` into each file that the first process writes, until that sends whether it
+    has saved them, which is the result."""
+    while not isinstance(message := processes.from_first(None), bool):
+        written, begins = message
         with suppress(OSError):  # the first process raises it
-            write_rows(path, begins, tensors, processes)
-            is_written = True
-    return is_written
+            write_rows(written, begins, tensors, processes)
+    return message
 
 
-def write_rows(path: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], processes: Processes) -> list[int]:
+def write_rows(written: Path, begins: Mapping[str, int], tensors: Mapping[str, Any], processes: Processes) -> list[int]:
     """Write this process's rows of sharded tensors at their offsets; the first one also writes the other tensors.
 
     Returns the checksum of the rows of each process. Raises OSError in all processes if one cannot write.
     """
-    mine = {name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}
-    failed, others = "", {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)}
+    failed, value, error = "", 0, None
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY), "wb") as file:  # as `r+b`, network file systems would read pages too
+        mine = {name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}
+        others = {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)}
+        with os.fdopen(os.open(written, os.O_WRONLY), "wb") as file:  # as `r+b`, network file systems would read pages
             for name, tensor in (mine | (others if processes.is_first else {})).items():
                 n_before = rows_of(tensor).start * (tensor.nbytes // len(tensor)) if name in mine else 0
                 file.seek(begins[name] + n_before)
                 file.write(content_of(local(tensor)))
-        flush(path)
-    except OSError as error:
-        failed = (f"process {processes.rank}: " if processes.rank else "") + (error.strerror or f"{error}")
-    found = processes.of_all((failed, checksum(map(local, mine.values()))))
-    if failures := [failed for failed, _ in found if failed]:
-        raise OSError(errno.EIO, failures[0])
-    return [each for _, each in found]
+        flush(written)
+        value = checksum(map(local, mine.values()))
+    except Exception as raised:  # first, tell the others, which wait
+        error, failed = raised, getattr(raised, "strerror", None) or f"{raised}"
+    found = processes.of_all((failed, value))
+    if error and not isinstance(error, OSError):
+        raise error
+    for rank, (failed, _) in enumerate(found):
+        if failed:
+            raise OSError(errno.EIO, f"process {rank}: {failed}" if rank else failed)
+    return [value for _, value in found]
 
 
 def content_of(tensor: torch.Tensor) -> memoryview | bytes:
@@ -109,8 +111,8 @@ def checksum(tensors: Iterable[torch.Tensor]) -> int:
     return value
 
 
-def layout(content: Content) -> tuple[bytes, dict[str, int]]:
-    """The header of a safetensors file, and where in the file each tensor begins."""
+def layout(content: Content) -> tuple[bytes, dict[str, int], int]:
+    """The header of a safetensors file, where in the file each tensor begins, and the size of the file."""
     entries: dict[str, Any] = {"__metadata__": {"sha256": UNKNOWN, "state": content.text}}
     end, tensors = 0, content.tensors
     for name in sorted(tensors, key=lambda name: -tensors[name].element_size()):  # so that all are aligned
@@ -120,4 +122,4 @@ def layout(content: Content) -> tuple[bytes, dict[str, int]]:
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     begins = {name: 8 + len(text) + entries[name]["data_offsets"][0] for name in tensors}
-    return len(text).to_bytes(8, "little") + text, begins
+    return len(text).to_bytes(8, "little") + text, begins, 8 + len(text) + end

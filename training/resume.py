@@ -51,10 +51,8 @@ class Recorder(Callback):
             self._write(partial(self.run.append_metrics, dict(row)))
         if best is not None:
             self._finish(trainer.report)
-            what = "the best weights; will try again"
-            with reporting_os_errors(trainer.report, what):
-                self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
-            self._begin(self._save_best, what, trainer.report)
+            self.best = self.writer(best, {"step": row["step"], "loss.valid": row["loss.valid"]})
+            self._begin(self._save_best, "the best weights; will try again", trainer.report)
 
     def changed(self, trainer: Any, event: Mapping[str, Any]) -> None:
         with reporting_os_errors(trainer.report, "an event; it stays queued"):

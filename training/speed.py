@@ -70,7 +70,7 @@ def peak(model: nn.Module, n_rows: int, device: torch.device, dtype: torch.dtype
         return 0.0
     (n_out, n_in), n_rows = max(shapes, key=torch.Size.numel), min(n_rows, MOST_ROWS)
     random = partial(torch.randn, generator=torch.Generator(device).manual_seed(0), dtype=dtype, device=device)
-    product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out))
+    product = partial(torch.mm, random(n_rows, n_in), random(n_in, n_out), out=random(n_rows, n_out))
     seconds_per_call(product, 1)  # warms up
     n = max(1, int(SECONDS_OF_PRODUCTS / seconds_per_call(product, 3)))
     return 2 * n_rows * n_in * n_out / min(seconds_per_call(product, n) for _ in range(ROUNDS))

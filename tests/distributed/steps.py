@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from configs.command_line import parse
 from configs.experiment import configs_of
 from distributed.parallel import together
-from distributed.saving import help_to_write, written_together
+from distributed.saving import help_to_write, save_together
 from distributed.sharding import load_whole, sharded_like, whole
 from training.checkpoint import Content, is_sharded
 from training.muon import local
@@ -122,8 +122,8 @@ def memory(config: str, out: str) -> None:
         def save() -> None:
             content = Content.of(trainer.weights(), trainer.state_dict())
             if group.is_first:
-                written_together(path.with_suffix(".tmp"), content, group)(path)
-                group.from_first(None)
+                save_together(content, group, path)
+                group.from_first(True)
             else:
                 assert help_to_write(content.tensors, group)
 

@@ -30,7 +30,7 @@ def short(monkeypatch):
 
 def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
     path = tmp_path / "plan.yaml"
-    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "5", "--write", path]
+    words = ["data.corpus=play", *KEYS, "--seconds", "120", "--ladder-seconds", "10", "--write", path]
     table = printed(plan.main, *words).partition("runs and a fit")[2].splitlines()
     assert [line[:10].strip() for line in table[1:5]] == ["", "half", "the budget", "twice"]
     values = parse(["--config", str(path)]).values
