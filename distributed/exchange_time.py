@@ -1,4 +1,4 @@
-"""How much of a step's time the processes exchange tensors."""
+"""The share of a step's time in which processes exchange tensors."""
 
 import os
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ NAMES = ("gloo:", "nccl")  # of the profiler's events
 
 
 class ExchangeTime(Callback):
-    """Adds the share of a step's time in which this process exchanges tensors, or waits for others to, even if it
-    computes meanwhile. PyTorch's profiler measures it, in one step per row."""
+    """Adds the share of a step's time in which this process exchanges tensors, including waiting for other processes
+    and overlap with computing. PyTorch's profiler measures it, in one step per row."""
 
     def __init__(self) -> None:
         self.n_steps = 0  # since the last row

@@ -1,4 +1,4 @@
-"""What rows say about the speed of a run: the share of the device's peak, and of the time that it waited for data."""
+"""The speed of a run in its rows: the share of the device's peak rate, and of the time spent waiting for data."""
 
 import time
 from collections.abc import Callable

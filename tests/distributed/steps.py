@@ -81,7 +81,7 @@ class NewTensors(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.live, self.peak = WeakIdKeyDictionary(), 0  # the live storages; values have no meaning
+        self.live, self.peak = WeakIdKeyDictionary(), 0  # `live` is used as a set of storages
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         result = function(*arguments, **(keywords or {}))

@@ -1,4 +1,4 @@
-"""What rows say about the speed of a run."""
+"""The speed of a run in its rows."""
 
 import pytest
 import torch
