@@ -100,7 +100,7 @@ def write_rows(written: Path, begins: Mapping[str, int], tensors: Mapping[str, A
 
 
 def content_of(tensor: torch.Tensor) -> memoryview | bytes:
-    """The bytes of a tensor. A process may have no rows, and PyTorch gives no view of them."""
+    """The bytes of a tensor, which may be empty: a process may have no rows."""
     return b"" if not tensor.numel() else tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 

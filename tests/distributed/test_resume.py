@@ -86,8 +86,10 @@ def test_a_restart_continues_the_run(launcher):
     assert launcher.only_run().status()["status"] == "completed"  # and there is one run
 
 
-def test_ctrl_c_saves_and_ends_all(launcher):
-    programs = launcher.start_long()
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_ctrl_c_saves_and_ends_all(launcher, parallel):
+    """Also before the first evaluation, when there are no best weights."""
+    programs = launcher.start_long("experiment.py", f"training.parallel={parallel}")
     for program in programs:
         os.kill(program.pid, signal.SIGINT)
     for program in programs:
