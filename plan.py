@@ -124,7 +124,7 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
     """The training time to an expected loss."""
-    expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS), axis=0)
+    expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS)[0], axis=0)
     length = np.exp(np.interp(-loss, -expected, np.log(LENGTHS), right=np.inf))
     return float(length) / shape.chars_per_second
 

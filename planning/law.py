@@ -5,8 +5,9 @@
 N is the number of weights outside n-gram tables, D the number of characters. The first three terms are the law of
 Hoffmann et al. (2022). The last one is the beginning of training: it falls fast, and faster in larger models.
 Repetitions of a text of U characters are worth less than new text: D' = U + U R (1 - exp(-(D / U - 1) / R)) for D > U
-(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a random factor from run to run. `fit` draws
-many laws that suit the runs, with the priors of docs/scaling.md; the spread of their predictions is the interval.
+(Muennighoff et al. 2023). Excesses, the losses above the floor, vary by a random factor from run to run, and more in
+short runs. `fit` draws many laws that suit the runs, with the priors of docs/scaling.md. The spread of their
+predictions is the interval.
 """
 
 import math
@@ -19,15 +20,16 @@ import numpy as np
 from runs.errors import InputError
 
 MIN_RUNS = 6  # of at least two sizes and three lengths
-WALKERS, STEPS = 64, 1_500
+WALKERS, STEPS = 64, 5_000
 FRESH = 1e30  # characters of a text that is never repeated
 # The parameters, with the means and deviations of their normal priors. A, S and B are excesses of a run of mean size
 # and length, as shares of the spread of the losses. The floor is a share of the lowest loss.
-PRIORS = {"log A": (-3.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
-PRIORS |= {"log B": (-2.3, 1.0), "b": (1.25, 0.3), "c": (0.6, 0.2), "log noise": (math.log(0.04), 0.5)}
-PRIORS |= {"log R": (math.log(16), 0.7), "logit of the floor": (-1.5, 0.7)}
-NOISE, EXPONENTS = list(PRIORS).index("log noise"), [list(PRIORS).index(name) for name in "asb"]
+PRIORS = {"log A": (-4.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
+PRIORS |= {"log B": (-2.3, 1.0), "b": (1.2, 0.1), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
+PRIORS |= {"log R": (math.log(40), 1.0), "logit of the floor": (-2.2, 0.8)}
+EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
 MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
+START_ERROR = 0.15  # of the last term, as a share: the beginning of training is not quite a power law
 
 
 class Run(NamedTuple):
@@ -68,29 +70,34 @@ class Law:
         lowest = self.runs[2].min(-1)[..., None]
         return lowest * share if self.known_floor is None else np.full_like(share, self.known_floor)
 
-    def excess(self, n_weights: np.ndarray | float, n_chars: np.ndarray | float) -> np.ndarray:
-        """The expected loss above the floor by each law, `[..., n_draws, n_points]`."""
-        log_a, a, log_s, s, log_b, b, c, _, log_repeats, _ = self.draws[..., None]
+    def excess(self, n_weights: np.ndarray | float, n_chars: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """The expected loss above the floor by each law, and the deviation of a run's logarithm, each
+        `[..., n_draws, n_points]`.
+        """
+        log_a, a, log_s, s, log_b, b, c, log_noise, log_repeats, _ = self.draws[..., None]
         repeats, again = np.exp(log_repeats), np.maximum(n_chars / np.float64(self.n_text) - 1, 0)
         worth = np.minimum(n_chars, self.n_text) - self.n_text * repeats * np.expm1(-again / repeats)
         sizes, lengths = np.log(self.runs[:2]).mean(-1)[..., None, None]
         size, length, fresh = np.log(n_weights) - sizes, np.log(n_chars) - lengths, np.log(worth) - lengths
-        parts = np.exp(log_a - a * size) + np.exp(log_s - s * fresh) + np.exp(log_b - b * length - c * size)
-        return np.ptp(self.runs[2], -1)[..., None, None] * parts
+        start = np.exp(log_b - b * length - c * size)
+        parts = np.exp(log_a - a * size) + np.exp(log_s - s * fresh) + start
+        deviation = np.hypot(np.exp(log_noise), START_ERROR * start / parts)
+        return np.ptp(self.runs[2], -1)[..., None, None] * parts, deviation
 
     def log_density(self) -> np.ndarray:
         """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
         sizes, lengths, losses = self.runs[..., None, :]
-        excess, log_noise = np.log(np.maximum(losses - self.floors[..., None], 1e-9)), self.draws[NOISE][..., None]
-        errors = (excess - np.log(self.excess(sizes, lengths))) / np.exp(log_noise)
+        excess = np.log(np.maximum(losses - self.floors[..., None], 1e-9))
+        expected, deviation = self.excess(sizes, lengths)
+        errors = (excess - np.log(expected)) / deviation
         prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
-        density = -(errors**2 / 2 + log_noise + excess).sum(-1) - prior.sum(-1).T / 2
+        density = -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
         return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
         """The loss of a further run, with the noise of a run."""
-        errors = np.random.default_rng(0).normal(0, np.exp(self.draws[NOISE]))
-        return Interval.of(self.floors + self.excess(n_weights, n_chars)[:, 0] * np.exp(errors))
+        excess, deviation = (each[:, 0] for each in self.excess(n_weights, n_chars))
+        return Interval.of(self.floors + excess * np.exp(np.random.default_rng(0).normal(0, deviation)))
 
 
 def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:
