@@ -23,9 +23,9 @@ from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
-FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run, in order of preference
-COUNTS = ((3, 4), (3, 3), (2, 3))  # numbers of sizes and of lengths per size, in order of preference
-RATIO = 2.0  # characters of a rung, relative to the next shorter one of its size
+FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run; the first that is possible, and then the first of LENGTHS
+N_SIZES = 2  # long runs tell more than a third size
+LENGTHS = ((4, 3.0), (3, 3.0), (3, 2.0))  # per size, and characters of each relative to the next shorter one
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
 SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: share of the ladder's time; seconds per row of stages
 SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # per run; of evaluating a character, relative to training on one
@@ -131,12 +131,12 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     def extra(shape: Shape) -> float:
         return SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
 
-    for fewest, (n_sizes, n_lengths) in product(FEWEST_STEPS, COUNTS):
-        shares = [RATIO**i for i in range(n_lengths)]
-        for first in reversed(range(len(shapes) - n_sizes + 1)):
+    for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, LENGTHS):
+        shares = [ratio**i for i in range(n_lengths)]
+        for first in reversed(range(len(shapes) - N_SIZES + 1)):
             found = []
-            for shape in shapes[first : first + n_sizes]:
-                left = (seconds - spent) / n_sizes - n_lengths * extra(shape)
+            for shape in shapes[first : first + N_SIZES]:
+                left = (seconds - spent) / N_SIZES - n_lengths * extra(shape)
                 n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
                 found += [Rung(shape, n, n / shape.chars_per_second + extra(shape)) for n in lengths]
@@ -144,9 +144,8 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
             if is_long and (first == 0 or found[-1].n_chars >= found[-1].shape.n_weights):
                 return sorted(found, key=lambda rung: rung.seconds)
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
-    least = spent + n_sizes * max(
-        n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:n_sizes]
-    )
+    costs = (n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:N_SIZES])
+    least = spent + N_SIZES * max(costs)
     needed = f"a ladder needs about {math.ceil(least)} s on this machine"
     raise InputError(f"{needed}: raise --ladder-seconds (a tenth of --seconds if it is not given)")
 
