@@ -23,7 +23,7 @@ from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
-FEWEST_STEPS = (100, 50, 25, 12)  # of the shortest run; the first that is possible, and then the first of LENGTHS
+FEWEST_STEPS = (40, 20, 12)  # of the shortest run; the first that is possible, and then the first of LENGTHS
 N_SIZES = 2  # long runs tell more than a third size
 LENGTHS = ((4, 3.0), (3, 3.0), (3, 2.0))  # per size, and characters of each relative to the next shorter one
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
