@@ -28,6 +28,7 @@ from runs.errors import InputError
 from runs.files import to_yaml, write_atomically
 
 LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without --seconds; of --seconds
+SECONDS_TO_COMPILE = 15.0  # of the ladder's, at most a quarter of them
 LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
 
 
@@ -76,10 +77,12 @@ def plan(options: Namespace) -> None:
     measuring = time.monotonic()
     shapes = measured_shapes(values, corpus, seconds)
     spent = time.monotonic() - measuring
+    is_compiled = values["training.compile"] or values["device"].startswith("cuda")  # or recorded
+    spent += min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled else 0
     runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read, spent))
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
-    if values["training.compile"] or values["device"].startswith("cuda"):  # the run will be compiled, or recorded
+    if is_compiled:
         again = partial(measured, values, corpus, choice.shape.keys)
         faster = again().chars_per_second / again(**EAGER).chars_per_second
         shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
