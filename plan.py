@@ -28,7 +28,6 @@ from runs.errors import InputError
 from runs.files import to_yaml, write_atomically
 
 LADDER_SECONDS, LADDER_SHARE = 60.0, 0.1  # without --seconds; of --seconds
-SECONDS_TO_COMPILE = 15.0  # of the ladder's, at most a quarter of them
 LENGTHS = np.geomspace(1e5, 1e13, 321)  # of runs that may reach a loss
 
 
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
     budget.add_argument("--seconds", type=number(float, 1, longest), metavar="N", help="training time")
     budget.add_argument("--chars", type=number(float, 1, most), metavar="N", help="characters of training")
     budget.add_argument("--loss", type=number(float, 0.001), metavar="X", help="loss.valid to reach")
-    ladder = f"time for the small runs (default: a tenth of --seconds, or {LADDER_SECONDS:.0f} s)"
+    ladder = f"time for measuring and the small runs (default: a tenth of --seconds, or {LADDER_SECONDS:.0f} s)"
     parser.add_argument("--ladder-seconds", type=number(float, 1), metavar="N", help=ladder)
     parser.add_argument("--write", type=Path, metavar="FILE.yaml", help="write the plan for experiment.py --config")
     parser.add_argument("keys", nargs="*", metavar="key=value", help="keys of experiment.py")
@@ -78,8 +77,8 @@ def plan(options: Namespace) -> None:
     shapes = measured_shapes(values, corpus, seconds)
     spent = time.monotonic() - measuring
     is_compiled = values["training.compile"] or values["device"].startswith("cuda")  # or recorded
-    spent += min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled else 0
-    runs, rows = climb(values, corpus, rungs(shapes, seconds, values["training.chars_per_step"], n_read, spent))
+    ladder = rungs(shapes, seconds, values["training.chars_per_step"], n_read, spent, is_compiled)
+    runs, rows = climb(values, corpus, ladder)
     law = fit(runs, n_text=n_text, floor=floor)
     choice = chosen(law, shapes, options)
     if is_compiled:
@@ -127,7 +126,7 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
     """The training time to an expected loss."""
-    expected = np.median(law.floors[:, None] + law.excess(shape.n_weights, LENGTHS)[0], axis=0)
+    expected = np.median(law.floors[:, None] + law.excess_and_deviation(shape.n_weights, LENGTHS)[0], axis=0)
     length = np.exp(np.interp(-loss, -expected, np.log(LENGTHS), right=np.inf))
     return float(length) / shape.chars_per_second
 

@@ -68,7 +68,7 @@ def compare_floors(built_in: Corpus, floor: float, path: Path) -> None:
 
 
 def predict_on(text: str, built_in: Corpus, floor: float, path: Path) -> None:
-    """Predict runs on three texts that no other law has seen, with the known floor of the play."""
+    """Predict runs on three texts, with the known floor of the play."""
     natural = load_corpus(text)
     if n_chars(natural) < LENGTH:
         raise ConfigError(f"{text} has {n_chars(natural):,} characters for training: {LENGTH:,} are needed")

@@ -1,4 +1,4 @@
-"""A ladder of small runs: several sizes, each with several budgets of characters and a complete schedule."""
+"""A ladder of small runs: two sizes, each with three or four budgets of characters and a complete schedule."""
 
 import math
 import time
@@ -23,12 +23,13 @@ from training.step import TrainingStep
 
 SIZES = ((32, 1), (64, 1), (128, 1), (128, 2), (128, 4), (256, 4), (384, 6), (512, 8), (768, 12), (1024, 16))
 FEWEST_SHAPES = 3
-FEWEST_STEPS = (40, 20, 12)  # of the shortest run; the first that is possible, and then the first of LENGTHS
-N_SIZES = 2  # long runs tell more than a third size
-LENGTHS = ((4, 3.0), (3, 3.0), (3, 2.0))  # per size, and characters of each relative to the next shorter one
+FEWEST_STEPS = (40, 20, 12)  # of the shortest run, in order of preference, which comes before that of SPACINGS
+N_SIZES = 2  # longer runs tell more than a third size
+SPACINGS = ((4, 3.0), (3, 3.0), (3, 2.0))  # lengths per size, and their ratios, in order of preference
 LATE = 1.5  # times the expected time, after which the longest rungs are left out
 SHARE_TO_MEASURE, TIMED_SECONDS = 0.2, 0.3  # to measure speeds: share of the ladder's time; seconds per row of stages
 SECONDS_TO_BUILD, COST_OF_READING = 1.0, 0.4  # per run; of evaluating a character, relative to training on one
+SECONDS_TO_COMPILE = 15.0  # kept of the ladder's time, at most a quarter of it
 EVALUATIONS = 10  # of the longest rung, whose curve shows how losses fall within a run
 EAGER = {"training.compile": False, "training.cuda_graph": False}  # a rung is too short for either
 say = partial(print, flush=True)  # shows each line at once
@@ -120,9 +121,16 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     return shapes
 
 
-def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: int, spent: float = 0.0) -> list[Rung]:
-    """The rungs, the cheapest first, that fit into `seconds`, of which `spent` seconds have passed; an evaluation reads
-    `n_read` characters.
+def rungs(
+    shapes: Sequence[Shape],
+    seconds: float,
+    chars_per_step: int,
+    n_read: int,
+    spent: float = 0.0,
+    is_compiled: bool = False,
+) -> list[Rung]:
+    """The rungs, the cheapest first, that fit into `seconds`, of which `spent` seconds have passed. Some are kept if a
+    model is compiled afterwards. An evaluation reads `n_read` characters.
 
     All sizes take the same time. They are the largest whose longest rung trains on a character per weight, or else the
     smallest. Raises InputError if not even the shortest ladder fits.
@@ -131,12 +139,13 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     def extra(shape: Shape) -> float:
         return SECONDS_TO_BUILD + COST_OF_READING * n_read / shape.chars_per_second
 
-    for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, LENGTHS):
+    kept = min(SECONDS_TO_COMPILE, seconds / 4) if is_compiled else 0.0
+    for fewest, (n_lengths, ratio) in product(FEWEST_STEPS, SPACINGS):
         shares = [ratio**i for i in range(n_lengths)]
         for first in reversed(range(len(shapes) - N_SIZES + 1)):
             found = []
             for shape in shapes[first : first + N_SIZES]:
-                left = (seconds - spent) / N_SIZES - n_lengths * extra(shape)
+                left = (seconds - spent - kept) / N_SIZES - n_lengths * extra(shape)
                 n_steps = left * shape.chars_per_second / chars_per_step / sum(shares)
                 lengths = [int(n_steps * share) * chars_per_step for share in shares]
                 found += [Rung(shape, n, n / shape.chars_per_second + extra(shape)) for n in lengths]
@@ -146,6 +155,7 @@ def rungs(shapes: Sequence[Shape], seconds: float, chars_per_step: int, n_read: 
     n_chars = (fewest + 1) * chars_per_step * sum(shares)
     costs = (n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:N_SIZES])
     least = spent + N_SIZES * max(costs)
+    least = min(least + SECONDS_TO_COMPILE, least / 0.75) if is_compiled else least
     needed = f"a ladder needs about {math.ceil(least)} s on this machine"
     raise InputError(f"{needed}: raise --ladder-seconds (a tenth of --seconds if it is not given)")
 

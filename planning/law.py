@@ -29,7 +29,7 @@ PRIORS |= {"log B": (-2.3, 1.0), "b": (1.2, 0.1), "c": (0.6, 0.2), "log noise": 
 PRIORS |= {"log R": (math.log(40), 1.0), "logit of the floor": (-2.2, 0.8)}
 EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
 MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
-START_ERROR = 0.15  # of the last term, as a share: the beginning of training is not quite a power law
+START_ERROR = 0.15  # of the last term, as a share of it: the beginning of training is not quite a power law
 
 
 class Run(NamedTuple):
@@ -70,8 +70,10 @@ class Law:
         lowest = self.runs[2].min(-1)[..., None]
         return lowest * share if self.known_floor is None else np.full_like(share, self.known_floor)
 
-    def excess(self, n_weights: np.ndarray | float, n_chars: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-        """The expected loss above the floor by each law, and the deviation of a run's logarithm, each
+    def excess_and_deviation(
+        self, n_weights: np.ndarray | float, n_chars: np.ndarray | float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The expected loss above the floor by each law, and the deviation of its logarithm from run to run: each
         `[..., n_draws, n_points]`.
         """
         log_a, a, log_s, s, log_b, b, c, log_noise, log_repeats, _ = self.draws[..., None]
@@ -88,7 +90,7 @@ class Law:
         """The density of each draw, `[..., n_draws]`, by the runs and the priors."""
         sizes, lengths, losses = self.runs[..., None, :]
         excess = np.log(np.maximum(losses - self.floors[..., None], 1e-9))
-        expected, deviation = self.excess(sizes, lengths)
+        expected, deviation = self.excess_and_deviation(sizes, lengths)
         errors = (excess - np.log(expected)) / deviation
         prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
         density = -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
@@ -96,7 +98,7 @@ class Law:
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
         """The loss of a further run, with the noise of a run."""
-        excess, deviation = (each[:, 0] for each in self.excess(n_weights, n_chars))
+        excess, deviation = (each[:, 0] for each in self.excess_and_deviation(n_weights, n_chars))
         return Interval.of(self.floors + excess * np.exp(np.random.default_rng(0).normal(0, deviation)))
 
 

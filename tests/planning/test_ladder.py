@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +40,21 @@ def test_a_ladder_takes_its_time(speed, seconds):
     assert [rung.seconds for rung in found] == sorted(rung.seconds for rung in found)
 
 
+def test_a_ladder_with_enough_time_has_two_sizes_and_four_lengths():
+    found = rungs(shapes(80_000), 360, STEP, READ)
+    for n_weights in {rung.shape.n_weights for rung in found}:
+        lengths = [rung.n_chars for rung in found if rung.shape.n_weights == n_weights]
+        assert len(lengths) == 4
+        assert [b / a for a, b in pairwise(lengths)] == pytest.approx([3, 3, 3], rel=0.05)
+    assert len(found) == 8
+
+
+def test_some_of_the_time_is_kept_for_compiling():
+    for seconds, kept in ((360, 15), (40, 10)):
+        found = rungs(shapes(80_000), seconds, STEP, READ, is_compiled=True)
+        assert found == rungs(shapes(80_000), seconds - kept, STEP, READ)
+
+
 def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
     def fits(values, corpus, keys, **_):
         if keys["model.d_model"] > 128:
@@ -59,9 +76,13 @@ def test_more_time_makes_no_fewer_rungs_and_larger_models():
 
 
 def test_a_hopeless_ladder_is_refused_and_the_time_that_it_needs_is_enough():
-    with one_line(ValueError, r"a ladder needs about \d+ s on this machine: raise") as refused:
-        rungs(shapes(20_000), 5, STEP, READ)
-    least = int(re.findall(r"\d+", str(refused.value))[0])
+    def least_seconds(**more: Any) -> int:
+        with one_line(ValueError, r"a ladder needs about \d+ s on this machine: raise") as refused:
+            rungs(shapes(20_000), 5, STEP, READ, **more)
+        return int(re.findall(r"\d+", str(refused.value))[0])
+
+    least = least_seconds()
+    assert len(rungs(shapes(20_000), least_seconds(is_compiled=True), STEP, READ, is_compiled=True)) == MIN_RUNS
     assert len(rungs(shapes(20_000), least, STEP, READ)) == MIN_RUNS
     assert rungs(shapes(20_000), least + 10, STEP, READ, spent=10) == rungs(shapes(20_000), least, STEP, READ)
     with pytest.raises(ValueError, match=f"a ladder needs about {least + 10} s"):

@@ -38,14 +38,23 @@ fitted = cache(partial(fit, ladder()))  # by the floor that is known
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_a_planted_law_is_recovered(floor):
     found = fitted(floor=floor)
-    for i, exponent in ((1, A), (3, S), (5, B), (6, C)):
+    for i, exponent, error in ((1, A, 0.3), (3, S, 0.15), (5, B, 0.15), (6, C, 0.15)):
         low, middle, high = np.quantile(found.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
-        assert abs(middle - exponent) < 0.3
+        assert abs(middle - exponent) < error
     low, _, high = np.quantile(found.floors, (0.025, 0.5, 0.975))
     assert low <= FLOOR <= high
     predicted = found.predict(320_000, 10_000_000)
     assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.02)
+
+
+def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
+    """The beginning of training may differ from a power law by a tenth."""
+    runs = ladder(noise=0.0)
+    start = [0.15 * (run.n_chars / LENGTH_UNIT) ** -B * (run.n_weights / SIZE_UNIT) ** -C for run in runs]
+    signs = np.where(np.arange(len(runs)) % 2, 1, -1)
+    found = fit([run._replace(loss=run.loss + 0.1 * s * x) for run, s, x in zip(runs, signs, start, strict=True)])
+    assert np.median(found.draws[7]) < np.log(0.02)
 
 
 def test_an_unknown_floor_makes_predictions_less_certain():
@@ -71,13 +80,13 @@ def test_too_few_runs_are_refused(runs):
 
 @pytest.mark.parametrize("floor", [FLOOR, None])
 def test_intervals_cover_80_percent_of_simulated_runs(floor):
-    """Laws come from the priors, and each ladder of ten runs predicts one at ten times its compute."""
+    """Laws come from the priors, and each ladder of twelve runs predicts one at ten times its compute."""
     random, n = np.random.default_rng(0), 150
     points = np.array([*LADDER, (640_000, 13_500_000)], dtype=float)
     draws = (MEANS + DEVIATIONS * random.standard_normal((n, len(MEANS)))).T
     draws[law.EXPONENTS] = np.abs(draws[law.EXPONENTS])
     case = Law(np.vstack([points.T, np.linspace(1, 2, len(points))]), FRESH, FLOOR, draws)
-    excess, deviation = case.excess(*points.T)
+    excess, deviation = case.excess_and_deviation(*points.T)
     losses = excess * np.exp(deviation * random.standard_normal(deviation.shape))
     losses += floor or losses[:, :-1].min(1, keepdims=True) * np.exp(draws[-1])[:, None]  # the logit of its share
     runs = np.stack([*np.broadcast_to(points.T[:, None], (2, *losses.shape)), losses])  # [3, n, n_points]
@@ -93,11 +102,14 @@ def test_repetitions_are_worth_less_than_fresh_text():
     text = 500_000
     found = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
     fresh = Law(found.runs, FRESH, FLOOR, found.draws)
-    n = 160_000
-    gains = [np.median(each.excess(n, 10**6)[0] - each.excess(n, 10**8)[0]) for each in (found, fresh)]
+
+    def excess(law: Law, n_chars: int) -> np.ndarray:
+        return law.excess_and_deviation(160_000, n_chars)[0]
+
+    gains = [np.median(excess(each, 10**6) - excess(each, 10**8)) for each in (found, fresh)]
     assert 0 < gains[0] < gains[1]
-    np.testing.assert_allclose(found.excess(n, text), fresh.excess(n, text))  # one epoch
+    np.testing.assert_allclose(excess(found, text), excess(fresh, text))  # one epoch
     # After many epochs, further ones change nothing: D' stays below U (1 + R).
-    np.testing.assert_allclose(found.excess(n, 10**13), found.excess(n, 10**14), rtol=1e-6)
+    np.testing.assert_allclose(excess(found, 10**13), excess(found, 10**14), rtol=1e-6)
     repeats = np.quantile(np.exp(found.draws[8]), (0.05, 0.95))
     assert repeats[0] < 8 < repeats[1]
