@@ -80,12 +80,12 @@ def plan(options: Namespace) -> None:
     ladder = rungs(shapes, seconds, values["training.chars_per_step"], n_read, spent, is_compiled)
     runs, rows = climb(values, corpus, ladder)
     law = fit(runs, n_text=n_text, floor=floor)
-    choice = chosen(law, shapes, options)
+    faster = rows[-1]["chars"] / rows[-1]["seconds"] / ladder[len(runs) - 1].shape.chars_per_second  # in a run
     if is_compiled:
-        again = partial(measured, values, corpus, choice.shape.keys)
-        faster = again().chars_per_second / again(**EAGER).chars_per_second
-        shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
-        choice = chosen(law, shapes, options)
+        again = partial(measured, values, corpus, chosen(law, shapes, options).shape.keys, n_times=3)
+        faster *= again().chars_per_second / again(**EAGER).chars_per_second
+    shapes = [shape._replace(chars_per_second=faster * shape.chars_per_second) for shape in shapes]
+    choice = chosen(law, shapes, options)
     lengths = (choice.n_chars // 2, 2 * choice.n_chars)
     half, twice = (choice._replace(n_chars=n, predicted=law.predict(choice.shape.n_weights, n)) for n in lengths)
     say(f"\n{len(runs)} runs and a fit in {time.monotonic() - began:.0f} s")

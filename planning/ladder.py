@@ -89,12 +89,13 @@ def warmed_up(configs: Configs, report: Callable[[str], None]) -> Iterator[tuple
         yield step, row
 
 
-def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], **more: Any) -> Shape:
-    """A shape with its speed over the whole schedule, whose rows end at shares of the characters."""
+def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], n_times: int = 1, **more: Any) -> Shape:
+    """A shape with its speed over the whole schedule, whose rows end at shares of the characters; each row is measured
+    for `n_times` TIMED_SECONDS."""
     configs, before, seconds_per_char = built(values, corpus, keys | more), 0.0, 0.0
     for step, row in warmed_up(configs, say):
         turns, began, n_steps, seconds = cycle(row), time.perf_counter(), 0, 0.0
-        while seconds < TIMED_SECONDS:
+        while seconds < n_times * TIMED_SECONDS:
             loss, n_steps = step(next(turns))["loss"], n_steps + 1
             if n_steps & (n_steps - 1) == 0:  # to wait after each step would slow a GPU down
                 loss.item()
