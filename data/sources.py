@@ -6,6 +6,7 @@ They are read in blocks of about a million characters, in the same order and wit
 import codecs
 import contextlib
 import gzip
+import hashlib
 import os
 import stat
 from collections import deque
@@ -20,6 +21,7 @@ from runs.errors import InputError
 BLOCK = 1_000_000  # bytes of a file, or characters of a Parquet document, that are read at once
 COLUMN = "text"  # of Parquet files
 ROWS = 16  # of Parquet files that are decoded at once
+DOCUMENT = 200  # characters; shorter rows, such as headings, may be equal without being copies
 FORMATS = {  # how compressed files begin
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "Zstandard",
@@ -56,6 +58,7 @@ class Block(NamedTuple):
 
     text: str
     ends: list[int]  # the offsets in `text` at which documents end
+    n_copies: int = 0  # in the last block of a file: the rows that were left out, copies of earlier ones
 
 
 def is_plain(path: Path) -> bool:
@@ -194,26 +197,44 @@ def _document(pieces: Iterable[str]) -> Iterator[Block]:
 
 
 def _parquet_blocks(path: Path) -> Iterator[Block]:
-    """Each row of the column `text` is a document."""
+    """Each row is a document."""
+    documents: list[str] = []
+    size = n_copies = 0
+    for document in _without_copies(_rows(path)):
+        if document is None:
+            n_copies += 1
+            continue
+        if size and size + len(document) > BLOCK:
+            yield _joined(documents)
+            documents, size = [], 0
+        if len(document) > BLOCK:
+            yield from _document(document[i : i + BLOCK] for i in range(0, len(document), BLOCK))
+        else:
+            documents.append(document)
+            size += len(document)
+    yield _joined(documents)._replace(n_copies=n_copies)
+
+
+def _rows(path: Path) -> Iterator[str]:
+    """The column `text` of a Parquet file."""
     file = _pyarrow(path).parquet.ParquetFile(path, buffer_size=BLOCK)  # or it would read a whole row group
     columns = {field.name: str(field.type) for field in file.schema_arrow}
     if columns.get(COLUMN) not in ("string", "large_string"):
         found = ", ".join(f"{name!r} ({kind})" for name, kind in [*columns.items()][:10])
         raise CorpusError(f"data.corpus: {str(path)!r} has no column {COLUMN!r} of strings (it has {found})")
-    documents: list[str] = []
-    size = 0
     for batch in file.iter_batches(batch_size=ROWS, columns=[COLUMN]):
         for row in batch.column(0):
-            document = row.as_py() or ""
-            if size and size + len(document) > BLOCK:
-                yield _joined(documents)
-                documents, size = [], 0
-            if len(document) > BLOCK:
-                yield from _document(document[i : i + BLOCK] for i in range(0, len(document), BLOCK))
-            else:
-                documents.append(document)
-                size += len(document)
-    yield _joined(documents)
+            yield row.as_py() or ""
+
+
+def _without_copies(rows: Iterable[str]) -> Iterator[str | None]:
+    """None instead of each copy of an earlier row, except of short ones."""
+    hashes = set[bytes]()
+    for row in rows:
+        digest = hashlib.blake2b(row.encode(), digest_size=8).digest() if len(row) >= DOCUMENT else b""
+        yield None if digest in hashes else row
+        if digest:
+            hashes.add(digest)
 
 
 def _joined(documents: list[str]) -> Block:

@@ -25,7 +25,7 @@ from runs.reading import read_bytes
 
 SAMPLE = 4_000_000  # characters of each part: the sample for strategies, BPE and counting
 PIECE = 4_000  # characters of the sample that follow each other in the text
-VERSION = 3  # of the conversion; a new version converts again
+VERSION = 4  # of the conversion; a new version converts again
 
 
 def path_of_large_text(name: str, in_memory: int) -> Path | None:
@@ -95,6 +95,8 @@ class StoredText:
         first = {file.sha256: file for file in reversed(files)}
         if len(first) < len(files):
             announce(f"leaving out {len(files) - len(first):,} of {len(files):,} files, which are copies of others")
+        if n_copies := sum(file.n_copies for file in first.values()):
+            announce(f"leaving out {n_copies:,} rows of Parquet files, which are copies of others in their file")
         parts = {file.path: file.path.relative_to(path).parts for file in files}
         folders = {file: found[0] if len(found) > 1 else "." for file, found in parts.items()}
         kept = sorted((f for f in files if first[f.sha256] is f), key=lambda f: folders[f.path])

@@ -25,6 +25,7 @@ class Surveyed(Source):
     sha256: str  # of the file
     n_chars: int
     counts: dict[str, int]  # of each character
+    n_copies: int  # rows that are left out
 
 
 def survey(
@@ -88,12 +89,13 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     """The survey of a file from its blocks."""
     name = f"data.corpus: {str(source.path)!r}"
     counts = np.zeros(0, dtype=np.int64)
-    digest = hashlib.sha256()
+    digest, n_copies = hashlib.sha256(), 0
     for _, block, found in parts:
         if found[0]:
             raise CorpusError(f"{name} is a binary file (it has zero bytes): remove it")
         counts = np.pad(counts, (0, max(0, len(found) - len(counts))))
         counts[: len(found)] += found
+        n_copies += block.n_copies
         content = block.text.encode()
         digest.update(content)
         if is_plain(source.path):
@@ -105,7 +107,8 @@ def _summed(source: Source, parts: Iterable[Counted], n_bytes_read: Callable[[in
     sha256 = digest.hexdigest() if is_plain(source.path) else _sha256(source.path)
     codes = counts.nonzero()[0]
     of_characters = dict(zip(map(chr, codes.tolist()), counts[codes].tolist(), strict=True))
-    return Surveyed(**vars(source), sha256=sha256, n_chars=int(counts.sum()), counts=of_characters)
+    n_chars = int(counts.sum())
+    return Surveyed(**vars(source), sha256=sha256, n_chars=n_chars, counts=of_characters, n_copies=n_copies)
 
 
 def split(files: Sequence[Surveyed], folders: Sequence[str]) -> list[int]:

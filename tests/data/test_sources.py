@@ -15,7 +15,7 @@ from data.bpe import train
 from data.byte_tokens import ByteVocabulary
 from data.corpus import CorpusError, load_corpus
 from data.play.grammar import play
-from data.sources import list_sources, read_blocks
+from data.sources import Block, list_sources, read_blocks
 from data.stored import StoredTokens
 from data.subwords import SubwordVocabulary
 from data.tokenization import convert
@@ -90,9 +90,23 @@ def test_rows_of_a_file_that_is_cut_are_encoded_one_by_one(tmp_path: Path):
     assert [vocabulary.decode([i]) for i in ids] == ["a", "b", "ab"]
 
 
+def test_copies_of_rows_are_left_out_and_counted(tmp_path: Path):
+    said: list[str] = []
+    path = tmp_path / "text.parquet"
+    heading, document, *others = "Heading\n", TEXT[:300], TEXT[300:900], TEXT[900:]
+    rows = [heading, document, heading, others[0], document, others[1], document]
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path)
+    loaded = load_corpus(str(path), said.append)
+    assert "leaving out 2 rows of Parquet files, which are copies of others in their file" in said
+    assert loaded.training + loaded.validation == heading + document + heading + others[0] + others[1]
+    again: list[str] = []
+    assert load_corpus(str(path), again.append).counts == loaded.counts
+    assert again == ["leaving out 2 rows of Parquet files, which are copies of others in their file"]
+
+
 def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_path: Path):
     path = written(tmp_path / "text.txt", "one line")
-    assert [tuple(block) for block in read_blocks(list_sources(path)[0])] == [("one line", [8])]
+    assert [*read_blocks(list_sources(path)[0])] == [Block("one line", [8])]
     for text in (TEXT, "ä€𝄞" * 20_000, "\n" * 50_000, "слово и дело\n" * 5_000):
         path.write_text(text)
         blocks = [block.text for block in read_blocks(list_sources(path)[0])]
@@ -106,7 +120,7 @@ def test_blocks_end_before_a_line_if_they_can_and_never_inside_a_character(tmp_p
 
 def test_parquet_is_read_in_bounded_memory(tmp_path: Path):
     path = tmp_path / "text.parquet"
-    rows = [TEXT[:1_000]] * 30_000 + ["x" * 20_000_000]  # in one row group
+    rows = [f"{i}{TEXT[:1_000]}" for i in range(30_000)] + ["x" * 20_000_000]  # in one row group
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), path, row_group_size=len(rows), use_dictionary=False)
     pool = pyarrow.system_memory_pool()
     before = pool.max_memory()

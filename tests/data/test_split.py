@@ -37,7 +37,7 @@ def folder(tmp_path: Path, empty_cache: Path) -> Path:
     ],
 )
 def test_the_last_tenth_by_hash_is_for_validation(sizes, expected):
-    files = [Surveyed(Path(f"{i}"), n, 0, f"{i:064x}", n, {}) for i, n in enumerate([*sizes, *sizes])]
+    files = [Surveyed(Path(f"{i}"), n, 0, f"{i:064x}", n, {}, 0) for i, n in enumerate([*sizes, *sizes])]
     assert split(files, ["a"] * len(sizes) + ["b"] * len(sizes)) == expected * 2  # each folder by itself
 
 
