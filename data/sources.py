@@ -6,7 +6,6 @@ They are read in blocks of about a million characters, in the same order and wit
 import codecs
 import contextlib
 import gzip
-import hashlib
 import os
 import stat
 from collections import deque
@@ -229,12 +228,12 @@ def _rows(path: Path) -> Iterator[str]:
 
 def _without_copies(rows: Iterable[str]) -> Iterator[str | None]:
     """None instead of each copy of an earlier row, except of short ones."""
-    hashes = set[bytes]()
+    hashes = set[int]()
     for row in rows:
-        digest = hashlib.blake2b(row.encode(), digest_size=8).digest() if len(row) >= DOCUMENT else b""
-        yield None if digest in hashes else row
-        if digest:
-            hashes.add(digest)
+        before = len(hashes)
+        if len(row) >= DOCUMENT:
+            hashes.add(hash(row))
+        yield row if len(row) < DOCUMENT or len(hashes) > before else None
 
 
 def _joined(documents: list[str]) -> Block:
