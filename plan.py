@@ -92,11 +92,11 @@ def plan(options: Namespace) -> None:
     print_plan({"half": half, "the budget": choice, "twice": twice}, law, values)
     curve = course(law, choice, [(row["chars"] / rows[-1]["chars"], row["loss.valid"]) for row in rows])
     for row in curve[len(curve) // 2 - 1 : -1][:1]:  # at half, if the longest rung was trained
-        say(f"stop the run if loss.valid is above {row['high']:.3f} at {row['chars'] / 1e6:,.1f} M characters")
+        say(f"stop the run if loss.valid is above {row['high']:.3f} at half of its budget")
     if options.write:
-        limits = {"training.max_chars": choice.n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}
-        content = to_yaml(resolve(values, choice.shape.keys | limits))
-        write_atomically(options.write, f"{content}\n".encode())
+        n_chars = None if options.seconds else choice.n_chars  # a run that is faster than planned uses all of its time
+        limits = {"training.max_chars": n_chars, "training.max_seconds": options.seconds, "plan.curve": curve}
+        write_atomically(options.write, f"{to_yaml(resolve(values, choice.shape.keys | limits))}\n".encode())
         say(f"python experiment.py --config {shlex.quote(str(options.write))}")
 
 
