@@ -107,9 +107,10 @@ def measured(values: Mapping[str, Any], corpus: Corpus, keys: dict[str, int], n_
 
 def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -> list[Shape]:
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
-    shapes, began = list[Shape](), time.monotonic()
+    shapes, times = list[Shape](), [time.monotonic()]
     for size in SIZES:
-        if len(shapes) >= FEWEST_SHAPES and time.monotonic() - began > SHARE_TO_MEASURE * seconds:
+        spent, last = times[-1] - times[0], times[-1] - times[-2:][0]  # the next size takes about twice as long
+        if len(shapes) >= FEWEST_SHAPES and spent + 2 * last > SHARE_TO_MEASURE * seconds:
             break
         try:
             shapes.append(measured(values, corpus, shape_keys(*size), **EAGER))
@@ -118,6 +119,7 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
                 raise
             say(f"{size[1]} x {size[0]} and larger sizes do not fit into memory")
             break
+        times.append(time.monotonic())
         say(f"{shapes[-1].name}: {shapes[-1].n_weights:,} weights, {shapes[-1].chars_per_second:,.0f} chars/s")
     return shapes
 

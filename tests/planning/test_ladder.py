@@ -1,6 +1,7 @@
 """Ladders fit into their time."""
 
 import re
+from argparse import Namespace
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -67,6 +68,19 @@ def test_sizes_that_do_not_fit_into_memory_are_left_out(monkeypatch):
     monkeypatch.setattr(ladder, "FEWEST_SHAPES", 6)
     with pytest.raises(ConfigError):
         measured_shapes({}, None, 600)
+
+
+def test_measuring_the_sizes_keeps_to_its_share_of_the_time(monkeypatch):
+    taken = [0.0]  # seconds per size
+
+    def takes_twice_as_long(values, corpus, keys, **_):
+        taken.append(2 * taken[-1] or 1.0)
+        return Shape(keys, 10**6, 1e6)
+
+    monkeypatch.setattr(ladder, "measured", takes_twice_as_long)
+    monkeypatch.setattr(ladder, "time", Namespace(monotonic=lambda: sum(taken)))
+    assert len(measured_shapes({}, None, 600)) == 6
+    assert sum(taken) == 63  # another size would need 64 more, and 120 are left for all
 
 
 def test_more_time_makes_no_fewer_rungs_and_larger_models():
