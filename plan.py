@@ -110,18 +110,15 @@ def known_floor(data: Any) -> float | None:
 
 
 def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
-    """The run within the budget whose interval has the lowest upper end: predictions far above the ladder's sizes are
-    uncertain.
-
-    If a loss is asked for, the budget is the least time in which some run is expected to reach it, and the run with the
-    lowest expected loss is chosen.
+    """The run within the budget with the lowest expected loss. If a loss is asked for, the budget is the least time in
+    which some run reaches it by half of the laws.
     """
     seconds = options.seconds or (options.loss and min(seconds_to(law, shape, options.loss) for shape in shapes))
     if seconds == np.inf:
         raise InputError(f"none of the models is expected to reach {options.loss:g}: raise --loss or --ladder-seconds")
     lengths = [round(options.chars or seconds * shape.chars_per_second) for shape in shapes]
     found = [Choice(s, n, law.predict(s.n_weights, n)) for s, n in zip(shapes, lengths, strict=True)]
-    return min(found, key=lambda choice: choice.predicted.loss if options.loss else choice.predicted.high)
+    return min(found, key=lambda choice: law.expected(choice.shape.n_weights, choice.n_chars))
 
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:

@@ -20,13 +20,13 @@ import numpy as np
 from runs.errors import InputError
 
 MIN_RUNS = 6  # of at least two sizes and three lengths
-WALKERS, STEPS = 64, 5_000
+WALKERS, STEPS = 192, 5_000
 FRESH = 1e30  # characters of a text that is never repeated
 # The parameters, with the means and deviations of their normal priors. A, S and B are excesses of a run of mean size
 # and length, as shares of the spread of the losses. The floor is a share of the lowest loss.
-PRIORS = {"log A": (-4.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
-PRIORS |= {"log B": (-2.3, 1.0), "b": (1.2, 0.1), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
-PRIORS |= {"log R": (math.log(40), 1.0), "logit of the floor": (-2.2, 0.8)}
+PRIORS = {"log A": (-3.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
+PRIORS |= {"log B": (-3.0, 1.0), "b": (1.2, 0.1), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
+PRIORS |= {"log R": (math.log(100), 1.0), "logit of the floor": (-2.2, 0.6)}
 EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
 MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
 START_ERROR = 0.15  # of the last term, as a share of it: the beginning of training is not quite a power law
@@ -95,6 +95,10 @@ class Law:
         prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
         density = -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
         return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
+
+    def expected(self, n_weights: float, n_chars: float) -> float:
+        """The mean loss by all laws."""
+        return float((self.floors + self.excess_and_deviation(n_weights, n_chars)[0][:, 0]).mean())
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:
         """The loss of a further run, with the noise of a run."""
