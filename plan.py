@@ -122,7 +122,7 @@ def chosen(law: Law, shapes: Sequence[Any], options: Namespace) -> Choice:
 
 
 def seconds_to(law: Law, shape: Any, loss: float) -> float:
-    """The training time to an expected loss."""
+    """The training time after which half of the laws are at or below a loss."""
     expected = np.median(law.floors[:, None] + law.excess_and_deviation(shape.n_weights, LENGTHS)[0], axis=0)
     length = np.exp(np.interp(-loss, -expected, np.log(LENGTHS), right=np.inf))
     return float(length) / shape.chars_per_second

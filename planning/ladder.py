@@ -109,7 +109,7 @@ def measured_shapes(values: Mapping[str, Any], corpus: Corpus, seconds: float) -
     """As many shapes, the smallest first, as can be measured in a share of a ladder's time."""
     shapes, times = list[Shape](), [time.monotonic()]
     for size in SIZES:
-        spent, last = times[-1] - times[0], times[-1] - times[-2:][0]  # the next size takes about twice as long
+        spent, last = times[-1] - times[0], times[-1] - times[-2:][0]  # the next size may take twice as long
         if len(shapes) >= FEWEST_SHAPES and spent + 2 * last > SHARE_TO_MEASURE * seconds:
             break
         try:

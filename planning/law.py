@@ -97,7 +97,7 @@ class Law:
         return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
 
     def expected(self, n_weights: float, n_chars: float) -> float:
-        """The mean loss by all laws."""
+        """The mean loss over all laws, without the noise of a run."""
         return float((self.floors + self.excess_and_deviation(n_weights, n_chars)[0][:, 0]).mean())
 
     def predict(self, n_weights: float, n_chars: float) -> Interval:

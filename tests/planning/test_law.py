@@ -99,7 +99,7 @@ def test_intervals_cover_80_percent_of_simulated_runs(floor):
 
 
 def test_repetitions_are_worth_less_than_fresh_text():
-    text = 500_000
+    text = 40_000
     found = fit(ladder(n_text=text), n_text=text, floor=FLOOR)
     fresh = Law(found.runs, FRESH, FLOOR, found.draws)
 
@@ -113,3 +113,4 @@ def test_repetitions_are_worth_less_than_fresh_text():
     np.testing.assert_allclose(excess(found, 10**13), excess(found, 10**14), rtol=1e-6)
     repeats = np.quantile(np.exp(found.draws[8]), (0.05, 0.95))
     assert repeats[0] < REPEATS < repeats[1]
+    assert np.log(repeats[1] / repeats[0]) < 0.9 * 2 * 1.645 * DEVIATIONS[8]  # the runs tell more than the prior
