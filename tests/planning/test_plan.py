@@ -45,6 +45,13 @@ def test_a_plan_of_the_play_is_trained(tmp_path, printed, train, draws):
     assert trained.run.curves_path.stat().st_size > 10_000
 
 
+def test_a_plan_for_characters_is_limited_by_them(tmp_path, printed):
+    path = tmp_path / "plan.yaml"
+    printed(plan.main, "data.corpus=play", *KEYS, "--chars", "1e6", "--ladder-seconds", "10", "--write", path)
+    values = parse(["--config", str(path)]).values
+    assert (values["training.max_chars"], values["training.max_seconds"]) == (10**6, None)
+
+
 SHORT = ["--seconds", "1", "data.corpus=play", *KEYS]
 REFUSED = [
     (["--seconds", "600", "--chars", "1e6"], "not allowed with argument"),
