@@ -24,11 +24,11 @@ WALKERS, STEPS = 192, 5_000
 FRESH = 1e30  # characters of a text that is never repeated
 # The parameters, with the means and deviations of their normal priors. A, S and B are excesses of a run of mean size
 # and length, as shares of the spread of the losses. The floor is a share of the lowest loss.
-PRIORS = {"log A": (-3.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.4, 0.4)}
-PRIORS |= {"log B": (-3.0, 1.0), "b": (1.2, 0.1), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
-PRIORS |= {"log R": (math.log(100), 1.0), "logit of the floor": (-2.2, 0.6)}
+PRIORS = {"log A": (-4.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.3, 0.07)}
+PRIORS |= {"log B": (-3.0, 1.0), "b": (1.6, 0.3), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
+PRIORS |= {"log R": (math.log(30), 1.0), "logit of the floor": (-3.0, 0.6)}
+KNOWN_FLOOR = PRIORS | {"s": (0.4, 0.4), "b": (1.2, 0.1)}  # of an automaton: its exponents differ from those of texts
 EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
-MEANS, DEVIATIONS = np.array(list(PRIORS.values())).T
 START_ERROR = 0.15  # of the last term, as a share of it: the beginning of training is not quite a power law
 
 
@@ -92,7 +92,8 @@ class Law:
         excess = np.log(np.maximum(losses - self.floors[..., None], 1e-9))
         expected, deviation = self.excess_and_deviation(sizes, lengths)
         errors = (excess - np.log(expected)) / deviation
-        prior = ((self.draws.T - MEANS) / DEVIATIONS) ** 2
+        means, deviations = priors(self.known_floor)
+        prior = ((self.draws.T - means) / deviations) ** 2
         density = -(errors**2 / 2 + np.log(deviation) + excess).sum(-1) - prior.sum(-1).T / 2
         return np.where((self.draws[EXPONENTS] > 0).all(0), density, -np.inf)
 
@@ -104,6 +105,11 @@ class Law:
         """The loss of a further run, with the noise of a run."""
         excess, deviation = (each[:, 0] for each in self.excess_and_deviation(n_weights, n_chars))
         return Interval.of(self.floors + excess * np.exp(np.random.default_rng(0).normal(0, deviation)))
+
+
+def priors(floor: float | None) -> np.ndarray:
+    """The means and the deviations of the parameters, `[2, 10]`."""
+    return np.array(list((PRIORS if floor is None else KNOWN_FLOOR).values())).T
 
 
 def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:
@@ -120,8 +126,9 @@ def drawn(runs: np.ndarray, n_text: float, floor: float | None, steps: int = STE
     Each half of an ensemble of laws moves along lines through random laws of the other half (Goodman and Weare 2010).
     """
     random, n, kept = np.random.default_rng(0), WALKERS // 2, []
+    means, deviations = priors(floor)
     starts = (random.normal(0, 0.2, (len(PRIORS), *runs.shape[1:-1], n)).T for _ in range(2))
-    halves = [Law(runs, n_text, floor, (MEANS + DEVIATIONS * start).T) for start in starts]
+    halves = [Law(runs, n_text, floor, (means + deviations * start).T) for start in starts]
     densities = [half.log_density() for half in halves]
     for step, i in ((step, i) for step in range(steps) for i in (0, 1)):
         stretch = (1 + random.random(densities[i].shape)) ** 2 / 2  # from 1/2 to 2, with a density of 1 / sqrt(stretch)

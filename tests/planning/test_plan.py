@@ -88,8 +88,8 @@ def test_a_loss_is_reached_in_the_least_time():
     seconds = 0.5 * least.n_chars / least.shape.chars_per_second
     assert plan.chosen(law, shapes, Namespace(seconds=seconds, chars=None, loss=None)).predicted.loss > 0.56
     assert plan.chosen(law, shapes, Namespace(seconds=None, chars=10**7, loss=None)).n_chars == 10**7
-    with one_line(ValueError, "none of the models is expected to reach 0.11"):
-        plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.11))
+    with one_line(ValueError, "none of the models is expected to reach 0.04"):
+        plan.chosen(law, shapes, Namespace(seconds=None, chars=None, loss=0.04))
 
 
 def test_the_predicted_curve_stands_where_the_run_has_its_characters():
