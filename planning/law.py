@@ -27,7 +27,7 @@ FRESH = 1e30  # characters of a text that is never repeated
 PRIORS = {"log A": (-4.5, 1.0), "a": (0.4, 0.2), "log S": (-1.5, 1.5), "s": (0.3, 0.07)}
 PRIORS |= {"log B": (-3.0, 1.0), "b": (1.6, 0.3), "c": (0.6, 0.2), "log noise": (math.log(0.02), 0.5)}
 PRIORS |= {"log R": (math.log(30), 1.0), "logit of the floor": (-3.0, 0.6)}
-KNOWN_FLOOR = PRIORS | {"s": (0.4, 0.4), "b": (1.2, 0.1)}  # of an automaton: its exponents differ from those of texts
+PLAY_PRIORS = PRIORS | {"s": (0.4, 0.4), "b": (1.2, 0.1)}  # of the play, the only text with a known floor
 EXPONENTS = [list(PRIORS).index(name) for name in "asb"]
 START_ERROR = 0.15  # of the last term, as a share of it: the beginning of training is not quite a power law
 
@@ -107,9 +107,9 @@ class Law:
         return Interval.of(self.floors + excess * np.exp(np.random.default_rng(0).normal(0, deviation)))
 
 
-def priors(floor: float | None) -> np.ndarray:
+def priors(known_floor: float | None) -> np.ndarray:
     """The means and the deviations of the parameters, `[2, 10]`."""
-    return np.array(list((PRIORS if floor is None else KNOWN_FLOOR).values())).T
+    return np.array(list((PRIORS if known_floor is None else PLAY_PRIORS).values())).T
 
 
 def fit(runs: Sequence[Run], *, n_text: float = FRESH, floor: float | None = None) -> Law:

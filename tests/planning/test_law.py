@@ -12,7 +12,7 @@ from tests.conftest import one_line
 
 SIZES, LENGTHS = (10_000, 40_000, 160_000), (200_000, 600_000, 1_800_000, 5_400_000)
 LADDER = list(product(SIZES, LENGTHS))
-FLOOR, NOISE, REPEATS = 0.03, 0.02, 30.0
+FLOOR, NOISE, REPEATS = 0.03, 0.02, 10.0
 A, S, B, C, SIZE_UNIT, LENGTH_UNIT = 0.5, 0.3, 1.4, 0.5, 40_000, 1_000_000  # exponents, and a size and a length
 
 
@@ -42,8 +42,10 @@ def test_a_planted_law_is_recovered(floor):
         low, middle, high = np.quantile(found.draws[i], (0.025, 0.5, 0.975))
         assert low < exponent < high
         assert abs(middle - exponent) < error
-    low, _, high = np.quantile(found.floors, (0.025, 0.5, 0.975))
-    assert low <= FLOOR <= high
+    low, high = np.quantile(found.draws[3], (0.025, 0.975))
+    assert high - low < 0.9 * 2 * 1.96 * priors(floor)[1][3]  # the runs tell more about s than the prior
+    low, high = np.quantile(found.floors, (0.025, 0.975))
+    assert low <= FLOOR <= high  # the runs hardly tell an unknown floor
     predicted = found.predict(320_000, 10_000_000)
     assert predicted.loss == pytest.approx(planted(320_000, 10_000_000), abs=0.02)
 
@@ -57,9 +59,10 @@ def test_errors_of_short_runs_are_not_taken_for_noise_of_long_ones():
     assert np.median(found.draws[7]) < np.log(0.02)
 
 
-def test_an_unknown_floor_makes_predictions_less_certain(monkeypatch):
-    monkeypatch.setattr(law, "KNOWN_FLOOR", law.PRIORS)  # which differ, so that only the floor does
-    known, unknown = (fit(ladder(), floor=floor).predict(640_000, 5_000_000_000) for floor in (FLOOR, None))
+def test_an_unknown_floor_makes_predictions_far_beyond_the_ladder_less_certain(monkeypatch):
+    monkeypatch.setattr(law, "PLAY_PRIORS", law.PRIORS)  # equal priors: only the floor differs
+    laws = fit(ladder(), floor=FLOOR), fitted(floor=None)
+    known, unknown = (each.predict(640_000, 5_000_000_000) for each in laws)
     assert known.low < known.loss < known.high
     assert unknown.high - unknown.low > 1.1 * (known.high - known.low)
 
