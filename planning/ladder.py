@@ -159,8 +159,9 @@ def rungs(
     costs = (n_lengths * extra(shape) + n_chars / shape.chars_per_second for shape in shapes[:N_SIZES])
     least = spent + N_SIZES * max(costs)
     least = min(least + SECONDS_TO_COMPILE, least / 0.75) if is_compiled else least
-    needed = f"a ladder needs about {math.ceil(least)} s on this machine"
-    raise InputError(f"{needed}: raise --ladder-seconds (a tenth of --seconds if it is not given)")
+    needed = f"a ladder needs about {math.ceil(least)} s at these speeds"
+    remedy = "raise --ladder-seconds (a tenth of --seconds if it is not given), or beside other programs"
+    raise InputError(f"{needed}: {remedy}, try training.threads=1")
 
 
 def climb(values: Mapping[str, Any], corpus: Corpus, ladder: Sequence[Rung]) -> tuple[list[Run], list[Any]]:

@@ -20,7 +20,7 @@ LEVELS = 3  # of nested blocks in a function
 # The most lines of each package; the programs are the modules outside of packages. A change that needs more says why.
 LINES = {"configs": 2_091, "data": 4_141, "model": 599, "training": 2_301, "distributed": 926, "runs": 1_201}
 LINES |= {"trained": 2_031, "writing": 848, "board": 987, "auditing": 3_589, "benchmarks": 1_986}
-LINES |= {"programs": 1_319, "planning": 336}
+LINES |= {"programs": 1_319, "planning": 337}
 TRAINING_MODULES = 17
 DYNAMIC = ("import_module", "__import__")  # the functions that import
 
